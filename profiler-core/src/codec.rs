@@ -1,0 +1,124 @@
+//! The one place that knows bincode.
+//!
+//! Used for definitions and marker payloads in the pool and for control messages
+//! (`ipc-protocol`). Invariants: every call carries a size limit, decoding never allocates
+//! beyond it, and bytes left over after a value are an error.
+//!
+//! bincode is pinned to 2.0.1 and is marked unmaintained (RUSTSEC-2025-0141). Nothing outside
+//! this file names it, so another codec is a change of this file and of the ABI number.
+
+use bincode::config::{Configuration, Limit, LittleEndian, Varint};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Largest encoded value that anyone may ask for: one control message.
+pub const MAX_ENCODED_BYTES: usize = 64 * 1024;
+
+const CONFIG: Configuration<LittleEndian, Varint, Limit<MAX_ENCODED_BYTES>> =
+    bincode::config::standard().with_limit::<MAX_ENCODED_BYTES>();
+
+/// Why a value could not be encoded or decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// The encoded form is larger than [`MAX_ENCODED_BYTES`] or than the room given.
+    #[error("encoded value is larger than the {limit} bytes allowed")]
+    TooLarge {
+        /// The limit that was exceeded.
+        limit: usize,
+    },
+    /// The value has a shape that the codec cannot write.
+    #[error("value cannot be encoded: {0}")]
+    Unencodable(String),
+    /// The bytes are not an encoded value of the type asked for.
+    #[error("bytes do not decode: {0}")]
+    Malformed(String),
+    /// A value was decoded but bytes were left.
+    #[error("{0} bytes left over after the value")]
+    TrailingBytes(usize),
+}
+
+/// Encodes into a new vector of at most [`MAX_ENCODED_BYTES`].
+///
+/// # Errors
+/// [`CodecError::TooLarge`] and [`CodecError::Unencodable`].
+pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, CodecError> {
+    let bytes = bincode::serde::encode_to_vec(value, CONFIG).map_err(encode_error)?;
+    if bytes.len() > MAX_ENCODED_BYTES {
+        return Err(CodecError::TooLarge { limit: MAX_ENCODED_BYTES });
+    }
+    Ok(bytes)
+}
+
+/// Encodes into `room` and says how many bytes were written. Allocates nothing on success.
+///
+/// # Errors
+/// [`CodecError::TooLarge`] when `room` does not suffice, [`CodecError::Unencodable`].
+pub fn encode_into<T: Serialize>(value: T, room: &mut [u8]) -> Result<usize, CodecError> {
+    let limit = room.len();
+    bincode::serde::encode_into_slice(value, room, bincode::config::standard()).map_err(|error| match error {
+        bincode::error::EncodeError::UnexpectedEnd => CodecError::TooLarge { limit },
+        other => encode_error(other),
+    })
+}
+
+/// Decodes one value that must fill `bytes` exactly.
+///
+/// # Errors
+/// [`CodecError::TooLarge`] before anything is decoded, [`CodecError::Malformed`],
+/// [`CodecError::TrailingBytes`].
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    if bytes.len() > MAX_ENCODED_BYTES {
+        return Err(CodecError::TooLarge { limit: MAX_ENCODED_BYTES });
+    }
+    let (value, used) = bincode::serde::decode_from_slice(bytes, CONFIG)
+        .map_err(|error| CodecError::Malformed(error.to_string()))?;
+    match bytes.len().saturating_sub(used) {
+        0 => Ok(value),
+        left => Err(CodecError::TrailingBytes(left)),
+    }
+}
+
+fn encode_error(error: bincode::error::EncodeError) -> CodecError {
+    CodecError::Unencodable(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_survives_the_round_trip() {
+        let value = (7_u32, String::from("name"), vec![Some(1.5_f64), None]);
+        let bytes = encode(&value).unwrap();
+        assert_eq!(decode::<(u32, String, Vec<Option<f64>>)>(&bytes).unwrap(), value);
+    }
+
+    #[test]
+    fn left_over_bytes_are_an_error() {
+        let mut bytes = encode(&7_u32).unwrap();
+        bytes.push(0);
+        assert_eq!(decode::<u32>(&bytes), Err(CodecError::TrailingBytes(1)));
+    }
+
+    #[test]
+    fn a_forged_length_does_not_allocate() {
+        // varint 253 = "u64 follows": a string of 2^60 bytes
+        let mut bytes = vec![253_u8];
+        bytes.extend_from_slice(&(1_u64 << 60).to_le_bytes());
+        assert!(matches!(decode::<String>(&bytes), Err(CodecError::Malformed(_))));
+    }
+
+    #[test]
+    fn too_little_room_says_so() {
+        let mut room = [0_u8; 3];
+        assert_eq!(encode_into("four", &mut room), Err(CodecError::TooLarge { limit: 3 }));
+    }
+
+    #[test]
+    fn more_than_the_limit_is_refused_in_both_directions() {
+        let long = vec![0_u8; MAX_ENCODED_BYTES + 1];
+        assert!(encode(&long).is_err());
+        assert!(decode::<Vec<u8>>(&long).is_err());
+    }
+}

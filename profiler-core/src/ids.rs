@@ -1,0 +1,105 @@
+//! Newtypes for every number that crosses a boundary: process, module, file or channel.
+//!
+//! Everyone uses them. Invariant: no function outside this file turns one kind of
+//! number into another without naming both kinds.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! number {
+    ($(#[$meta:meta])* $name:ident($inner:ty)) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name($inner);
+
+        impl $name {
+            /// Wraps the bare number.
+            pub const fn new(value: $inner) -> Self {
+                Self(value)
+            }
+
+            /// The bare number.
+            pub const fn get(self) -> $inner {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+number! {
+    /// The operating system's process number. Reused over time: identity is [`ProcessKey`].
+    ProcessId(u32)
+}
+number! {
+    /// The operating system's thread number, unique on the machine at one instant.
+    ThreadId(u64)
+}
+number! {
+    /// When a process started, in the kernel's clock ticks since boot (0 where unknown).
+    ProcessStart(u64)
+}
+number! {
+    /// 128 random bits drawn by whoever made the pool; tells two lives of one pid apart.
+    PoolId(u128)
+}
+number! {
+    /// Row of a thread in its pool's thread table. Row 0 stands for the process itself.
+    ThreadIndex(u32)
+}
+number! {
+    /// Row of a chunk in its pool's chunk directory.
+    ChunkIndex(u32)
+}
+number! {
+    /// Row of a counter in its pool's counter table.
+    CounterIndex(u32)
+}
+number! {
+    /// Where a definition begins in its pool's definitions region, in 8-byte words, plus one;
+    /// 0 means "none". Valid for the life of the pool.
+    DefinitionId(u32)
+}
+number! {
+    /// A number of bytes that somebody may not exceed.
+    ByteLimit(u64)
+}
+
+impl DefinitionId {
+    /// "No definition".
+    pub const NONE: Self = Self(0);
+
+    /// Whether this is [`DefinitionId::NONE`].
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl ThreadIndex {
+    /// The row that holds what belongs to the process and to no thread.
+    pub const PROCESS: Self = Self(0);
+}
+
+/// Identity of one life of one process: a reused pid gives a different key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ProcessKey {
+    /// Process number.
+    pub pid: ProcessId,
+    /// Start time of the process.
+    pub start: ProcessStart,
+    /// Random number of its pool.
+    pub pool: PoolId,
+}
+
+impl fmt::Display for ProcessKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.pid, self.start)
+    }
+}

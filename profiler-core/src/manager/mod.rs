@@ -1,0 +1,3 @@
+//! The chunk manager of one process.
+
+pub mod update;

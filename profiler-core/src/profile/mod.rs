@@ -1,0 +1,5 @@
+//! Events to a profile.
+
+mod spec;
+
+pub use spec::{CategoryRow, ProcessRole, ProcessSummary, ProfileSpec};

@@ -1,0 +1,3 @@
+//! What a thread does to add an entry.
+
+pub mod losses;

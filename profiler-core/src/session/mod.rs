@@ -1,0 +1,5 @@
+//! A session from start to stop.
+
+mod params;
+
+pub use params::{Features, SessionParams};

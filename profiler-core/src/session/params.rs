@@ -1,0 +1,161 @@
+//! What a session records: the parameters that parent and children agree on.
+//!
+//! Built by the parent's session builder, written into every pool's header and sent with
+//! `Start` and `EnsureStarted`. Invariant: [`SessionParams`] values are always within their
+//! bounds; [`SessionParams::normalized`] replaces what is not, as Gecko does.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::ByteLimit;
+
+/// What may be recorded, as a set of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Features(u64);
+
+impl Features {
+    /// Nothing but what is always recorded (markers, counters).
+    pub const NONE: Self = Self(0);
+    /// Walk the stack when a sample is taken.
+    pub const STACK_WALK: Self = Self(1);
+    /// CPU use of each selected thread.
+    pub const CPU: Self = Self(1 << 1);
+    /// CPU use of all registered threads.
+    pub const CPU_ALL_THREADS: Self = Self(1 << 2);
+    /// Markers of all registered threads, also of those that the filters do not select.
+    pub const MARKERS_ALL_THREADS: Self = Self(1 << 3);
+    /// CPU use of the process.
+    pub const PROCESS_CPU: Self = Self(1 << 4);
+    /// Memory counters.
+    pub const MEMORY: Self = Self(1 << 5);
+    /// No periodic sampling: markers and counters only.
+    pub const NO_SAMPLING: Self = Self(1 << 6);
+
+    const NAMES: [(Self, &'static str); 7] = [
+        (Self::STACK_WALK, "stackwalk"),
+        (Self::CPU, "cpu"),
+        (Self::CPU_ALL_THREADS, "cpuallthreads"),
+        (Self::MARKERS_ALL_THREADS, "markersallthreads"),
+        (Self::PROCESS_CPU, "processcpu"),
+        (Self::MEMORY, "memory"),
+        (Self::NO_SAMPLING, "nostacksampling"),
+    ];
+
+    /// The bits as a number.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// A set from its number. Unknown bits are kept: a newer parent may know them.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Whether every feature of `other` is in `self`.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The names of the features in the set, as they stand in a profile.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.into_iter().filter(move |(feature, _)| self.contains(*feature)).map(|(_, name)| name)
+    }
+}
+
+/// Everything that decides what a session records. The limit is that of the whole session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionParams {
+    /// Bytes that all processes of the session together may hold.
+    pub limit: ByteLimit,
+    /// Time between two samples of a thread, in nanoseconds.
+    pub interval_ns: u64,
+    /// What is recorded.
+    pub features: Features,
+    /// Which threads are recorded; empty selects all. See [`crate::thread::ThreadFilter`].
+    pub filters: Vec<String>,
+    /// Only the last so many nanoseconds are kept; 0 keeps everything that fits the limit.
+    pub window_ns: u64,
+}
+
+impl SessionParams {
+    /// Default limit: 128 MiB, as in Gecko.
+    pub const DEFAULT_LIMIT: ByteLimit = ByteLimit::new(128 * 1024 * 1024);
+    /// Largest limit: 1 TiB of sparse memory.
+    pub const MAX_LIMIT: ByteLimit = ByteLimit::new(1 << 40);
+    /// Default sampling interval: 1 ms.
+    pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(1);
+    /// Longest sampling interval: 5 s.
+    pub const MAX_INTERVAL: Duration = Duration::from_secs(5);
+    /// Longest filter, in bytes; the rest is cut.
+    pub const MAX_FILTER_BYTES: usize = 256;
+    /// Most filters; the rest is ignored.
+    pub const MAX_FILTERS: usize = 128;
+
+    /// The same parameters with everything out of bounds replaced: an interval of 0 becomes
+    /// the default one, too long an interval the longest, a limit beyond the largest the largest.
+    #[must_use]
+    pub fn normalized(mut self) -> Self {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        if self.interval_ns == 0 {
+            self.interval_ns = nanos(Self::DEFAULT_INTERVAL);
+        }
+        self.interval_ns = self.interval_ns.min(nanos(Self::MAX_INTERVAL));
+        self.limit = self.limit.min(Self::MAX_LIMIT);
+        self.filters.truncate(Self::MAX_FILTERS);
+        for filter in &mut self.filters {
+            let mut end = filter.len().min(Self::MAX_FILTER_BYTES);
+            while !filter.is_char_boundary(end) {
+                end -= 1;
+            }
+            filter.truncate(end);
+        }
+        self
+    }
+}
+
+impl Default for SessionParams {
+    fn default() -> Self {
+        Self {
+            limit: Self::DEFAULT_LIMIT,
+            interval_ns: 1_000_000,
+            features: Features::NONE,
+            filters: Vec::new(),
+            window_ns: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreasonable_values_fall_back() {
+        let params = SessionParams { interval_ns: 0, limit: ByteLimit::new(u64::MAX), ..SessionParams::default() };
+        let params = params.normalized();
+        assert_eq!(params.interval_ns, 1_000_000);
+        assert_eq!(params.limit, SessionParams::MAX_LIMIT);
+    }
+
+    #[test]
+    fn a_long_filter_is_cut_at_a_character() {
+        let params = SessionParams { filters: vec!["ä".repeat(200)], ..SessionParams::default() };
+        let params = params.normalized();
+        assert_eq!(params.filters[0].len(), SessionParams::MAX_FILTER_BYTES);
+    }
+
+    #[test]
+    fn features_have_names() {
+        let features = Features::CPU.with(Features::MEMORY);
+        assert_eq!(features.names().collect::<Vec<_>>(), ["cpu", "memory"]);
+        assert!(!features.contains(Features::STACK_WALK));
+    }
+}

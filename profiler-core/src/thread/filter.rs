@@ -1,0 +1,88 @@
+//! Which threads a session records: Gecko's matching rules.
+//!
+//! Asked once per thread and session, when the thread records its first entry. Rules: no
+//! filter or `*` selects all; a filter matches a thread whose name contains it, ASCII case
+//! ignored; `pid:N` selects all threads of that process; a process is excluded altogether
+//! only if every filter is a `pid:` of another process.
+
+use crate::ids::ProcessId;
+
+/// The filters of a session, seen from one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadFilter {
+    all: bool,
+    excluded: bool,
+    names: Vec<String>,
+}
+
+impl ThreadFilter {
+    /// Reads the filter list for process `pid`.
+    pub fn new(filters: &[String], pid: ProcessId) -> Self {
+        let is_mine = |filter: &String| pid_of(filter) == Some(pid);
+        let is_other = |filter: &String| pid_of(filter).is_some_and(|named| named != pid);
+        Self {
+            all: filters.is_empty() || filters.iter().any(|filter| filter == "*" || is_mine(filter)),
+            excluded: !filters.is_empty() && filters.iter().all(is_other),
+            names: filters.iter().filter(|f| pid_of(f).is_none()).map(|f| f.to_ascii_lowercase()).collect(),
+        }
+    }
+
+    /// Whether a thread of this name is recorded.
+    pub fn selects(&self, thread_name: &str) -> bool {
+        let name = thread_name.to_ascii_lowercase();
+        self.all || self.names.iter().any(|filter| !filter.is_empty() && name.contains(filter.as_str()))
+    }
+
+    /// Whether nothing of this process is recorded, whatever its threads are called.
+    pub const fn excludes_process(&self) -> bool {
+        self.excluded
+    }
+}
+
+fn pid_of(filter: &str) -> Option<ProcessId> {
+    filter.strip_prefix("pid:").and_then(|number| number.parse().ok()).map(ProcessId::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(filters: &[&str]) -> ThreadFilter {
+        let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
+        ThreadFilter::new(&filters, ProcessId::new(42))
+    }
+
+    #[test]
+    fn no_filter_and_star_select_everything() {
+        assert!(filter(&[]).selects("anything"));
+        assert!(filter(&["nope", "*"]).selects("anything"));
+    }
+
+    #[test]
+    fn names_match_by_part_without_regard_to_ascii_case() {
+        let only = filter(&["WORK"]);
+        assert!(only.selects("my-worker-1"));
+        assert!(!only.selects("main"));
+        assert!(!filter(&["Ä"]).selects("ä"));
+    }
+
+    #[test]
+    fn own_pid_selects_all_threads() {
+        assert!(filter(&["pid:42", "x"]).selects("main"));
+        assert!(!filter(&["pid:43", "x"]).selects("main"));
+    }
+
+    #[test]
+    fn a_process_is_excluded_only_if_every_filter_is_a_foreign_pid() {
+        assert!(filter(&["pid:1", "pid:2"]).excludes_process());
+        assert!(!filter(&["pid:1", "pid:42"]).excludes_process());
+        assert!(!filter(&["pid:1", "main"]).excludes_process());
+        assert!(!filter(&[]).excludes_process());
+    }
+
+    #[test]
+    fn a_filter_with_a_comma_stays_whole() {
+        assert!(filter(&["a,b"]).selects("xa,by"));
+        assert!(!filter(&["a,b"]).selects("xay"));
+    }
+}

@@ -1,0 +1,5 @@
+//! Threads: registration and selection.
+
+mod filter;
+
+pub use filter::ThreadFilter;

@@ -1,0 +1,12 @@
+//! Time: one type for instants, one place that knows ticks.
+//!
+//! [`Timestamp`] is what the record path stores: the raw count of the session's clock.
+//! All processes of a session read the same clock, so timestamps of different processes
+//! compare directly. Only [`TimeConverter`] turns them into nanoseconds, with anchors that
+//! the parent took; there is no second conversion anywhere, hence no skew between processes.
+
+mod anchors;
+mod clock;
+
+pub use anchors::{Anchor, MonotonicNs, SessionClock, TimeConverter, UnixNs};
+pub use clock::{ClockKind, Timestamp, clock_kind, use_clock};
