@@ -8,8 +8,8 @@
 //! this file names it, so another codec is a change of this file and of the ABI number.
 
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// Largest encoded value that anyone may ask for: one control message.
 pub const MAX_ENCODED_BYTES: usize = 64 * 1024;
@@ -77,6 +77,17 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
         0 => Ok(value),
         left => Err(CodecError::TrailingBytes(left)),
     }
+}
+
+/// Decodes one value at the beginning of `bytes` and gives back what follows it. Text is
+/// borrowed, so a type without owned parts allocates nothing.
+///
+/// # Errors
+/// [`CodecError::Malformed`].
+pub fn decode_prefix<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), CodecError> {
+    let (value, used) = bincode::serde::borrow_decode_from_slice(bytes, CONFIG)
+        .map_err(|error| CodecError::Malformed(error.to_string()))?;
+    Ok((value, bytes.get(used..).unwrap_or_default()))
 }
 
 fn encode_error(error: bincode::error::EncodeError) -> CodecError {

@@ -3,6 +3,7 @@
 pub mod codec;
 pub mod ids;
 pub mod manager;
+pub mod marker;
 pub mod profile;
 pub mod record;
 pub mod session;

@@ -1,5 +1,13 @@
 //! Events to a profile.
 
+pub mod failure;
+pub mod json;
+pub mod progress;
 mod spec;
+pub mod strings;
 
+pub use failure::{CancelFlag, Failure, FailureLatch, LatchedWriter};
+pub use json::{JsonWriter, PreparedKey};
+pub use progress::{Progress, ProgressCell, ProgressLogger, Proportion};
 pub use spec::{CategoryRow, ProcessRole, ProcessSummary, ProfileSpec};
+pub use strings::{StringId, StringTable};

@@ -1,0 +1,4 @@
+//! Markers: what they look like and what they carry.
+
+pub mod payload;
+pub mod schema;

@@ -1,0 +1,106 @@
+//! Puts encoded values into the room that the caller gave.
+//!
+//! Used by [`super::encode`] and by the value serialiser. Invariant: `rest` is the part of the
+//! room that is still free; a value that does not fit leaves an error and nothing else counts.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::fields::FieldSink;
+use super::value::ValueSerializer;
+use super::{PayloadError, Tag};
+use crate::codec::{self, CodecError};
+
+/// Where a payload is written to.
+#[derive(Debug)]
+pub(super) struct PayloadWriter<'a> {
+    rest: &'a mut [u8],
+    room: usize,
+}
+
+impl<'a> PayloadWriter<'a> {
+    pub(super) const fn new(room: &'a mut [u8]) -> Self {
+        Self { room: room.len(), rest: room }
+    }
+
+    /// Bytes written so far.
+    pub(super) const fn written(&self) -> usize {
+        self.room.saturating_sub(self.rest.len())
+    }
+
+    /// Writes a value: its tag and its body.
+    #[inline]
+    pub(super) fn put<T: Serialize>(&mut self, tag: Tag, body: T) -> Result<(), PayloadError> {
+        let rest = std::mem::take(&mut self.rest);
+        let used = codec::encode_into((tag as u8, body), rest).map_err(encode_error)?;
+        self.rest = rest.get_mut(used..).unwrap_or_default();
+        Ok(())
+    }
+
+    /// Writes what `text` displays as, without an allocation in between: it is asked twice,
+    /// first for its length.
+    pub(super) fn put_display<T: fmt::Display + ?Sized>(&mut self, text: &T) -> Result<(), PayloadError> {
+        let mut length = Measure(0);
+        write_to(&mut length, text)?;
+        self.put(Tag::Str, length.0)?;
+        let mut copy = Copy { rest: std::mem::take(&mut self.rest), left: length.0 };
+        write_to(&mut copy, text)?;
+        if copy.left > 0 {
+            return Err(PayloadError::Unsupported("a text that changes while it is written"));
+        }
+        self.rest = copy.rest;
+        Ok(())
+    }
+}
+
+impl FieldSink for PayloadWriter<'_> {
+    #[inline]
+    fn field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Result<(), PayloadError> {
+        value.serialize(ValueSerializer::new(self))
+    }
+
+    #[inline]
+    fn skipped(&mut self, _: &'static str) -> Result<(), PayloadError> {
+        self.put(Tag::None, ())
+    }
+}
+
+#[cold]
+fn encode_error(error: CodecError) -> PayloadError {
+    match error {
+        CodecError::TooLarge { .. } => PayloadError::NoRoom,
+        other => serde::ser::Error::custom(other),
+    }
+}
+
+fn write_to<T: fmt::Display + ?Sized>(out: &mut impl fmt::Write, text: &T) -> Result<(), PayloadError> {
+    fmt::write(out, format_args!("{text}")).map_err(|fmt::Error| PayloadError::NoRoom)
+}
+
+/// Counts the bytes of a text.
+struct Measure(usize);
+
+impl fmt::Write for Measure {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        self.0 = self.0.saturating_add(part.len());
+        Ok(())
+    }
+}
+
+/// Copies a text of known length; more than that does not fit.
+struct Copy<'a> {
+    rest: &'a mut [u8],
+    left: usize,
+}
+
+impl fmt::Write for Copy<'_> {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        self.left = self.left.checked_sub(part.len()).ok_or(fmt::Error)?;
+        let rest = std::mem::take(&mut self.rest);
+        let (room, after) = rest.split_at_mut_checked(part.len()).ok_or(fmt::Error)?;
+        room.copy_from_slice(part.as_bytes());
+        self.rest = after;
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Which strings need escaping, eight bytes at a time.
+//!
+//! Used by [`super::JsonWriter`]. Almost no string in a profile needs escaping, so the
+//! question is asked for the whole string first and the answer is nearly always "none".
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// Whether JSON forbids this byte inside a string.
+pub(super) const fn needs_escape(byte: u8) -> bool {
+    byte < b' ' || byte == b'"' || byte == b'\\'
+}
+
+/// Where the first byte stands that needs escaping.
+#[inline]
+pub(super) fn first_escape(bytes: &[u8]) -> Option<usize> {
+    let (words, tail) = bytes.as_chunks::<8>();
+    let clean = !words.iter().any(|word| any_escape(u64::from_le_bytes(*word)))
+        && !tail.iter().any(|byte| needs_escape(*byte));
+    if clean { None } else { bytes.iter().position(|byte| needs_escape(*byte)) }
+}
+
+/// Whether one of eight bytes needs escaping. A byte is below n (for n up to 128) exactly if
+/// subtracting n borrows and its own high bit is clear; a borrow into the next byte can only
+/// follow such a byte, so the word as a whole is never judged wrongly.
+#[inline]
+const fn any_escape(word: u64) -> bool {
+    let below_space = word.wrapping_sub(ONES.wrapping_mul(0x20)) & !word;
+    let quote = word ^ ONES.wrapping_mul(0x22);
+    let backslash = word ^ ONES.wrapping_mul(0x5c);
+    let is_quote = quote.wrapping_sub(ONES) & !quote;
+    let is_backslash = backslash.wrapping_sub(ONES) & !backslash;
+    (below_space | is_quote | is_backslash) & HIGHS != 0
+}
+
+/// The escape of a byte: its length and characters.
+pub(super) const fn escaped(byte: u8) -> ([u8; 6], usize) {
+    let short = match byte {
+        b'"' | b'\\' => byte,
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        _ => return ([b'\\', b'u', b'0', b'0', hex_digit(byte >> 4), hex_digit(byte & 15)], 6),
+    };
+    ([b'\\', short, 0, 0, 0, 0], 2)
+}
+
+const fn hex_digit(nibble: u8) -> u8 {
+    if nibble < 10 { b'0' | nibble } else { b'a'.wrapping_add(nibble.wrapping_sub(10)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn words_and_bytes_agree(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let simple = bytes.iter().position(|byte| needs_escape(*byte));
+            prop_assert_eq!(first_escape(&bytes), simple);
+        }
+
+        #[test]
+        fn one_bad_byte_is_found_wherever_it_stands(length in 1..40_usize, at in 0..40_usize, bad in 0..0x20_u8) {
+            let mut bytes = vec![b'x'; length];
+            bytes[at % length] = bad;
+            prop_assert_eq!(first_escape(&bytes), Some(at % length));
+        }
+    }
+}

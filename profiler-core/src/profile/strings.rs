@@ -1,0 +1,192 @@
+//! A profile's string table: every text once, numbered in order of first use.
+//!
+//! The profile writers intern names and texts while they write rows and stream the table out
+//! after the last row. All texts lie end to end in one arena; the index holds no text, only
+//! numbers. The hash is keyed at random, because texts may come from a process that would
+//! like all of them to collide.
+//!
+//! Invariants: equal texts give equal ids; ids count up from 0 without gaps.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+
+use super::json::JsonWriter;
+
+/// Number of a text in its [`StringTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StringId(u32);
+
+impl StringId {
+    /// The bare number, as rows hold it.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// One place of the index: a part of the hash, to skip most comparisons, and the text's number.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    tag: u32,
+    id: StringId,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub struct StringTable {
+    arena: String,
+    /// Where each text ends in the arena; it begins where the one before it ends.
+    ends: Vec<usize>,
+    /// Open addressing, linear probing; the length is a power of two, at most 3/4 are taken.
+    slots: Vec<Option<Slot>>,
+    hasher: RandomState,
+}
+
+impl StringTable {
+    const FIRST_SLOTS: usize = 64;
+
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of different texts.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no text at all.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The number of `text`, a new one if it was not seen before.
+    pub fn intern(&mut self, text: &str) -> StringId {
+        let hash = self.hasher.hash_one(text);
+        if let Some(id) = self.find(hash, text) {
+            return id;
+        }
+        // 2^32 texts do not fit any pool; beyond them the last number is shared.
+        let id = StringId(u32::try_from(self.ends.len()).unwrap_or(u32::MAX));
+        self.arena.push_str(text);
+        self.ends.push(self.arena.len());
+        self.insert(hash, id);
+        id
+    }
+
+    /// The text with this number.
+    pub fn get(&self, id: StringId) -> Option<&str> {
+        let index = usize::try_from(id.0).ok()?;
+        let end = *self.ends.get(index)?;
+        let start = index.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        self.arena.get(start..end)
+    }
+
+    /// All texts in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(self.ends.iter()).map(|(start, end)| self.arena.get(start..*end).unwrap_or_default())
+    }
+
+    /// Writes the table as an array of strings.
+    pub fn write_json<W: Write>(&self, out: &mut JsonWriter<W>) {
+        out.begin_array();
+        self.iter().for_each(|text| out.string(text));
+        out.end_array();
+    }
+
+    fn find(&self, hash: u64, text: &str) -> Option<StringId> {
+        let matches = |slot: &Slot| slot.tag == tag(hash) && self.get(slot.id) == Some(text);
+        self.probe(hash)
+            .map_while(|place| self.slots.get(place).copied().flatten())
+            .find(matches)
+            .map(|slot| slot.id)
+    }
+
+    fn insert(&mut self, hash: u64, id: StringId) {
+        if self.ends.len().saturating_mul(4) >= self.slots.len().saturating_mul(3) {
+            self.grow();
+        } else {
+            self.place(hash, id);
+        }
+    }
+
+    /// Doubles the index and enters all texts anew, the one just added included.
+    fn grow(&mut self) {
+        let length = self.slots.len().saturating_mul(2).max(Self::FIRST_SLOTS);
+        self.slots = vec![None; length];
+        for number in 0..u32::try_from(self.ends.len()).unwrap_or(u32::MAX) {
+            let hash = self.hasher.hash_one(self.get(StringId(number)).unwrap_or_default());
+            self.place(hash, StringId(number));
+        }
+    }
+
+    fn place(&mut self, hash: u64, id: StringId) {
+        let free = self.probe(hash).find(|place| matches!(self.slots.get(*place), Some(None)));
+        if let Some(slot) = free.and_then(|place| self.slots.get_mut(place)) {
+            *slot = Some(Slot { tag: tag(hash), id });
+        }
+    }
+
+    /// Every place of the index once, from where `hash` belongs on.
+    fn probe(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let length = self.slots.len();
+        let mask = u64::try_from(length.saturating_sub(1)).unwrap_or(0);
+        let first = usize::try_from(hash & mask).unwrap_or(0);
+        (first..length).chain(0..first)
+    }
+}
+
+/// The half of the hash that does not choose the place.
+const fn tag(hash: u64) -> u32 {
+    let [_, _, _, _, a, b, c, d] = hash.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn ids_follow_first_use_and_equal_texts_share_one(texts in prop::collection::vec("[a-c]{0,4}|\\PC{0,12}", 0..400)) {
+            let mut table = StringTable::new();
+            let mut model: HashMap<String, u32> = HashMap::new();
+            let mut order: Vec<String> = Vec::new();
+            for text in &texts {
+                let next = model.len() as u32;
+                let expected = *model.entry(text.clone()).or_insert_with(|| { order.push(text.clone()); next });
+                prop_assert_eq!(table.intern(text).get(), expected);
+            }
+            prop_assert_eq!(table.len(), order.len());
+            prop_assert_eq!(table.iter().collect::<Vec<_>>(), order.iter().collect::<Vec<_>>());
+            for (text, id) in &model {
+                prop_assert_eq!(table.get(StringId(*id)), Some(text.as_str()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_table_finds_every_text_again() {
+        let mut table = StringTable::new();
+        let ids: Vec<_> = (0..20_000).map(|number| table.intern(&number.to_string())).collect();
+        let again: Vec<_> = (0..20_000).map(|number| table.intern(&number.to_string())).collect();
+        assert_eq!(ids, again);
+        assert_eq!(table.len(), 20_000);
+    }
+
+    #[test]
+    fn the_table_streams_out_as_an_array() {
+        let mut table = StringTable::new();
+        for text in ["GeckoMain", "", "a\"b", "GeckoMain"] {
+            table.intern(text);
+        }
+        let mut out = JsonWriter::new(Vec::new());
+        table.write_json(&mut out);
+        assert_eq!(out.finish().unwrap(), br#"["GeckoMain","","a\"b"]"#);
+        assert_eq!(table.get(StringId(3)), None);
+    }
+}
