@@ -173,6 +173,12 @@ pub(crate) fn count_in_process_row(reason: DropReason) {
     }
 }
 
+/// Runs `body` with the chunk manager of the running session.
+pub(crate) fn with_manager<T>(body: impl FnOnce(&ChunkManager) -> Option<T>) -> Option<T> {
+    let session = CURRENT.try_read().ok()?.clone()?;
+    body(&session.manager)
+}
+
 /// Changes what threads join. Called by `session`, which opens the gate afterwards.
 pub(crate) fn set_current(session: Option<Arc<ActiveSession>>) {
     *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = session;

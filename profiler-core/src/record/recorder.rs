@@ -324,6 +324,12 @@ impl Recorder {
         own.home.as_ref().map(body)
     }
 
+    /// Counts an entry of a thread that could not join the session, or that is recording already.
+    pub(crate) fn count_unjoined(&self) {
+        let busy = self.busy.load(Ordering::Relaxed) != 0;
+        super::local::count_in_process_row(if busy { DropReason::Reentrant } else { DropReason::Full });
+    }
+
     /// Takes the open chunk away from a thread that is not recording right now.
     ///
     /// Called with the manager's lock held, after `disarm` and a barrier on all threads. False
