@@ -24,17 +24,20 @@
 //                    complete  true: there are no markers but the listed ones
 //   moreProcesses  true: other processes may be there
 //   threads        [{process, pid?, name, markers?, samples?, complete?}]: the same, one thread
-//   markerLabels   [{process?, marker, label, kind?, count?}]: the rendered text of a marker;
-//                  kind is "table" (default), "chart" or "tooltip"; count: how many (at least 1)
-//   markerFields   [{process?, marker, field, value, count?}]: a row of the tooltip, by its label
+//   markerLabels   [{process?, marker, label, kind?, count?, search?}]: the rendered text of a
+//                  marker; kind is "table" (default), "chart" or "tooltip"; count: how many (at
+//                  least 1); search: the viewer's search ("path:b.txt") finds it faster when
+//                  there are more than some ten thousand of this name
+//   markerFields   [{process?, marker, field, value, count?, search?}]: a row of the tooltip, by
+//                  its label
 //   schemas        [NAME or {name, fields: [label, ...]}]: markers of this type are there and the
 //                  viewer knows the type; fields: the labels of the rows it shows, in order
 //   counters       [{process, name, label?, unit?, graphType?, samples?}]
 //   meta           {key: value}: what the viewer says about the whole profile (`profile meta`)
 //
 // Checked always: the profile loads; every thread's markers and samples can be shown; no marker
-// lies outside the shown range or has no name; every payload type has a schema; the viewer
-// complains of nothing in its log.
+// lies outside the shown range or has no name; every payload type has a schema (of large threads
+// the first markers of each name are looked at); the viewer complains of nothing in its log.
 //
 // The loader shows table labels only. For chart labels and tooltips the profile is loaded once
 // more with `chartLabel` (`tooltipLabel`) in the place of `tableLabel`: the same code renders it.
@@ -53,6 +56,10 @@ const OLDEST_NODE = 24;
 const LOAD_SECONDS = 180;
 const ANSWER_SECONDS = 120;
 const SESSION = "check";
+// A thread with more markers than that is not listed whole to see which types there are: the
+// daemon's answers take a time that grows with the square of their length (100,000 rows: 7 s).
+const FEW_MARKERS = 2000;
+const EXAMPLES = 50;
 // The loader cuts "{marker.name} - " off the front of table labels; a mark before it stops that.
 const MARK = "\u2063";
 
@@ -173,7 +180,7 @@ async function inventory(viewer) {
   return { processes, threads, totals: { processes: info.processCount, threads: info.threadCount } };
 }
 
-/** Single markers with label and fields. One question per thread and name, asked once. */
+/** Single markers with label and fields. Every question is asked once. */
 class Markers {
   #answers = new Map();
 
@@ -182,27 +189,43 @@ class Markers {
     this.threads = threads;
   }
 
-  async find({ process, marker }) {
+  /** All markers with this name, or those that the viewer's search finds among them. */
+  async find({ process, marker, search }) {
     const found = [];
     for (const thread of this.threads) {
       if (process !== undefined && thread.processName !== process) continue;
-      if (marker !== undefined && !thread.markers.has(marker)) continue;
-      const rows = await this.#list(thread.threadHandle, marker);
-      found.push(...rows.filter((row) => marker === undefined || row.name === marker));
+      if (!thread.markers.has(marker)) continue;
+      const rows = await this.#list(thread, search ?? byName(marker), 0);
+      found.push(...rows.filter((row) => row.name === marker));
     }
     return found;
   }
 
-  async #list(handle, marker) {
-    // Only a plain word is safe in the viewer's search syntax; else all markers are listed.
-    const search = /^\w+$/.test(marker ?? "") ? ["--search", `name:${marker}`] : [];
-    const key = [handle, ...search].join(" ");
-    if (!this.#answers.has(key)) {
-      const question = ["thread", "markers", "--list", "--limit", "0", "--thread", handle, ...search];
-      this.#answers.set(key, (await this.viewer.ask(...question)).flatMarkers);
+  /** All markers of small threads, and of large ones the first of every name. */
+  async examples() {
+    const found = [];
+    for (const thread of this.threads) {
+      const names = [...thread.markers.keys()];
+      const few = thread.shownMarkers <= FEW_MARKERS || names.some((name) => byName(name) === undefined);
+      for (const search of few ? [undefined] : names.map(byName)) {
+        found.push(...(await this.#list(thread, search, few ? 0 : EXAMPLES)));
+      }
     }
+    return found;
+  }
+
+  async #list({ threadHandle }, search, limit) {
+    const narrowed = search === undefined ? [] : ["--search", search];
+    const question = ["thread", "markers", "--list", "--limit", `${limit}`, "--thread", threadHandle, ...narrowed];
+    const key = question.join(" ");
+    if (!this.#answers.has(key)) this.#answers.set(key, (await this.viewer.ask(...question)).flatMarkers);
     return this.#answers.get(key);
   }
+}
+
+/** The viewer's search for a marker name, if the name holds nothing that its syntax takes apart. */
+function byName(name) {
+  return /^\w[\w ./-]*$/.test(name ?? "") ? `name:${name}` : undefined;
 }
 
 // ---- expectations --------------------------------------------------------------------------
@@ -211,8 +234,8 @@ const KEYS = {
   expect: ["processes", "moreProcesses", "threads", "markerLabels", "markerFields", "schemas", "counters", "meta"],
   processes: ["name", "pid", "count", "threads", "markers", "samples", "complete"],
   threads: ["process", "pid", "name", "markers", "samples", "complete"],
-  markerLabels: ["process", "marker", "label", "kind", "count"],
-  markerFields: ["process", "marker", "field", "value", "count"],
+  markerLabels: ["process", "marker", "label", "kind", "count", "search"],
+  markerFields: ["process", "marker", "field", "value", "count", "search"],
   schemas: ["name", "fields"],
   counters: ["process", "name", "label", "unit", "graphType", "samples"],
 };
@@ -364,8 +387,8 @@ function sampleOf(texts) {
 }
 
 async function checkLabels(report, markers, wanted, cut = (label) => label) {
-  for (const { process, marker, label, count, kind = "table" } of wanted) {
-    const labels = (await markers.find({ process, marker })).map((row) => cut(row.label));
+  for (const { process, marker, search, label, count, kind = "table" } of wanted) {
+    const labels = (await markers.find({ process, marker, search })).map((row) => cut(row.label));
     const what = `${kind} label of "${marker}"${process === undefined ? "" : ` in "${process}"`} is "${label}"`;
     const found = labels.filter((text) => text === label).length;
     report.check(matches(found, count ?? { min: 1 }), what, `${found} times; there are ${sampleOf(labels)}`);
@@ -373,8 +396,8 @@ async function checkLabels(report, markers, wanted, cut = (label) => label) {
 }
 
 async function checkFields(report, markers, wanted) {
-  for (const { process, marker, field, value, count } of wanted ?? []) {
-    const rows = await markers.find({ process, marker });
+  for (const { process, marker, search, field, value, count } of wanted ?? []) {
+    const rows = await markers.find({ process, marker, search });
     const fields = rows.flatMap((row) => row.fields ?? []).filter((entry) => entry.label === field);
     const found = fields.filter((entry) => entry.formattedValue === value).length;
     const saw = `${found} times; there are ${sampleOf(fields.map((entry) => entry.formattedValue))}`;
@@ -384,7 +407,7 @@ async function checkFields(report, markers, wanted) {
 
 /** The labels and the schemas as the viewer applied them to the markers that are there. */
 async function checkSchemas(report, markers, wanted) {
-  const rows = await markers.find({});
+  const rows = await markers.examples();
   const types = new Map();
   for (const row of rows) {
     if (row.markerType === undefined) continue;

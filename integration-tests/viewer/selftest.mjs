@@ -192,6 +192,7 @@ const RIGHT = {
   markerLabels: [
     { process: "worker 1", marker: "File", label: "/data/1.txt (2,048B)" },
     { marker: "File", label: "/data/b.txt (1.05MB)", count: 2 },
+    { marker: "File", label: "/data/1.txt (2,048B)", search: "path:/data/1", count: 1 },
     { process: "parent", marker: "Batch", label: "batch 7", kind: "chart" },
     { process: "worker 2", marker: "File", label: "File /data/2.txt", kind: "tooltip" },
   ],
@@ -241,7 +242,10 @@ const WRONG = [
         { process: "parent", marker: "Batch", label: "batch 9", kind: "chart" },
         { process: "parent", marker: "Batch", label: "batch 7", kind: "tooltip" },
       ],
-      markerFields: [{ process: "worker 2", marker: "File", field: "Path", value: "2,048B" }],
+      markerFields: [
+        { process: "worker 2", marker: "File", field: "Path", value: "2,048B" },
+        { marker: "File", field: "Path", value: "/data/1.txt", search: "path:/data/2" },
+      ],
       schemas: ["Missing", { name: "File", fields: ["Size", "Path"] }],
       counters: [
         { process: "worker 2", name: "malloc" },
@@ -259,6 +263,7 @@ const WRONG = [
       'chart label of "Batch" in "parent" is "batch 9": saw 0 times; there are "batch 0", "batch 7", "batch 8"',
       'tooltip label of "Batch" in "parent" is "batch 7": saw 0 times',
       'field "Path" of "File" is "2,048B": saw 0 times',
+      'field "Path" of "File" is "/data/1.txt": saw 0 times; there are "/data/2.txt"',
       'there are markers of type "Missing": saw ',
       'type "File" shows the fields Size, Path: saw Path, Size',
       'counter "malloc" of "worker 2" is there',
