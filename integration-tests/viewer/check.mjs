@@ -51,7 +51,8 @@ import { gunzipSync } from "node:zlib";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const CLI = join(HERE, "node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
-const NODE = join(HERE, "node_modules/.bin/node");
+// Not through node_modules/.bin: npm 9 makes no link when packages for two machines offer it.
+const NODE = join(HERE, `node_modules/node-${process.platform}-${process.arch}/bin/node`);
 const OLDEST_NODE = 24;
 const LOAD_SECONDS = 180;
 const ANSWER_SECONDS = 120;
