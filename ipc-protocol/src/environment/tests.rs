@@ -1,7 +1,5 @@
 //! The variable's rules.
 
-use std::io::{Read, Seek, Write};
-
 use proptest::prelude::*;
 
 use super::*;
@@ -79,6 +77,8 @@ fn tokens_differ_in_every_position() {
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod descriptors {
+    use std::io::{Read, Seek, Write};
+
     use super::*;
 
     fn file(content: &str) -> std::fs::File {

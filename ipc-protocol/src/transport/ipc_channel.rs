@@ -17,41 +17,27 @@
 //! Not used at all: the global router and receiver sets, since one peer could starve or stop
 //! the others there. One thread per receiver.
 
+mod packets;
+
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ipc_channel::IpcError;
-use ipc_channel::ipc::{self, IpcOneShotServer, IpcReceiver, IpcSender};
-use serde::{Deserialize, Serialize};
+use ipc_channel::ipc::{self, IpcOneShotServer, IpcSender};
 
-use super::{
-    ChildEnds, FrameReceiver, FrameSender, ParentEnds, Receiver, Sender, TransportError, check_frame,
-};
+use self::packets::{Packet, PacketReceiver, PacketSender, guarded};
+use super::{ChildEnds, ParentEnds, Receiver, Sender, TransportError, check_frame};
 use crate::codec;
 use crate::environment::Token;
-use crate::limits::MAX_FRAME_BYTES;
 use crate::message::{Hello, PROTOCOL_VERSION, ToParent};
-use crate::sys::{self, Guard, Peek};
+use crate::sys;
 
 /// Longest path of a socket; ipc-channel would cut a longer one without a word.
 const MAX_SOCKET_PATH: usize = 107;
 
 /// What ipc-channel appends to the temporary directory: `/.tmpXXXXXX/socket`.
 const SOCKET_SUFFIX: usize = 18;
-
-/// Bytes that a packet may have beyond its frame: the packet's kind and the frame's length.
-const PACKET_SLACK: usize = 16;
-
-/// What travels. Only the first packet of a channel may be another one than `Frame`.
-#[derive(Debug, Serialize, Deserialize)]
-enum Packet {
-    Frame(Vec<u8>),
-    Hello { frame: Vec<u8>, answers: IpcSender<Packet> },
-    Abandon,
-}
 
 /// Waits for one child to connect.
 pub struct Listener {
@@ -227,108 +213,6 @@ fn close_to_others(socket: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn close_to_others(_: &Path) -> io::Result<()> {
     Ok(())
-}
-
-/// Runs what may panic inside ipc-channel; a panic is the loss of this peer, nothing more.
-fn guarded<T>(
-    what: &'static str,
-    act: impl FnOnce() -> Result<T, TransportError>,
-) -> Result<T, TransportError> {
-    catch_unwind(AssertUnwindSafe(act)).unwrap_or(Err(TransportError::PeerMisbehaved(what)))
-}
-
-/// Sends frames as packets.
-struct PacketSender {
-    packets: IpcSender<Packet>,
-    owner: u32,
-}
-
-/// Receives packets and unpacks their frames.
-struct PacketReceiver {
-    packets: IpcReceiver<Packet>,
-    guard: Option<Guard>,
-    owner: u32,
-    /// Set by the first error, after which nothing is received.
-    ended: bool,
-}
-
-impl PacketSender {
-    fn new(packets: IpcSender<Packet>) -> Self {
-        Self { packets, owner: std::process::id() }
-    }
-}
-
-impl FrameSender for PacketSender {
-    fn send(&mut self, frame: &[u8]) -> Result<(), TransportError> {
-        check_frame(frame)?;
-        check_owner(self.owner)?;
-        retry_interrupted(|| {
-            guarded("a channel that fails", || Ok(self.packets.send(Packet::Frame(frame.to_vec()))?))
-        })
-    }
-}
-
-impl PacketReceiver {
-    fn new(packets: IpcReceiver<Packet>, guard: Option<Guard>) -> Self {
-        Self { packets, guard, owner: std::process::id(), ended: false }
-    }
-
-    fn receive(&mut self) -> Result<Vec<u8>, TransportError> {
-        if let Some(guard) = &self.guard {
-            check_packet(guard.peek()?)?;
-        }
-        let packets = &self.packets;
-        match retry_interrupted(|| guarded("a packet that cannot be received", || Ok(packets.recv()?)))? {
-            Packet::Frame(frame) if frame.len() <= MAX_FRAME_BYTES => Ok(frame),
-            Packet::Frame(_) => Err(TransportError::PeerMisbehaved("a frame too large")),
-            _ => Err(TransportError::PeerMisbehaved("a second Hello")),
-        }
-    }
-}
-
-impl FrameReceiver for PacketReceiver {
-    fn recv(&mut self) -> Result<Vec<u8>, TransportError> {
-        check_owner(self.owner)?;
-        if self.ended {
-            return Err(TransportError::Disconnected);
-        }
-        let received = self.receive();
-        self.ended = received.is_err();
-        received
-    }
-}
-
-fn check_packet(peek: Peek) -> Result<(), TransportError> {
-    match peek {
-        Peek::Closed => Err(TransportError::Disconnected),
-        Peek::Whole { length } if length <= MAX_FRAME_BYTES + PACKET_SLACK => Ok(()),
-        Peek::Whole { .. } => Err(TransportError::PeerMisbehaved("a packet too large")),
-        Peek::Foreign => Err(TransportError::PeerMisbehaved("a packet of another kind")),
-    }
-}
-
-/// A fork shares the socket and must not speak for its parent.
-fn check_owner(owner: u32) -> Result<(), TransportError> {
-    if std::process::id() == owner { Ok(()) } else { Err(TransportError::Forked) }
-}
-
-fn retry_interrupted<T>(mut act: impl FnMut() -> Result<T, TransportError>) -> Result<T, TransportError> {
-    loop {
-        match act() {
-            Err(TransportError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
-}
-
-impl From<IpcError> for TransportError {
-    fn from(error: IpcError) -> Self {
-        match error {
-            IpcError::Disconnected => Self::Disconnected,
-            IpcError::SerializationError(_) => Self::PeerMisbehaved("a packet that does not decode"),
-            IpcError::Io(error) => error.into(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::environment::Token;
+use crate::limits;
 use crate::message::{Hello, PROTOCOL_VERSION, RequestId};
 use profiler_core::ids::{ProcessId, ProcessStart};
 

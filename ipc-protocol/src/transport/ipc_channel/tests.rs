@@ -2,6 +2,7 @@
 
 use super::super::tests::{hello, on_thread};
 use super::*;
+use crate::limits::MAX_FRAME_BYTES;
 use crate::message::RequestId;
 
 fn refused(packet: Packet) -> TransportError {
@@ -305,6 +306,7 @@ mod guarded_packets {
         let _child = connect(listener.name(), hello(&token)).unwrap();
         let (sender, receiver) = ipc::channel().unwrap();
         let owner = std::process::id() + 1;
+        use crate::transport::{FrameReceiver, FrameSender};
         let mut sender = PacketSender { packets: sender, owner };
         let mut receiver = PacketReceiver { packets: receiver, guard: None, owner, ended: false };
         assert!(matches!(sender.send(&[1]), Err(TransportError::Forked)));
