@@ -74,16 +74,11 @@ pub fn spawn(mut command: Command, gifts: &Gifts<'_>) -> Result<Child, SpawnErro
         server: gifts.server.to_owned(),
     };
     environment.put_into(&mut command);
-    sys::inherit(&mut command, inherited)
-        .map_err(|source| SpawnError::HandOver { what: "files", source })?;
+    sys::inherit(&mut command, inherited).map_err(|source| SpawnError::HandOver { what: "files", source })?;
     command.spawn().map_err(|source| SpawnError::Start { program: command.get_program().into(), source })
 }
 
-fn hand_over(
-    what: &'static str,
-    gift: Gift<'_>,
-    inherited: &mut Vec<File>,
-) -> Result<Handover, SpawnError> {
+fn hand_over(what: &'static str, gift: Gift<'_>, inherited: &mut Vec<File>) -> Result<Handover, SpawnError> {
     let failed = |source| SpawnError::HandOver { what, source };
     match gift {
         Gift::At(path) => Ok(Handover::Path(path.to_owned())),

@@ -28,7 +28,8 @@ fn shell(script: &str) -> Command {
 #[test]
 fn the_child_finds_its_gifts_in_the_environment() {
     let (pool, outbox) = (Path::new("/tmp/pool of mine"), Path::new("/tmp/outbox"));
-    let gifts = Gifts { pool: Gift::At(pool), outbox: Gift::At(outbox), token: token(), server: "/tmp/server" };
+    let gifts =
+        Gifts { pool: Gift::At(pool), outbox: Gift::At(outbox), token: token(), server: "/tmp/server" };
     let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &gifts);
     let environment = ChildEnvironment::parse(&value).unwrap();
     assert_eq!(environment.pool, Handover::Path(pool.to_owned()));

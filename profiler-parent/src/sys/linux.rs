@@ -15,6 +15,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStat
 
 use super::Reaped;
 
+/// Whether a child can inherit a descriptor.
+pub(crate) const INHERITS: bool = true;
+
+/// Reads at a position, leaving the file's offset alone.
+pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, room, position)
+}
+
 /// A copy of an open file whose number is above the standard streams', so that `Command` does
 /// not put one of them in its place.
 pub(crate) fn copy_for_child(file: &File) -> io::Result<File> {

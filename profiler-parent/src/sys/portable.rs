@@ -9,6 +9,21 @@ use std::time::Duration;
 
 use super::Reaped;
 
+/// Whether a child can inherit a descriptor.
+pub(crate) const INHERITS: bool = false;
+
+/// Reads at a position, leaving the file's offset alone.
+#[cfg(unix)]
+pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, room, position)
+}
+
+/// Reads at a position. Moves the offset of this handle, which is not the child's.
+#[cfg(windows)]
+pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, room, position)
+}
+
 /// Descriptors are not inherited here.
 pub(crate) fn copy_for_child(_: &File) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
