@@ -45,7 +45,7 @@ pub struct ProfileFile {
 #[derive(Debug)]
 enum Sink {
     Plain(Temporary),
-    Gzip(GzEncoder<Temporary>),
+    Gzip(Box<GzEncoder<Temporary>>),
 }
 
 impl ProfileFile {
@@ -61,7 +61,7 @@ impl ProfileFile {
             Err(source) => return Err(OutputError { action: "create", path: target, source }),
         };
         let sink = match target.extension().is_some_and(|extension| extension == "gz") {
-            true => Sink::Gzip(GzEncoder::new(temporary, Compression::new(GZIP_LEVEL))),
+            true => Sink::Gzip(Box::new(GzEncoder::new(temporary, Compression::new(GZIP_LEVEL)))),
             false => Sink::Plain(temporary),
         };
         Ok(Self { target, sink })
