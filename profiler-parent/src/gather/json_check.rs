@@ -9,7 +9,9 @@
 //! absent or an empty array. All other members may be anything. One pass, byte by byte, with a
 //! short cut through plain text; [`scan`] holds the grammar.
 
+mod number;
 mod scan;
+mod text;
 
 use std::io::{self, Read};
 
