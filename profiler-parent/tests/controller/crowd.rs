@@ -1,0 +1,1 @@
+//! Ten thousand processes: what an event costs, and that nothing cascades.
