@@ -7,13 +7,12 @@
 //! - Between `shown` and `sent` allowances only rose or only fell. So the allowance in a report
 //!   tells without a sequence number how far the process has got: no value occurs twice.
 
-use std::collections::VecDeque;
-
 use profiler_core::ids::{ByteLimit, ProcessKey};
-use profiler_core::manager::update::{ReleasedChunk, Update};
+use profiler_core::manager::update::Update;
 use profiler_core::time::Timestamp;
 
 use super::messages::{DeadPool, ProcessFigures};
+use super::rows::Rows;
 
 /// How a process can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +36,7 @@ pub(super) struct Account {
     shown: u64,
     unreleased: u64,
     released: u64,
-    listed: VecDeque<ReleasedChunk>,
+    listed: Rows,
     awaiting: bool,
     destroying: bool,
     /// The books' time of its latest report.
@@ -62,7 +61,7 @@ impl Account {
             shown: allowance,
             unreleased: 0,
             released: 0,
-            listed: VecDeque::new(),
+            listed: Rows::default(),
             awaiting: false,
             destroying: false,
             heard: now,
@@ -95,12 +94,12 @@ impl Account {
     }
 
     /// Its chunks that are not being destroyed, oldest first.
-    pub(super) const fn listed(&self) -> &VecDeque<ReleasedChunk> {
+    pub(super) const fn listed(&self) -> &Rows {
         &self.listed
     }
 
     pub(super) fn oldest(&self) -> Option<Timestamp> {
-        self.listed.front().map(|chunk| chunk.done)
+        self.listed.first().map(|chunk| chunk.done)
     }
 
     /// What it has been granted and does not hold.
@@ -138,9 +137,10 @@ impl Account {
         self.give_back_what_cannot_be_freed(most);
         if self.owed() == 0 {
             self.late = false;
-            self.reconcile(update.oldest_done);
+            self.listed.sum_up_to(self.released, update.oldest_done);
         }
-        self.limit_rows(page);
+        // No process makes the parent keep more rows than it has pages.
+        self.listed.limit(usize::try_from(self.held() / page).unwrap_or(usize::MAX));
     }
 
     fn learn_allowance(&mut self, obeyed: u64) {
@@ -149,13 +149,9 @@ impl Account {
     }
 
     fn learn_chunks(&mut self, update: &Update) {
-        match update.oldest_done {
-            Some(oldest) => self.listed.retain(|chunk| chunk.done >= oldest),
-            None => self.listed.clear(),
-        }
+        self.listed.drop_before(update.oldest_done);
         for chunk in update.newly_released.iter().filter(|chunk| chunk.bytes > 0) {
-            let at = self.listed.partition_point(|listed| listed.done <= chunk.done);
-            self.listed.insert(at, *chunk);
+            self.listed.insert(*chunk);
         }
     }
 
@@ -164,39 +160,6 @@ impl Account {
     fn give_back_what_cannot_be_freed(&mut self, most: u64) {
         if self.shown == self.sent && self.sent == self.target && self.unreleased > self.target {
             self.target = self.unreleased.min(most);
-        }
-    }
-
-    /// Makes the rows sum up to the reported bytes, whatever was merged, lost or untrue.
-    fn reconcile(&mut self, oldest: Option<Timestamp>) {
-        let sum = self.listed.iter().fold(0_u64, |sum, chunk| sum.saturating_add(chunk.bytes));
-        let Some(oldest) = oldest.filter(|_| self.released > sum) else {
-            self.trim(sum.saturating_sub(self.released));
-            return;
-        };
-        self.listed.push_front(ReleasedChunk { done: oldest, bytes: self.released - sum });
-    }
-
-    fn trim(&mut self, mut excess: u64) {
-        while excess > 0 {
-            let Some(front) = self.listed.front_mut() else { return };
-            if front.bytes > excess {
-                front.bytes -= excess;
-                return;
-            }
-            excess -= front.bytes;
-            self.listed.pop_front();
-        }
-    }
-
-    /// No process makes the parent keep more rows than it has pages.
-    fn limit_rows(&mut self, page: u64) {
-        let most = usize::try_from(self.held() / page.max(1)).unwrap_or(usize::MAX).saturating_add(1);
-        while self.listed.len() > most {
-            let Some(first) = self.listed.pop_front() else { return };
-            if let Some(second) = self.listed.front_mut() {
-                second.bytes = second.bytes.saturating_add(first.bytes);
-            }
         }
     }
 
@@ -209,9 +172,7 @@ impl Account {
         creditor: Option<ProcessKey>,
     ) {
         self.target = self.target.saturating_sub(bytes);
-        while self.listed.front().is_some_and(|chunk| chunk.done <= at_or_before) {
-            self.listed.pop_front();
-        }
+        self.listed.drop_at_or_before(at_or_before);
         self.destroying = true;
         self.asked = now;
         self.creditor = creditor;
@@ -235,8 +196,7 @@ impl Account {
     pub(super) fn die(&mut self, pool: DeadPool) {
         self.life = Life::Dead;
         self.unreleased = pool.unreleased_bytes.min(pool.true_bytes);
-        self.listed = pool.chunks.into();
-        self.listed.make_contiguous().sort_by_key(|chunk| chunk.done);
+        self.listed = Rows::of(pool.chunks);
         self.coming = 0;
         self.found(pool.true_bytes);
     }
@@ -250,7 +210,7 @@ impl Account {
         self.released = held - self.unreleased;
         (self.target, self.sent, self.shown) = (held, held, held);
         let oldest = self.oldest();
-        self.reconcile(oldest);
+        self.listed.sum_up_to(self.released, oldest);
     }
 
     /// Nothing in it is worth keeping: its pool is to be closed.

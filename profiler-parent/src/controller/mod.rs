@@ -63,6 +63,7 @@
 mod account;
 mod books;
 mod messages;
+mod rows;
 mod rule;
 mod take;
 
@@ -251,7 +252,7 @@ impl Controller {
     /// Serves the need that a report tells of.
     fn serve(&mut self, key: ProcessKey, wanted: u64, recorded: u64, out: &mut Vec<Command>) {
         let Some(account) = self.books.get(key).filter(|account| account.owed() == 0) else { return };
-        let newest = account.listed().back();
+        let newest = account.listed().last();
         let mut need = Need {
             wanted,
             recorded,

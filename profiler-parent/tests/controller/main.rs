@@ -4,3 +4,4 @@ mod child;
 mod crowd;
 mod properties;
 mod simulation;
+mod world;
