@@ -184,12 +184,22 @@ impl Account {
         if self.life != Life::Connected || self.awaiting {
             return None;
         }
-        let turns = if self.target < self.sent { self.sent > self.shown } else { self.sent < self.shown };
-        if !turns {
+        if !self.must_show_first() {
             self.sent = self.target;
         }
         self.awaiting = true;
         Some(ByteLimit::new(self.sent))
+    }
+
+    const fn must_show_first(&self) -> bool {
+        if self.target < self.sent { self.sent > self.shown } else { self.sent < self.shown }
+    }
+
+    /// Whether it owes and has no reason to report: a raise makes no update of its own.
+    pub(super) fn provoke(&mut self) -> bool {
+        let silent = self.awaiting && !self.destroying && self.owed() > 0 && self.must_show_first();
+        self.destroying |= silent;
+        silent
     }
 
     /// The process is dead and left `pool`: it may hold exactly what it holds.

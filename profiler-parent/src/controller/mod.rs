@@ -208,6 +208,9 @@ impl Controller {
     fn send(&mut self, key: ProcessKey, out: &mut Vec<Command>) {
         let allowance = self.books.change(key, Account::send).flatten();
         out.extend(allowance.map(|allowance| Command::Await { key, allowance }));
+        if self.books.change(key, Account::provoke) == Some(true) {
+            out.push(Command::Destroy { key, at_or_before: Timestamp::ZERO });
+        }
     }
 
     fn update(&mut self, key: ProcessKey, update: &Update, out: &mut Vec<Command>) {
