@@ -281,7 +281,7 @@ impl Controller {
         let quiet_since = self.now.saturating_sub(rule::quiet_after(self.limit).max(1));
         let demand =
             Demand { bytes, older_than, quiet_since, creditor: Some(key), owners: rule::ASKED_AT_ONCE };
-        let taken = take(&mut self.books, &demand, self.policy.floor, self.now, out);
+        let taken = take(&mut self.books, &demand, &self.policy, self.now, out);
         self.books.change(key, |account| account.coming = account.coming.saturating_add(taken));
     }
 
@@ -296,7 +296,7 @@ impl Controller {
             owners: usize::MAX,
         };
         if demand.bytes > 0 {
-            take(&mut self.books, &demand, self.policy.floor, self.now, out);
+            take(&mut self.books, &demand, &self.policy, self.now, out);
         }
     }
 

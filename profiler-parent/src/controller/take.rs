@@ -10,7 +10,8 @@ use profiler_core::ids::ProcessKey;
 use profiler_core::time::Timestamp;
 
 use super::books::Books;
-use super::messages::Command;
+use super::messages::{Command, Policy};
+use super::rule;
 
 /// What to take, and from whom not.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,7 @@ struct Plan<'a> {
     books: &'a Books,
     demand: &'a Demand,
     floor: u64,
+    page: u64,
     taken: u64,
     cuts: BTreeMap<ProcessKey, Cut>,
     /// Next chunk of each process that is in the plan for its data.
@@ -47,8 +49,22 @@ struct Plan<'a> {
 }
 
 /// Asks processes to give up what `demand` wants. Returns the bytes asked for.
-pub(super) fn take(books: &mut Books, demand: &Demand, floor: u64, now: u64, out: &mut Vec<Command>) -> u64 {
-    let mut plan = Plan { books, demand, floor, taken: 0, cuts: BTreeMap::new(), next: BTreeSet::new() };
+pub(super) fn take(
+    books: &mut Books,
+    demand: &Demand,
+    policy: &Policy,
+    now: u64,
+    out: &mut Vec<Command>,
+) -> u64 {
+    let mut plan = Plan {
+        books,
+        demand,
+        floor: policy.floor,
+        page: policy.page,
+        taken: 0,
+        cuts: BTreeMap::new(),
+        next: BTreeSet::new(),
+    };
     plan.add_unused();
     plan.add_oldest();
     let (taken, cuts) = (plan.taken, plan.cuts);
@@ -83,7 +99,10 @@ impl Plan<'_> {
     fn add_unused_of(&mut self, key: ProcessKey) {
         let Some(account) = self.books.get(key) else { return };
         let room = account.target.saturating_sub(account.least(self.floor));
-        let bytes = account.unused().min(room).min(self.demand.bytes - self.taken);
+        // Half of it at least: whoever needs a little now needs more soon, and asking is what costs.
+        let missing = self.demand.bytes - self.taken;
+        let bytes =
+            missing.max(rule::pages_down(account.unused() / 2, self.page)).min(account.unused()).min(room);
         if Some(key) != self.demand.creditor && bytes > 0 {
             self.cuts.insert(key, Cut { bytes, ..Cut::default() });
             self.taken += bytes;

@@ -4,7 +4,7 @@
 //! compared at every full chunk of the last third.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use profiler_core::ids::{ByteLimit, ProcessKey};
 use profiler_core::manager::update::Update;
@@ -25,6 +25,8 @@ pub(crate) struct Scenario {
     pub(crate) chunk: fn(u64) -> u64,
     pub(crate) seconds: u64,
     pub(crate) bursts: bool,
+    /// Nanoseconds in which all processes start.
+    pub(crate) starts_within: u64,
     pub(crate) policy: Policy,
 }
 
@@ -36,6 +38,9 @@ pub(crate) struct Outcome {
     pub(crate) spread: f64,
     pub(crate) dropped: u64,
     pub(crate) messages: u64,
+    /// Most commands that one event gave.
+    pub(crate) most_commands: usize,
+    pub(crate) refused: u64,
     pub(crate) events: u64,
     pub(crate) recorded: u64,
     pub(crate) handle_ns: u128,
@@ -49,6 +54,7 @@ impl Outcome {
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
+    Join(usize),
     Full(usize),
     ToParent(usize),
     Await(usize, u64),
@@ -58,18 +64,14 @@ enum Happening {
 struct World {
     scenario: Scenario,
     controller: Controller,
-    children: Vec<Child>,
-    on_the_way: Vec<std::collections::VecDeque<Update>>,
+    children: Vec<Option<Child>>,
+    on_the_way: Vec<VecDeque<Update>>,
     queue: BinaryHeap<Reverse<(u64, u64, Happening)>>,
     serial: u64,
     random: u64,
     held: u64,
     outcome: Outcome,
     spreads: Vec<f64>,
-}
-
-pub(crate) fn base(policy: &Policy) -> u64 {
-    policy.page
 }
 
 /// 64 KiB for all, as in the model.
@@ -79,7 +81,7 @@ fn same(_: u64) -> u64 {
 
 /// A power of two from 4 KiB to 64 KiB that lasts about 2 ms: what a manager does that doubles the
 /// chunks of busy threads.
-fn fitting(rate: u64) -> u64 {
+pub(crate) fn fitting(rate: u64) -> u64 {
     (rate / 512).next_power_of_two().clamp(4 * 1024, 64 * 1024)
 }
 
@@ -111,22 +113,28 @@ impl World {
             scenario,
         };
         for index in 0..world.scenario.rates.len() {
-            world.join(index);
+            world.children.push(None);
+            world.on_the_way.push(VecDeque::new());
+            let start = world.uniform(0.0, world.scenario.starts_within as f64) as u64;
+            world.at(start, Happening::Join(index));
         }
         world
     }
 
-    fn join(&mut self, index: usize) {
-        let mut out = Vec::new();
-        self.controller.handle(Event::Join { key: key_of(index) }, &mut out);
-        let Some(Command::Admit { allowance, .. }) = out.first() else { panic!("{out:?}") };
-        let child = Child::new(allowance.get(), base(&self.scenario.policy));
+    fn join(&mut self, now: u64, index: usize) {
+        self.handle(now, Event::Join { key: key_of(index) });
+        if self.children[index].is_some() {
+            self.handle(now, Event::Connected { key: key_of(index) });
+            self.at(now, Happening::Full(index));
+        } else {
+            self.at(now + 5 * MS, Happening::Join(index));
+        }
+    }
+
+    fn admit(&mut self, index: usize, allowance: u64) {
+        let child = Child::new(allowance, self.scenario.policy.page);
         self.held += child.held();
-        self.children.push(child);
-        self.on_the_way.push(Default::default());
-        self.handle(0, Event::Connected { key: key_of(index) });
-        let start = self.uniform(0.0, 10.0 * MS as f64) as u64;
-        self.at(start, Happening::Full(index));
+        self.children[index] = Some(child);
     }
 
     fn uniform(&mut self, low: f64, high: f64) -> f64 {
@@ -143,6 +151,7 @@ impl World {
 
     fn step(&mut self, now: u64, happening: Happening) {
         match happening {
+            Happening::Join(index) => self.join(now, index),
             Happening::Full(index) => self.full(now, index),
             Happening::ToParent(index) => {
                 let update = self.on_the_way[index].pop_front().unwrap();
@@ -175,7 +184,7 @@ impl World {
     }
 
     fn with_child(&mut self, now: u64, index: usize, act: impl FnOnce(&mut Child)) {
-        let child = &mut self.children[index];
+        let Some(child) = &mut self.children[index] else { return };
         self.held -= child.held();
         act(child);
         self.held += child.held();
@@ -194,6 +203,7 @@ impl World {
         self.controller.handle(event, &mut out);
         self.outcome.handle_ns += start.elapsed().as_nanos();
         self.outcome.events += 1;
+        self.outcome.most_commands = self.outcome.most_commands.max(out.len());
         for command in out {
             self.outcome.messages += 1;
             match command {
@@ -203,13 +213,15 @@ impl World {
                 Command::Destroy { key, at_or_before } => {
                     self.at(now + 2 * MS, Happening::Destroy(index_of(key), at_or_before.raw()));
                 }
+                Command::Admit { key, allowance } => self.admit(index_of(key), allowance.get()),
+                Command::Refuse { .. } => self.outcome.refused += 1,
                 other => panic!("{other:?}"),
             }
         }
     }
 
     fn measure(&mut self, now: u64) {
-        let spans = self.children.iter().filter(|child| child.released.len() > 1);
+        let spans = self.children.iter().flatten().filter(|child| child.released.len() > 1);
         let spans: Vec<_> = spans.map(|child| now - child.released[0].opened).collect();
         if let (Some(least), Some(most)) = (spans.iter().min(), spans.iter().max()) {
             self.spreads.push(*least as f64 / *most as f64);
@@ -220,7 +232,7 @@ impl World {
         self.spreads.sort_by(f64::total_cmp);
         self.outcome.spread = self.spreads.get(self.spreads.len() / 2).copied().unwrap_or(0.0);
         self.outcome.in_use = self.held as f64 / self.scenario.limit as f64;
-        self.outcome.dropped = self.children.iter().map(|child| child.dropped).sum();
+        self.outcome.dropped = self.children.iter().flatten().map(|child| child.dropped).sum();
         self.outcome
     }
 }
@@ -233,11 +245,12 @@ fn index_of(key: ProcessKey) -> usize {
     usize::try_from(key.pid.get()).unwrap()
 }
 
-fn check(name: &str, scenario: Scenario, least_spread: f64, least_use: f64) -> Outcome {
+pub(crate) fn check(name: &str, scenario: Scenario, least_spread: f64, least_use: f64) -> Outcome {
     let outcome = simulate(scenario.clone());
     println!(
         "{name}: limit {} MiB, {} processes: peak/limit {:.3}, in use {:.2}, spread {:.2}, dropped {}, \
-         messages {} = {:.1} per MiB, {:.0} ns per event",
+         messages {} = {:.1} per MiB, {:.0} ns per event, \
+         at most {} commands, {} refused",
         scenario.limit / MIB,
         scenario.rates.len(),
         outcome.peak as f64 / scenario.limit as f64,
@@ -247,6 +260,8 @@ fn check(name: &str, scenario: Scenario, least_spread: f64, least_use: f64) -> O
         outcome.messages,
         outcome.messages_per_mib(),
         outcome.handle_ns as f64 / outcome.events as f64,
+        outcome.most_commands,
+        outcome.refused,
     );
     assert!(outcome.peak <= scenario.limit);
     assert!(outcome.spread >= least_spread, "{name}: spread {}", outcome.spread);
@@ -256,7 +271,15 @@ fn check(name: &str, scenario: Scenario, least_spread: f64, least_use: f64) -> O
 
 fn steady(limit: u64, rates: Vec<u64>) -> Scenario {
     let policy = Policy::new(128 * 1024 + 4096, 4096);
-    Scenario { limit: limit * MIB, rates, chunk: same, seconds: 10, bursts: false, policy }
+    Scenario {
+        limit: limit * MIB,
+        rates,
+        chunk: same,
+        seconds: 10,
+        bursts: false,
+        starts_within: 10 * MS,
+        policy,
+    }
 }
 
 fn doubling() -> Vec<u64> {
