@@ -7,6 +7,8 @@
 //! - Between `shown` and `sent` allowances only rose or only fell. So the allowance in a report
 //!   tells without a sequence number how far the process has got: no value occurs twice.
 
+use std::cmp::Ordering;
+
 use profiler_core::ids::{ByteLimit, ProcessKey};
 use profiler_core::manager::update::Update;
 use profiler_core::time::Timestamp;
@@ -191,8 +193,13 @@ impl Account {
         Some(ByteLimit::new(self.sent))
     }
 
-    const fn must_show_first(&self) -> bool {
-        if self.target < self.sent { self.sent > self.shown } else { self.sent < self.shown }
+    /// Whether the next change goes the other way than one that it has not shown yet.
+    fn must_show_first(&self) -> bool {
+        match self.target.cmp(&self.sent) {
+            Ordering::Less => self.sent > self.shown,
+            Ordering::Equal => false,
+            Ordering::Greater => self.sent < self.shown,
+        }
     }
 
     /// Whether it owes and has no reason to report: a raise makes no update of its own.

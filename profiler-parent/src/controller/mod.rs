@@ -62,7 +62,10 @@
 
 mod account;
 mod books;
+mod graves;
+mod joins;
 mod messages;
+mod pressure;
 mod rows;
 mod rule;
 mod take;
@@ -75,7 +78,6 @@ use profiler_core::time::Timestamp;
 
 use account::Account;
 use books::Books;
-use rule::Need;
 use take::{Demand, take};
 
 pub use messages::{Command, DeadPool, Event, Policy, ProcessFigures, Refusal};
@@ -163,37 +165,6 @@ impl Controller {
         rule::pages_down(self.free().saturating_sub(self.reserve()), self.policy.page)
     }
 
-    fn join(&mut self, key: ProcessKey, out: &mut Vec<Command>) {
-        match self.admit(key) {
-            Ok(allowance) => out.push(Command::Admit { key, allowance: ByteLimit::new(allowance) }),
-            Err(why) => out.push(Command::Refuse { key, why }),
-        }
-    }
-
-    fn admit(&mut self, key: ProcessKey) -> Result<u64, Refusal> {
-        let needed = self.books.alive().saturating_add(1).saturating_mul(self.policy.floor);
-        if self.books.get(key).is_some() {
-            return Err(Refusal::AlreadyJoined);
-        }
-        if needed > self.limit {
-            return Err(Refusal::LimitTooSmall { limit: self.limit, needed });
-        }
-        let Some(allowance) = rule::first_allowance(&self.policy, self.free()) else {
-            self.wait_for_memory(key);
-            return Err(Refusal::NotYet { missing: self.policy.floor - self.free() });
-        };
-        self.waiting.remove(&key);
-        self.books.insert(key, Account::admitted(allowance, self.now));
-        Ok(allowance)
-    }
-
-    /// Keeps a floor free for `key`. Its tries let time pass in the books, so that debts grow
-    /// late even when nothing is recorded.
-    fn wait_for_memory(&mut self, key: ProcessKey) {
-        self.waiting.insert(key);
-        self.pass_time(rule::quiet_after(self.limit) / 8);
-    }
-
     fn pass_time(&mut self, bytes: u64) {
         self.now = self.now.saturating_add(bytes);
         let then = self.now.saturating_sub(rule::quiet_after(self.limit));
@@ -225,66 +196,6 @@ impl Controller {
         self.send(key, out);
     }
 
-    /// Takes in what `learn` learns about a process; what it has freed goes to whom it was asked for.
-    fn settle(&mut self, key: ProcessKey, learn: impl FnOnce(&mut Account, u64, u64)) {
-        let (now, page) = (self.now, self.policy.page);
-        let settled = self.books.change(key, |account| {
-            let owed = account.owed();
-            learn(account, now, page);
-            let paid = owed.saturating_sub(account.owed());
-            let creditor = if account.owed() == 0 { account.creditor.take() } else { account.creditor };
-            (paid, creditor)
-        });
-        if let Some((paid, Some(creditor))) = settled {
-            self.pay(creditor, paid);
-        }
-    }
-
-    /// Gives a process what was asked back for it, as far as it is free; its next `Await` tells it.
-    fn pay(&mut self, creditor: ProcessKey, paid: u64) {
-        let spare = self.spare();
-        self.books.change(creditor, |account| {
-            let paid = paid.min(account.coming);
-            account.coming -= paid;
-            if account.is_alive() && account.owed() == 0 {
-                account.target += paid.min(spare);
-            }
-        });
-    }
-
-    /// Serves the need that a report tells of.
-    fn serve(&mut self, key: ProcessKey, wanted: u64, recorded: u64, out: &mut Vec<Command>) {
-        let Some(account) = self.books.get(key).filter(|account| account.owed() == 0) else { return };
-        let newest = account.listed().last();
-        let mut need = Need {
-            wanted,
-            recorded,
-            chunk: newest.map_or(0, |chunk| chunk.bytes),
-            allowance: account.target,
-            unused: account.unused(),
-        };
-        let older_than = rule::older_than(account.oldest(), newest.map(|chunk| chunk.done));
-        let given = need.given(self.spare(), self.policy.page);
-        self.books.change(key, |account| account.target += given);
-        need.wanted = wanted.saturating_sub(given);
-        self.ask_for(key, need.asked(self.policy.page), older_than, out);
-    }
-
-    /// Asks others for `bytes` on behalf of `key`, less what is on its way to it already. Hope in what
-    /// is on its way fades with each report, in case it never comes.
-    fn ask_for(&mut self, key: ProcessKey, bytes: u64, older_than: Timestamp, out: &mut Vec<Command>) {
-        let coming = self.books.change(key, |account| {
-            account.coming -= account.coming.div_ceil(4);
-            account.coming
-        });
-        let bytes = bytes.saturating_sub(coming.unwrap_or(0));
-        let quiet_since = self.now.saturating_sub(rule::quiet_after(self.limit).max(1));
-        let demand =
-            Demand { bytes, older_than, quiet_since, creditor: Some(key), owners: rule::ASKED_AT_ONCE };
-        let taken = take(&mut self.books, &demand, &self.policy, self.now, out);
-        self.books.change(key, |account| account.coming = account.coming.saturating_add(taken));
-    }
-
     /// Takes from all what a lowered limit, or the reserve for joins, lacks.
     fn take_what_is_missing(&mut self, out: &mut Vec<Command>) {
         let expected = self.books.expected().saturating_add(self.reserve());
@@ -297,27 +208,6 @@ impl Controller {
         };
         if demand.bytes > 0 {
             take(&mut self.books, &demand, &self.policy, self.now, out);
-        }
-    }
-
-    fn bury(&mut self, key: ProcessKey, pool: DeadPool, out: &mut Vec<Command>) {
-        if self.books.get(key).is_some_and(Account::is_alive) {
-            self.settle(key, |account, _, _| account.die(pool));
-            self.drop_if_empty(key, out);
-        }
-    }
-
-    fn dead_destroyed(&mut self, key: ProcessKey, held: u64, out: &mut Vec<Command>) {
-        if self.books.get(key).is_some_and(|account| !account.is_alive()) {
-            self.settle(key, |account, _, _| account.found(held));
-            self.drop_if_empty(key, out);
-        }
-    }
-
-    fn drop_if_empty(&mut self, key: ProcessKey, out: &mut Vec<Command>) {
-        if self.books.get(key).is_some_and(|account| account.listed().is_empty()) {
-            self.books.change(key, Account::start_dropping);
-            out.push(Command::DropDead { key });
         }
     }
 

@@ -3,5 +3,6 @@
 mod child;
 mod crowd;
 mod properties;
+mod rules;
 mod simulation;
 mod world;
