@@ -5,6 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod controller;
 pub mod gather;
 pub mod outbox;
 pub mod output;
