@@ -24,11 +24,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use super::gate;
-use crate::entry::MAX_ENTRY_BYTES;
+use crate::entry::{MAX_ENTRY_BYTES, fixed_words, is_foreign, with_length};
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
-use crate::manager::chunks::NoChunk;
+use crate::manager::chunks::{NoChunk, class_of};
 use crate::pool::layout::SIZE_CLASSES;
 use crate::pool::live::ThreadRow;
 use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN, Opening};
@@ -52,6 +52,13 @@ pub(crate) struct Home {
     pub(crate) selected: bool,
     /// Ticks within which a filled chunk calls for a larger one.
     pub(crate) fast_fill: u64,
+}
+
+impl Home {
+    /// The thread's books.
+    fn row(&self) -> Option<&ThreadRow> {
+        self.manager.pool().thread_row(self.row)
+    }
 }
 
 /// One thread's way into the pool.
@@ -85,6 +92,20 @@ struct Own {
     taken: Timestamp,
     first_entry: u64,
     home: Option<Home>,
+}
+
+/// The fixed words of an entry with a tail, all but the lengths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Front {
+    /// First word, with length 0.
+    pub(crate) head: u64,
+    /// Times and thread number, as many as the first word says.
+    pub(crate) fixed: [u64; 3],
+}
+
+impl Front {
+    /// Room for the first word, the longest fixed part and the lengths.
+    const MOST_WORDS: usize = 5;
 }
 
 /// What follows the fixed words of an entry: inline name, then payload.
@@ -151,15 +172,10 @@ impl Recorder {
         }
     }
 
-    /// Adds an entry with a tail. `head` gets the number of words and gives the first word;
-    /// `fixed` are the words behind it. Called by the owner only.
-    pub(crate) fn with_tail<F>(
-        &self,
-        head: impl Fn(usize) -> u64,
-        fixed: &[u64],
-        mut tail: Tail<'_, F>,
-        foreign: bool,
-    ) where
+    /// Adds an entry with a tail. Called by the owner only.
+    #[inline]
+    pub(crate) fn with_tail<F>(&self, front: Front, mut tail: Tail<'_, F>)
+    where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
         if self.busy.load(Ordering::Relaxed) != 0 {
@@ -170,39 +186,43 @@ impl Recorder {
         let _reset = ResetBusy(self);
         // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
-        let minimum = fixed.len().saturating_add(2).saturating_add(tail.name.len().div_ceil(8));
+        let minimum = Front::MOST_WORDS.saturating_add(tail.name.len().div_ceil(8));
         if self.armed.load(Ordering::Relaxed) != gate::word() || own.left < minimum {
             if self.prepare(own, minimum).is_err() {
                 return;
             }
         }
-        if foreign {
+        if is_foreign(front.head) {
             own.mark_foreign();
         }
-        self.encode_growing(own, &head, fixed, &mut tail);
+        match own.try_tail(&front, &mut tail) {
+            Ok(true) => {}
+            Ok(false) => self.encode_growing(own, &front, &mut tail),
+            Err(()) => self.count(own, DropReason::Unencodable),
+        }
     }
 
-    /// Encodes into what is left of the chunk; if that does not suffice, into a fresh chunk,
-    /// then into ever larger ones.
-    fn encode_growing<F>(
-        &self,
-        own: &mut Own,
-        head: &impl Fn(usize) -> u64,
-        fixed: &[u64],
-        tail: &mut Tail<'_, F>,
-    ) where
+    /// Encodes into a fresh chunk, since the last one had not enough left, then into ones four
+    /// times as large each.
+    #[cold]
+    #[inline(never)]
+    fn encode_growing<F>(&self, own: &mut Own, front: &Front, tail: &mut Tail<'_, F>)
+    where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
         loop {
-            match own.try_tail(head, fixed, tail) {
+            let fresh = own.commit == Commit::default();
+            let larger = if fresh { own.larger_words() } else { own.left + 1 };
+            if self.prepare(own, larger).is_err() {
+                return;
+            }
+            if is_foreign(front.head) {
+                own.mark_foreign();
+            }
+            match own.try_tail(front, tail) {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(()) => return self.count(own, DropReason::Unencodable),
-            }
-            let larger =
-                if own.commit == Commit::default() { own.capacity_words() + 1 } else { own.left + 1 };
-            if self.prepare(own, larger).is_err() {
-                return;
             }
         }
     }
@@ -305,7 +325,9 @@ impl Recorder {
         if let (Some(home), Some(index)) = (own.home.as_ref(), chunk_index(index)) {
             // A row of an earlier session may belong to another thread by now.
             let row = (home.epoch == gate::epoch_of(gate::word())).then_some(home.row);
-            hand_over(&home.manager, row, index, now);
+            if row.is_none() || !put_back(&home.manager, index) {
+                hand_over(&home.manager, row, index, now);
+            }
         }
     }
 
@@ -410,29 +432,25 @@ impl Own {
     }
 
     /// Tries to write an entry with a tail into what is left; `Ok(false)` if it does not fit.
-    fn try_tail<F>(
-        &mut self,
-        head: &impl Fn(usize) -> u64,
-        fixed: &[u64],
-        tail: &mut Tail<'_, F>,
-    ) -> Result<bool, ()>
+    #[inline]
+    fn try_tail<F>(&mut self, front: &Front, tail: &mut Tail<'_, F>) -> Result<bool, ()>
     where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
-        let before = fixed.len() + 2; // head, fixed words, lengths
         let name = tail.name.as_bytes();
-        if self.slot.is_null() || before + name.len().div_ceil(8) > self.left {
+        if self.slot.is_null() || self.left < Front::MOST_WORDS + name.len().div_ceil(8) {
             return Ok(false);
         }
         // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
         let slot = unsafe { &*self.slot };
         slot.begin(self.commit);
-        let mut abandon = Abandon { slot, commit: self.commit, row: self.row(), returned: false };
+        let mut abandon =
+            Abandon { slot, commit: self.commit, home: self.home.as_ref(), returned: false };
         compiler_fence(Ordering::SeqCst);
         // SAFETY: `left` words of uncommitted room begin at `next`; only we touch them, no
         // reference into them exists elsewhere, and every bit pattern is a valid word.
         let room = unsafe { std::slice::from_raw_parts_mut(self.next, self.left) };
-        let filled = fill(room, head, fixed, name, &mut tail.encode);
+        let filled = fill(room, front, name, &mut tail.encode);
         abandon.returned = true;
         let Some(words) = filled? else { return Ok(false) };
         std::mem::forget(abandon);
@@ -449,12 +467,14 @@ impl Own {
     }
 
     fn row(&self) -> Option<&ThreadRow> {
-        let home = self.home.as_ref()?;
-        home.manager.pool().thread_row(home.row)
+        self.home.as_ref().and_then(Home::row)
     }
 
-    fn capacity_words(&self) -> usize {
-        self.left + usize::try_from(self.commit.bytes() / 8).unwrap_or(0)
+    /// What to ask for when an empty chunk does not suffice: more than the next class holds, but
+    /// no more than the largest entry, unless that is what did not suffice.
+    fn larger_words(&self) -> usize {
+        let most = MAX_ENTRY_BYTES / 8;
+        if self.left < most { self.left.saturating_mul(2).saturating_add(1).min(most) } else { self.left + 1 }
     }
 
     /// The class to wish for next: one up when this chunk filled fast, one down when slowly.
@@ -473,6 +493,22 @@ impl Own {
     }
 }
 
+/// Makes a chunk that nothing was written into ready again; nobody else need hear of it. False if
+/// something was written, or if no place is free.
+fn put_back(manager: &ChunkManager, index: ChunkIndex) -> bool {
+    let empty = |slot: &&ChunkSlot| slot.committed().entries() == 0;
+    let Some(slot) = manager.pool().slot(index).filter(empty) else { return false };
+    let opening =
+        Opening { thread: slot.thread(), start: slot.start_time(), first_entry: slot.first_entry() };
+    slot.close();
+    let class = class_of(manager.pool().layout(), slot.bytes());
+    let is_back = manager.ready.offer(class, index).is_ok();
+    if !is_back {
+        slot.open(opening);
+    }
+    is_back
+}
+
 /// Gives a chunk to the manager: seals its entries in the thread's row and lists it as done.
 fn hand_over(manager: &ChunkManager, row: Option<ThreadIndex>, index: ChunkIndex, now: Timestamp) {
     let Some(slot) = manager.pool().slot(index) else { return };
@@ -487,7 +523,7 @@ fn hand_over(manager: &ChunkManager, row: Option<ThreadIndex>, index: ChunkIndex
 fn largest_class(manager: &ChunkManager) -> u8 {
     let (_, allowed) = manager.pool().budget().used_and_allowed();
     let largest = (allowed / 16).max(manager.pool().layout().page);
-    crate::manager::chunks::class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)
+    class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)
 }
 
 fn chunk_index(word: u64) -> Option<ChunkIndex> {
@@ -495,17 +531,15 @@ fn chunk_index(word: u64) -> Option<ChunkIndex> {
 }
 
 /// Fills in an entry with a tail; `None` if the room does not suffice.
-fn fill<F>(
-    room: &mut [u64],
-    head: &impl Fn(usize) -> u64,
-    fixed: &[u64],
-    name: &[u8],
-    encode: &mut F,
-) -> Result<Option<usize>, ()>
+#[inline]
+fn fill<F>(room: &mut [u64], entry: &Front, name: &[u8], encode: &mut F) -> Result<Option<usize>, ()>
 where
     F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
 {
-    let Some((front, back)) = room.split_at_mut_checked(fixed.len() + 2) else { return Ok(None) };
+    let [_, first, second, third, _, ..] = room else { return Ok(None) };
+    // Whatever the entry does not have of these, the lengths and the tail overwrite.
+    [*first, *second, *third] = entry.fixed;
+    let Some((front, back)) = room.split_at_mut_checked(fixed_words(entry.head) + 2) else { return Ok(None) };
     // SAFETY: any word is eight valid bytes, and u8 has no alignment.
     let (_, tail, _) = unsafe { back.align_to_mut::<u8>() };
     let Some((name_room, payload_room)) = tail.split_at_mut_checked(name.len()) else { return Ok(None) };
@@ -515,9 +549,10 @@ where
         return Ok(None);
     };
     let words = front.len() + (name.len() + payload_len).div_ceil(8);
-    let lengths = (name.len() as u64) | ((payload_len as u64) << 32);
-    let values = std::iter::once(head(words)).chain(fixed.iter().copied()).chain(std::iter::once(lengths));
-    front.iter_mut().zip(values).for_each(|(to, value)| *to = value);
+    if let [head, .., lengths] = front {
+        *head = with_length(entry.head, words);
+        *lengths = (name.len() as u64) | ((payload_len as u64) << 32);
+    }
     Ok(Some(words))
 }
 
@@ -526,14 +561,14 @@ where
 struct Abandon<'a> {
     slot: &'a ChunkSlot,
     commit: Commit,
-    row: Option<&'a ThreadRow>,
+    home: Option<&'a Home>,
     returned: bool,
 }
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
         self.slot.abandon(self.commit);
-        if let (false, Some(row)) = (self.returned, self.row) {
+        if let (false, Some(row)) = (self.returned, self.home.and_then(Home::row)) {
             row.count_drop(DropReason::Unencodable);
         }
     }
@@ -543,6 +578,7 @@ impl Drop for Abandon<'_> {
 struct ResetBusy<'a>(&'a Recorder);
 
 impl Drop for ResetBusy<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.0.busy.store(0, Ordering::Release);
     }
