@@ -14,7 +14,8 @@ use crate::entry::{Timing, head, with_site as with_site_number};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
-use crate::record::recorder::{Front, Recorder, Tail};
+use crate::record::recorder::Recorder;
+use crate::record::writer::{Front, Tail};
 use crate::record::{gate, local};
 
 /// Sites of markers whose names are made at run time.

@@ -6,11 +6,11 @@
 //!
 //! ```text
 //! owner:   busy = 1 · compiler fence · armed == gate? · write entry · commit · busy = 0 (release)
-//! seizer:  armed = 0 · barrier on all threads · busy == 0 (acquire)? · take the chunk by CAS
+//! seizer:  disarm · barrier on all threads · busy == 0 (acquire)? · take the chunk by CAS
 //! ```
 //!
 //! The barrier makes the owner's plain stores and loads as good as sequentially consistent for
-//! the seizer: if it sees `busy == 0`, the owner's next entry sees `armed == 0`. So a stop can take
+//! the seizer: if it sees `busy == 0`, the owner's next entry finds itself disarmed. So a stop can take
 //! a chunk away from a thread that sleeps for ever, without any fence on the fast way.
 //!
 //! Invariants: [`Own`] is touched by the owner only, and only while `busy` is 1; `chunk` names
@@ -20,19 +20,22 @@
 
 use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use super::gate;
-use crate::entry::{MAX_ENTRY_BYTES, fixed_words, is_foreign, with_length};
+use super::writer::{Front, Home, Own, Tail};
+use crate::entry::{MAX_ENTRY_BYTES, is_foreign};
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::{NoChunk, class_of};
 use crate::pool::layout::SIZE_CLASSES;
-use crate::pool::live::ThreadRow;
-use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN, Opening};
+use crate::pool::slot::{ChunkSlot, Commit, Opening};
 use crate::time::Timestamp;
+
+/// Sends the next entry the slow way. Never a word of the gate, not even of a closed one: a
+/// thread may have found the gate open just before it was closed and the chunk seized.
+const DISARMED: u64 = u64::MAX;
 
 /// Why the slow way did not end with room for the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,29 +46,11 @@ pub(crate) enum NotRecorded {
     Dropped(DropReason),
 }
 
-/// Where a recorder writes in a session.
-#[derive(Clone, Debug)]
-pub(crate) struct Home {
-    pub(crate) manager: Arc<ChunkManager>,
-    pub(crate) epoch: u64,
-    pub(crate) row: ThreadIndex,
-    pub(crate) selected: bool,
-    /// Ticks within which a filled chunk calls for a larger one.
-    pub(crate) fast_fill: u64,
-}
-
-impl Home {
-    /// The thread's books.
-    fn row(&self) -> Option<&ThreadRow> {
-        self.manager.pool().thread_row(self.row)
-    }
-}
-
 /// One thread's way into the pool.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Recorder {
-    /// The gate's word that this recorder is set up for; 0 = the slow way first.
+    /// The gate's word that this recorder is set up for, or [`DISARMED`].
     armed: AtomicU64,
     busy: AtomicU32,
     /// Open chunk + 1, 0 = none.
@@ -80,59 +65,13 @@ unsafe impl Sync for Recorder {}
 // SAFETY: as above; the pointers in `own` point into the pool that `home` keeps mapped.
 unsafe impl Send for Recorder {}
 
-/// The owner's private state.
-#[derive(Debug)]
-struct Own {
-    next: *mut u64,
-    left: usize,
-    commit: Commit,
-    slot: *const ChunkSlot,
-    /// Class wished for at the last switch; a smaller one may be what there was.
-    wish: u8,
-    taken: Timestamp,
-    first_entry: u64,
-    home: Option<Home>,
-}
-
-/// The fixed words of an entry with a tail, all but the lengths.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Front {
-    /// First word, with length 0.
-    pub(crate) head: u64,
-    /// Times and thread number, as many as the first word says.
-    pub(crate) fixed: [u64; 3],
-}
-
-impl Front {
-    /// Room for the first word, the longest fixed part and the lengths.
-    const MOST_WORDS: usize = 5;
-}
-
-/// What follows the fixed words of an entry: inline name, then payload.
-pub(crate) struct Tail<'a, F> {
-    pub(crate) name: &'a str,
-    /// Encodes the payload into the room and says how many bytes it took, or that the room
-    /// does not suffice (`Ok(None)`), or that it cannot be encoded.
-    pub(crate) encode: F,
-}
-
 impl Recorder {
     pub(crate) fn new(tid: ThreadId) -> Self {
-        let own = Own {
-            next: ptr::null_mut(),
-            left: 0,
-            commit: Commit::default(),
-            slot: ptr::null(),
-            wish: 0,
-            taken: Timestamp::ZERO,
-            first_entry: 0,
-            home: None,
-        };
         Self {
-            armed: AtomicU64::new(0),
+            armed: AtomicU64::new(DISARMED),
             busy: AtomicU32::new(0),
             chunk: AtomicU64::new(0),
-            own: UnsafeCell::new(own),
+            own: UnsafeCell::new(Own::nowhere()),
             tid,
         }
     }
@@ -359,6 +298,24 @@ impl Recorder {
         own.home.as_ref().map(body)
     }
 
+    /// Runs `body` with the chunk manager of the running session if the thread records in it
+    /// already. `None` otherwise, also in the middle of an entry: the caller has another way.
+    #[inline]
+    pub(crate) fn with_joined<T>(&self, body: impl FnOnce(&ChunkManager) -> T) -> Option<T> {
+        if self.busy.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let _reset = ResetBusy(self);
+        if self.armed.load(Ordering::Relaxed) != gate::word() {
+            return None;
+        }
+        // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
+        let own = unsafe { &*self.own.get() };
+        own.home.as_ref().map(|home| body(&home.manager))
+    }
+
     /// Counts an entry of a thread that could not join the session, or that is recording already.
     pub(crate) fn count_unjoined(&self) {
         let busy = self.busy.load(Ordering::Relaxed) != 0;
@@ -384,7 +341,7 @@ impl Recorder {
 
     /// Makes the owner's next entry go the slow way.
     pub(crate) fn disarm(&self) {
-        self.armed.store(0, Ordering::SeqCst);
+        self.armed.store(DISARMED, Ordering::SeqCst);
     }
 
     #[cold]
@@ -397,99 +354,6 @@ impl Recorder {
         if let Some(row) = own.row() {
             row.count_drop(reason);
         }
-    }
-}
-
-impl Own {
-    /// Writes an entry and publishes it.
-    ///
-    /// # Safety
-    /// The recorder has an open chunk of its own with at least `entry.len()` words left.
-    #[inline(always)]
-    unsafe fn write(&mut self, entry: &[u64]) {
-        // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
-        let slot = unsafe { &*self.slot };
-        slot.begin(self.commit);
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: `next` has `left >= entry.len()` words of uncommitted room that only we touch;
-        // `entry` is a caller's array and cannot overlap the pool.
-        unsafe { ptr::copy_nonoverlapping(entry.as_ptr(), self.next, entry.len()) };
-        // SAFETY: still inside the chunk or one past its end.
-        unsafe { self.finish(slot, entry.len()) };
-    }
-
-    /// Publishes `words` words written at `next`.
-    ///
-    /// # Safety
-    /// As for [`Own::write`], and the words are written.
-    #[inline(always)]
-    unsafe fn finish(&mut self, slot: &ChunkSlot, words: usize) {
-        self.commit = self.commit.plus(words as u64 * 8);
-        slot.publish(self.commit);
-        // SAFETY: `words <= left`, so the result is inside the chunk or one past its end.
-        self.next = unsafe { self.next.add(words) };
-        self.left -= words;
-    }
-
-    /// Tries to write an entry with a tail into what is left; `Ok(false)` if it does not fit.
-    #[inline]
-    fn try_tail<F>(&mut self, front: &Front, tail: &mut Tail<'_, F>) -> Result<bool, ()>
-    where
-        F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
-    {
-        let name = tail.name.as_bytes();
-        if self.slot.is_null() || self.left < Front::MOST_WORDS + name.len().div_ceil(8) {
-            return Ok(false);
-        }
-        // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
-        let slot = unsafe { &*self.slot };
-        slot.begin(self.commit);
-        let mut abandon =
-            Abandon { slot, commit: self.commit, home: self.home.as_ref(), returned: false };
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: `left` words of uncommitted room begin at `next`; only we touch them, no
-        // reference into them exists elsewhere, and every bit pattern is a valid word.
-        let room = unsafe { std::slice::from_raw_parts_mut(self.next, self.left) };
-        let filled = fill(room, front, name, &mut tail.encode);
-        abandon.returned = true;
-        let Some(words) = filled? else { return Ok(false) };
-        std::mem::forget(abandon);
-        // SAFETY: `fill` wrote `words <= left` words at `next`.
-        unsafe { self.finish(slot, words) };
-        Ok(true)
-    }
-
-    fn mark_foreign(&self) {
-        // SAFETY: called after `prepare`, so there is an open chunk and `slot` is valid.
-        if let Some(slot) = unsafe { self.slot.as_ref() } {
-            slot.set_flag(HAS_FOREIGN);
-        }
-    }
-
-    fn row(&self) -> Option<&ThreadRow> {
-        self.home.as_ref().and_then(Home::row)
-    }
-
-    /// What to ask for when an empty chunk does not suffice: more than the next class holds, but
-    /// no more than the largest entry, unless that is what did not suffice.
-    fn larger_words(&self) -> usize {
-        let most = MAX_ENTRY_BYTES / 8;
-        if self.left < most { self.left.saturating_mul(2).saturating_add(1).min(most) } else { self.left + 1 }
-    }
-
-    /// The class to wish for next: one up when this chunk filled fast, one down when slowly.
-    ///
-    /// Not the class of the chunk itself: one that was smaller for want of a better says nothing
-    /// about the pace, and to grow from it once more would need many small chunks just
-    /// when there is a shortage.
-    fn wished_class(&self, now: Timestamp) -> u8 {
-        let Some(home) = &self.home else { return 0 };
-        if self.taken == Timestamp::ZERO || self.commit.entries() == 0 {
-            return 0;
-        }
-        let took = now.since(self.taken);
-        let next = if took < home.fast_fill { self.wish + 1 } else { self.wish.saturating_sub(1) };
-        next.min(largest_class(&home.manager))
     }
 }
 
@@ -519,59 +383,8 @@ fn hand_over(manager: &ChunkManager, row: Option<ThreadIndex>, index: ChunkIndex
     manager.done.push(slot, index);
 }
 
-/// Chunks stay below a sixteenth of the allowance, so that what is kept is kept finely.
-fn largest_class(manager: &ChunkManager) -> u8 {
-    let (_, allowed) = manager.pool().budget().used_and_allowed();
-    let largest = (allowed / 16).max(manager.pool().layout().page);
-    class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)
-}
-
 fn chunk_index(word: u64) -> Option<ChunkIndex> {
     u32::try_from(word.checked_sub(1)?).ok().map(ChunkIndex::new)
-}
-
-/// Fills in an entry with a tail; `None` if the room does not suffice.
-#[inline]
-fn fill<F>(room: &mut [u64], entry: &Front, name: &[u8], encode: &mut F) -> Result<Option<usize>, ()>
-where
-    F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
-{
-    let [_, first, second, third, _, ..] = room else { return Ok(None) };
-    // Whatever the entry does not have of these, the lengths and the tail overwrite.
-    [*first, *second, *third] = entry.fixed;
-    let Some((front, back)) = room.split_at_mut_checked(fixed_words(entry.head) + 2) else { return Ok(None) };
-    // SAFETY: any word is eight valid bytes, and u8 has no alignment.
-    let (_, tail, _) = unsafe { back.align_to_mut::<u8>() };
-    let Some((name_room, payload_room)) = tail.split_at_mut_checked(name.len()) else { return Ok(None) };
-    name_room.copy_from_slice(name);
-    let limit = payload_room.len().min(MAX_ENTRY_BYTES);
-    let Some(payload_len) = encode(payload_room.get_mut(..limit).unwrap_or_default())? else {
-        return Ok(None);
-    };
-    let words = front.len() + (name.len() + payload_len).div_ceil(8);
-    if let [head, .., lengths] = front {
-        *head = with_length(entry.head, words);
-        *lengths = (name.len() as u64) | ((payload_len as u64) << 32);
-    }
-    Ok(Some(words))
-}
-
-/// Takes the note of a begun entry back unless the entry was finished; a panic of the payload's
-/// serialisation, which never returned, is counted.
-struct Abandon<'a> {
-    slot: &'a ChunkSlot,
-    commit: Commit,
-    home: Option<&'a Home>,
-    returned: bool,
-}
-
-impl Drop for Abandon<'_> {
-    fn drop(&mut self) {
-        self.slot.abandon(self.commit);
-        if let (false, Some(row)) = (self.returned, self.home.and_then(Home::row)) {
-            row.count_drop(DropReason::Unencodable);
-        }
-    }
 }
 
 /// Ends the owner's turn, also when a payload's serialisation panics.
