@@ -102,9 +102,8 @@ impl MarkerSite {
         [first, second, third]: [u64; 3],
         payload: &M,
     ) {
-        let define = |manager: &ChunkManager| {
-            self.define(manager, category, |manager| define_type(manager, payload))
-        };
+        let define =
+            |manager: &ChunkManager| self.define(manager, category, |manager| define_type(manager, payload));
         with_site(define, |recorder, site| {
             add_encoded(recorder, with_site_number(head, site), first, second, third, payload);
         });

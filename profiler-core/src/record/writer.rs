@@ -132,8 +132,7 @@ impl Own {
         // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
         let slot = unsafe { &*self.slot };
         slot.begin(self.commit);
-        let mut abandon =
-            Abandon { slot, commit: self.commit, home: self.home.as_ref(), returned: false };
+        let mut abandon = Abandon { slot, commit: self.commit, home: self.home.as_ref(), returned: false };
         compiler_fence(Ordering::SeqCst);
         // SAFETY: `left` words of uncommitted room begin at `next`; only we touch them, no
         // reference into them exists elsewhere, and every bit pattern is a valid word.
