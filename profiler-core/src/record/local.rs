@@ -167,10 +167,10 @@ pub(crate) fn leave_thread() {
 
 /// Counts an entry that no thread's row can count.
 pub(crate) fn count_in_process_row(reason: DropReason) {
-    if let Ok(Some(session)) = CURRENT.try_read().as_deref() {
-        if let Some(row) = session.manager.pool().thread_row(ThreadIndex::PROCESS) {
-            row.count_drop(reason);
-        }
+    let current = CURRENT.try_read();
+    let Ok(Some(session)) = current.as_deref() else { return };
+    if let Some(row) = session.manager.pool().thread_row(ThreadIndex::PROCESS) {
+        row.count_drop(reason);
     }
 }
 
