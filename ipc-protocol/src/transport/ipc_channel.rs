@@ -14,6 +14,9 @@
 //! attached, end the process by a failed allocation. With `panic = "abort"` a forged first
 //! packet ends the process as well.
 //!
+//! The channel to the child is one that the child made, so a hostile child can make a `send` to
+//! itself wait, until it dies: nobody but that child's own thread should send to it.
+//!
 //! Not used at all: the global router and receiver sets, since one peer could starve or stop
 //! the others there. One thread per receiver.
 
