@@ -167,7 +167,7 @@ impl Controller {
 
     fn pass_time(&mut self, bytes: u64) {
         self.now = self.now.saturating_add(bytes);
-        let then = self.now.saturating_sub(rule::quiet_after(self.limit));
+        let then = self.now.saturating_sub(rule::late_after(self.limit));
         self.books.give_up_on_debts_before(then);
     }
 

@@ -178,7 +178,7 @@ impl World {
         let burst = if self.scenario.bursts { self.uniform(0.2, 1.8) } else { 1.0 };
         let period = chunk as f64 / (rate as f64 * burst) * self.uniform(0.9, 1.1) * 1e9;
         self.at(now + period as u64, Happening::Full(index));
-        if now > self.scenario.seconds * 700 * MS && self.serial % 16 == 0 {
+        if now > self.scenario.seconds * 700 * MS && self.serial.is_multiple_of(16) {
             self.measure(now);
         }
     }
