@@ -202,7 +202,7 @@ impl Controller {
         let demand = Demand {
             bytes: expected.saturating_sub(self.limit),
             older_than: Timestamp::MAX,
-            quiet_since: u64::MAX,
+            quiet_since: None,
             creditor: None,
             owners: usize::MAX,
         };

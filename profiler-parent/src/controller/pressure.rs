@@ -67,7 +67,7 @@ impl Controller {
             account.coming
         });
         let bytes = bytes.saturating_sub(coming.unwrap_or(0));
-        let quiet_since = self.now.saturating_sub(rule::quiet_after(self.limit).max(1));
+        let quiet_since = Some(self.now.saturating_sub(rule::quiet_after(self.limit).max(1)));
         let demand =
             Demand { bytes, older_than, quiet_since, creditor: Some(key), owners: rule::ASKED_AT_ONCE };
         let taken = take(&mut self.books, &demand, &self.policy, self.now, out);

@@ -11,8 +11,7 @@ use super::messages::Policy;
 pub(super) const ASKED_AT_ONCE: usize = 8;
 
 /// A process is quiet when the others recorded this part of the limit since its latest report.
-/// Sooner, and slow processes are taken for quiet ones.
-const QUIET_PART: u64 = 2;
+const QUIET_PART: u64 = 8;
 
 /// Nobody counts on a debt any more when this part of the limit was recorded since it was asked for.
 const LATE_PART: u64 = 8;
@@ -24,9 +23,9 @@ const STEP_PART: u64 = 16;
 /// whichever is less. The remaining parts are for those who ask next.
 const GROWTH_PART: u64 = 4;
 
-/// A process with at most this many chunks gets room for its next one before it is missed: to
+/// A recording process with at most this many chunks gets room for its next one before it is missed: to
 /// lose one would shorten its span by much.
-const FEW_CHUNKS: u64 = 16;
+const FEW_CHUNKS: u64 = 8;
 
 /// Data is taken from another only when it is older by this part of the asker's own span.
 /// Without it processes that are even already would pass the same bytes back and forth.
@@ -95,7 +94,7 @@ impl Need {
 
     /// What others are asked to give up for it.
     pub(super) fn asked(&self, page: u64) -> u64 {
-        let few = self.chunk.saturating_mul(FEW_CHUNKS) >= self.allowance;
+        let few = self.recorded > 0 && self.chunk.saturating_mul(FEW_CHUNKS) >= self.allowance;
         let ahead = if few { self.chunk.saturating_sub(self.unused) } else { 0 };
         let step = (self.allowance / STEP_PART).max(self.chunk).max(page);
         pages_up(self.wanted.max(ahead).min(step), page)
