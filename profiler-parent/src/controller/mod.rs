@@ -196,11 +196,15 @@ impl Controller {
         self.send(key, out);
     }
 
+    /// What is booked and kept for joins beyond the limit, once all debts that are counted on are paid.
+    fn missing(&self) -> u64 {
+        self.books.expected().saturating_add(self.reserve()).saturating_sub(self.limit)
+    }
+
     /// Takes from all what a lowered limit, or the reserve for joins, lacks.
     fn take_what_is_missing(&mut self, out: &mut Vec<Command>) {
-        let expected = self.books.expected().saturating_add(self.reserve());
         let demand = Demand {
-            bytes: expected.saturating_sub(self.limit),
+            bytes: self.missing(),
             older_than: Timestamp::MAX,
             quiet_since: None,
             creditor: None,

@@ -56,7 +56,10 @@ impl Controller {
         let given = need.given(self.spare(), self.policy.page);
         self.books.change(key, |account| account.target += given);
         need.wanted = wanted.saturating_sub(given);
-        self.ask_for(key, need.asked(self.policy.page), older_than, out);
+        // While the sum itself is too large everything that can be taken goes there, in one plan.
+        if self.missing() == 0 {
+            self.ask_for(key, need.asked(self.policy.page), older_than, out);
+        }
     }
 
     /// Asks others for `bytes` on behalf of `key`, less what is on its way to it already. Hope in what
