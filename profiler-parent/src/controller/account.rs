@@ -109,6 +109,11 @@ impl Account {
         self.target.saturating_sub(self.held())
     }
 
+    /// The part of it that is more than room for another chunk like the latest.
+    pub(super) fn spare(&self) -> u64 {
+        self.unused().saturating_sub(self.listed.last().map_or(0, |chunk| chunk.bytes))
+    }
+
     /// The smallest allowance that a command may leave it.
     pub(super) const fn least(&self, floor: u64) -> u64 {
         match self.life {

@@ -56,7 +56,10 @@ impl Controller {
         let given = need.given(self.spare(), self.policy.page);
         self.books.change(key, |account| account.target += given);
         need.wanted = wanted.saturating_sub(given);
-        self.ask_for(key, need.asked(self.policy.page), older_than, out);
+        // While the sum itself is too large everything that can be taken goes there, in one plan.
+        if self.missing() == 0 {
+            self.ask_for(key, need.asked(self.policy.page), older_than, out);
+        }
     }
 
     /// Asks others for `bytes` on behalf of `key`, less what is on its way to it already. Hope in what
@@ -67,7 +70,7 @@ impl Controller {
             account.coming
         });
         let bytes = bytes.saturating_sub(coming.unwrap_or(0));
-        let quiet_since = self.now.saturating_sub(rule::quiet_after(self.limit).max(1));
+        let quiet_since = Some(self.now.saturating_sub(rule::quiet_after(self.limit).max(1)));
         let demand =
             Demand { bytes, older_than, quiet_since, creditor: Some(key), owners: rule::ASKED_AT_ONCE };
         let taken = take(&mut self.books, &demand, &self.policy, self.now, out);
