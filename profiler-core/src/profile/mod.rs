@@ -1,6 +1,7 @@
 //! Events to a profile.
 
 pub mod failure;
+pub mod gecko;
 pub mod json;
 pub mod progress;
 mod spec;
