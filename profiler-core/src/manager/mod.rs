@@ -1,3 +1,149 @@
-//! The chunk manager of one process.
+//! The chunk manager of one process: who gets which chunk, what is released, what goes first.
+//!
+//! Recording threads touch only its lock-free ends ([`ready`], [`done`]) and, when no chunk is
+//! ready, try its lock once. Everything else happens on the maintenance thread ([`maintenance`])
+//! or on the control thread that applies the parent's word.
+//!
+//! Invariants: the pool never holds more than the allowance ([`crate::pool::budget`]); a chunk
+//! is in exactly one state (free, ready, open, done, released); the oldest released chunk is
+//! the first to go; whoever destroys a chunk counts its entries in its thread's row first.
 
+pub(crate) mod chunks;
+pub(crate) mod done;
+pub(crate) mod event;
+pub(crate) mod maintenance;
+pub(crate) mod ready;
+pub(crate) mod rows;
+mod space;
 pub mod update;
+
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use crate::definition_cell::next_pool_tag;
+use crate::ids::{ByteLimit, ChunkIndex};
+use crate::pool::Pool;
+use crate::pool::slot::ChunkSlot;
+use crate::time::Timestamp;
+use chunks::Chunks;
+use done::{DoneChunks, Slots};
+use event::Event;
+use ready::ReadyChunks;
+use rows::Rows;
+use update::ManagerUpdate;
+
+/// Receives every update, in order. Must not call the manager.
+pub type Listener = Box<dyn FnMut(ManagerUpdate) + Send>;
+
+/// Everything behind the lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) chunks: Chunks,
+    pub(crate) rows: Rows,
+}
+
+/// The chunk manager. Shared by all threads of the process.
+pub(crate) struct ChunkManager {
+    pool: Pool,
+    tag: u64,
+    pub(crate) ready: ReadyChunks,
+    pub(crate) done: DoneChunks,
+    pub(crate) work: Event,
+    state: Mutex<State>,
+    listener: Mutex<Option<Listener>>,
+}
+
+impl std::fmt::Debug for ChunkManager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChunkManager").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+impl Slots for Pool {
+    fn slot(&self, index: ChunkIndex) -> Option<&ChunkSlot> {
+        Self::slot(self, index)
+    }
+}
+
+impl ChunkManager {
+    pub(crate) fn new(pool: Pool) -> Self {
+        let state = State { chunks: Chunks::new(pool.layout()), rows: Rows::new(pool.layout()) };
+        Self {
+            pool,
+            tag: next_pool_tag(),
+            ready: ReadyChunks::new(),
+            done: DoneChunks::new(),
+            work: Event::new(),
+            state: Mutex::new(state),
+            listener: Mutex::new(None),
+        }
+    }
+
+    pub(crate) const fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Tells this pool from the ones this process had before.
+    pub(crate) const fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    /// The state, waiting for it: for the profiler's own threads and rare calls.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The state, if it is to be had at once: for recording threads.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Sets what the process may hold, and destroys until it holds no more than that.
+    pub(crate) fn set_allowance(&self, allowance: ByteLimit) {
+        self.pool.budget().set_allowance(allowance);
+        self.lock().chunks.obey_allowance(self);
+        self.report(true);
+        self.work.notify();
+    }
+
+    /// Destroys released chunks that were done at or before `at`. Always followed by an update.
+    pub(crate) fn destroy_at_or_before(&self, at: Timestamp) {
+        {
+            let mut state = self.lock();
+            state.chunks.collect_done(self);
+            state.chunks.destroy_at_or_before(self, at);
+        }
+        self.report(true);
+    }
+
+    /// Replaces the listener. The old one hears `Final`; the new one hears at once what is
+    /// held and lists every released chunk.
+    pub(crate) fn set_listener(&self, listener: Option<Listener>) {
+        let mut current = self.listener.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(mut old) = current.take() {
+            old(ManagerUpdate::Final);
+        }
+        *current = listener;
+        if let Some(new) = current.as_mut() {
+            let mut state = self.lock();
+            state.chunks.collect_done(self);
+            let update = state.chunks.full_update(self);
+            drop(state);
+            new(ManagerUpdate::Changed(update));
+        }
+    }
+
+    /// Tells the listener what changed since the last report; with `always`, even nothing.
+    pub(crate) fn report(&self, always: bool) {
+        // The listener's lock is taken first, so that updates are told in the order made.
+        let mut listener = self.listener.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(listener) = listener.as_mut() else { return };
+        let update = self.lock().chunks.next_update(self, always);
+        if let Some(update) = update {
+            listener(ManagerUpdate::Changed(update));
+        }
+    }
+}

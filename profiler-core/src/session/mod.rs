@@ -1,5 +1,296 @@
-//! A session from start to stop.
+//! A session from start to stop, in this process.
+//!
+//! Called by the parent's session, by the child's control thread, or directly by a program of
+//! one process. At most one session runs per process. Invariants: the gate is open exactly
+//! while a session runs; nothing is left after `stop` but the pool's names (and, where the
+//! system has no expedited barrier, the chunks that idle threads still own).
 
-mod params;
+mod control;
+mod pauses;
 
-pub use params::{Features, SessionParams};
+pub use crate::params::{Features, SessionParams};
+pub use control::{
+    attach, close_pool, destroy_released_chunks_at_or_before, pool_file, set_allowance, set_chunk_listener,
+};
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::ids::{ByteLimit, ProcessKey, ThreadId};
+use crate::manager::ChunkManager;
+use crate::manager::maintenance::Maintenance;
+use crate::manager::rows::NewThread;
+use crate::pool::layout::header as at;
+use crate::pool::{self, AttachError, Pool, PoolSpec};
+use crate::record::gate;
+use crate::record::local::{self, ActiveSession};
+use crate::sys;
+use crate::thread::ThreadFilter;
+use crate::time::{Anchor, SessionClock, Timestamp, use_clock};
+
+/// Why a session could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The system gave no memory or no thread.
+    #[error("cannot start the profiler: {0}")]
+    System(#[from] std::io::Error),
+    /// The pool could not be taken.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The allowance does not even hold the tables.
+    #[error("an allowance of {0} bytes is too small to record anything")]
+    NoBudget(ByteLimit),
+    /// This is a forked child of a recording process. It may start after an `exec`.
+    #[error("a forked child cannot record; start the profiler after exec")]
+    Forked,
+}
+
+/// How a session starts, beside its parameters.
+#[derive(Clone, Debug, Default)]
+pub struct StartOptions {
+    /// Bytes this process may hold at first; by default the session's whole limit.
+    pub allowance: Option<ByteLimit>,
+    /// The session's clock; by default one that starts now.
+    pub clock: Option<SessionClock>,
+    /// Shown name of this process, if it makes its own pool.
+    pub name: String,
+}
+
+/// What runs.
+#[derive(Debug)]
+struct Running {
+    params: SessionParams,
+    maintenance: Maintenance,
+    paused: bool,
+}
+
+#[derive(Debug, Default)]
+struct Runtime {
+    manager: Option<Arc<ChunkManager>>,
+    /// The pool was given by a parent and stays for the life of the process.
+    attached: bool,
+    key: Option<ProcessKey>,
+    epoch: u64,
+    sampling_paused: bool,
+    running: Option<Running>,
+}
+
+static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
+
+fn with_runtime<T>(body: impl FnOnce(&mut Runtime) -> T) -> T {
+    let mut guard: MutexGuard<'_, Option<Runtime>> = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    body(guard.get_or_insert_with(Runtime::default))
+}
+
+/// Starts a session; a running one is stopped first and its data is gone.
+///
+/// # Errors
+/// [`StartError`]; recording is off then.
+pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartError> {
+    if gate::is_forked_child() {
+        return Err(StartError::Forked);
+    }
+    with_runtime(|runtime| {
+        runtime.stop();
+        runtime.start(params.normalized(), options)
+    })
+}
+
+/// Starts a session unless one with equal parameters runs already; then its data is kept.
+///
+/// # Errors
+/// [`StartError`]; recording is off then.
+pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<(), StartError> {
+    if gate::is_forked_child() {
+        return Err(StartError::Forked);
+    }
+    let params = params.normalized();
+    with_runtime(|runtime| {
+        if runtime.running.as_ref().is_some_and(|running| running.params == params) {
+            return Ok(());
+        }
+        runtime.stop();
+        runtime.start(params, options)
+    })
+}
+
+/// Stops the session; its data is gone. Nothing happens if none runs.
+pub fn stop() {
+    if !gate::is_forked_child() {
+        with_runtime(Runtime::stop);
+    }
+}
+
+/// Stops recording until [`resume`]. The paused range shows in the profile.
+pub fn pause() {
+    set_paused(true);
+}
+
+/// Goes on recording after [`pause`].
+pub fn resume() {
+    set_paused(false);
+}
+
+fn set_paused(paused: bool) {
+    if !gate::is_forked_child() {
+        with_runtime(|runtime| runtime.set_paused(paused));
+    }
+}
+
+/// Stops periodic sampling until [`resume_sampling`]; markers are recorded as before.
+pub fn pause_sampling() {
+    with_runtime(|runtime| runtime.sampling_paused = true);
+}
+
+/// Goes on sampling after [`pause_sampling`].
+pub fn resume_sampling() {
+    with_runtime(|runtime| runtime.sampling_paused = false);
+}
+
+/// Whether periodic sampling is paused.
+pub fn is_sampling_paused() -> bool {
+    with_runtime(|runtime| runtime.sampling_paused)
+}
+
+/// Whether a session runs, paused or not. One relaxed load.
+#[inline(always)]
+pub fn is_active() -> bool {
+    gate::is_active()
+}
+
+/// Whether the running session is paused.
+pub fn is_paused() -> bool {
+    gate::word() & gate::PAUSED != 0
+}
+
+/// The parameters of the running session.
+pub fn current_params() -> Option<SessionParams> {
+    with_runtime(|runtime| runtime.running.as_ref().map(|running| running.params.clone()))
+}
+
+/// Identity of this process and its pool, once it has one.
+pub fn own_key() -> Option<ProcessKey> {
+    with_runtime(|runtime| runtime.key)
+}
+
+impl Runtime {
+    fn start(&mut self, params: SessionParams, options: StartOptions) -> Result<(), StartError> {
+        let allowance = options.allowance.unwrap_or(params.limit);
+        let manager = self.pool_for(&params, allowance, options)?;
+        let now = Timestamp::now();
+        let main = begin(&manager, now).ok_or(StartError::NoBudget(allowance))?;
+        self.epoch += 1;
+        let window = (params.window_ns > 0).then(|| Duration::from_nanos(params.window_ns));
+        crate::manager::maintenance::pass(&manager, window);
+        let maintenance = Maintenance::start(Arc::clone(&manager), window)?;
+        manager.pool().set_header(at::RECORDING_START, now.raw());
+        manager.pool().set_header(at::EPOCH, self.epoch);
+        gate::set_up();
+        local::set_current(Some(Arc::new(ActiveSession {
+            epoch: self.epoch,
+            filter: ThreadFilter::new(&params.filters, sys::process_id()),
+            markers_of_all: params.features.contains(Features::MARKERS_ALL_THREADS),
+            main: Some(main),
+            fast_fill: fast_fill_ticks(&manager),
+            manager,
+        })));
+        self.sampling_paused = false;
+        self.running = Some(Running { params, maintenance, paused: false });
+        gate::set(gate::word_of(self.epoch, gate::ACTIVE));
+        Ok(())
+    }
+
+    /// The pool to record into: the one that a parent gave, or a new one.
+    fn pool_for(
+        &mut self,
+        params: &SessionParams,
+        allowance: ByteLimit,
+        options: StartOptions,
+    ) -> Result<Arc<ChunkManager>, StartError> {
+        if let Some(manager) = self.manager.as_ref().filter(|_| self.attached) {
+            if let Some(allowance) = options.allowance {
+                manager.set_allowance(allowance);
+            }
+            return Ok(Arc::clone(manager));
+        }
+        let clock = options.clock.unwrap_or_else(SessionClock::start_now);
+        let spec =
+            PoolSpec { limit: params.limit, allowance, clock, params: params.clone(), name: options.name };
+        let (file, _) = pool::create(&spec)?;
+        self.take(file, false)
+    }
+
+    fn take(&mut self, file: File, attached: bool) -> Result<Arc<ChunkManager>, StartError> {
+        let (pool, header) = Pool::attach(file)?;
+        use_clock(header.clock.kind);
+        let manager = Arc::new(ChunkManager::new(pool));
+        self.attached = attached;
+        self.key = Some(header.key());
+        self.manager = Some(Arc::clone(&manager));
+        Ok(manager)
+    }
+
+    fn stop(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        gate::set(0);
+        local::set_current(None);
+        running.maintenance.stop();
+        if let Some(manager) = &self.manager {
+            seize_patiently(manager);
+            manager.pool().set_header(at::EPOCH, 0);
+            manager.lock().chunks.clear(manager);
+            manager.set_listener(None);
+            clear_tables(manager);
+        }
+        if !self.attached {
+            // Threads that were set up for it keep it mapped until they record again or end.
+            self.manager = None;
+            self.key = None;
+        }
+    }
+
+    fn set_paused(&mut self, paused: bool) {
+        let (Some(running), Some(manager)) = (&mut self.running, &self.manager) else { return };
+        if running.paused == paused {
+            return;
+        }
+        running.paused = paused;
+        let flags = if paused { gate::ACTIVE | gate::PAUSED } else { gate::ACTIVE };
+        gate::set(gate::word_of(self.epoch, flags));
+        pauses::note(manager, paused);
+    }
+}
+
+/// Prepares the tables for a session; `None` if the allowance does not hold them.
+fn begin(manager: &ChunkManager, now: Timestamp) -> Option<(ThreadId, crate::ids::ThreadIndex)> {
+    let mut state = manager.lock();
+    state.chunks.begin_session(now);
+    let tid = ThreadId::new(u64::from(sys::process_id().get()));
+    let main = NewThread { tid, is_main: true, name: "GeckoMain", at: now };
+    let row = state.rows.begin_session(manager, main)?;
+    Some((tid, row))
+}
+
+fn clear_tables(manager: &ChunkManager) {
+    if let Some(pauses) = manager.pool().pauses().filter(|_| manager.lock().rows.pauses_booked()) {
+        pauses.clear();
+    }
+    manager.lock().rows.reset_counters(manager);
+}
+
+/// Takes all chunks from the threads, giving those in the middle of an entry 10 ms to finish.
+fn seize_patiently(manager: &ChunkManager) {
+    for _ in 0..20 {
+        if local::seize_all(manager) == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
+
+/// A chunk that fills within 50 ms calls for a larger one.
+fn fast_fill_ticks(manager: &ChunkManager) -> u64 {
+    manager.pool().clock().converter(Anchor::take()).ticks_in(50_000_000)
+}

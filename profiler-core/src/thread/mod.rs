@@ -1,5 +1,20 @@
 //! Threads: registration and selection.
+//!
+//! A thread registers itself by recording; [`register`] only gives it a name. Its part ends
+//! with the thread, or earlier with [`unregister`].
 
 mod filter;
 
 pub use filter::ThreadFilter;
+
+use crate::record::local;
+
+/// Names the calling thread in the profile. Cheap, and may be called before the session starts.
+pub fn register(name: &str) {
+    local::name_thread(name);
+}
+
+/// Ends the calling thread's part now: its chunk is released. Recording again registers anew.
+pub fn unregister() {
+    local::leave_thread();
+}

@@ -1,0 +1,133 @@
+//! From a static (call site, category, counter) to its number in the pool.
+//!
+//! Held by every static that entries refer to. The number is looked up once per pool and then
+//! read with one relaxed load. Invariant: a number is used only with the pool whose tag stands
+//! beside it, so a process that gets another pool defines its statics anew.
+
+use crate::ids::DefinitionId;
+use crate::manager::ChunkManager;
+use crate::pool::definitions::Definition;
+use crate::sync::fixed::{AtomicU64, Ordering};
+
+/// Tag of the pool that this process records into; 0 = none. One pool at a time.
+static POOL_TAG: AtomicU64 = AtomicU64::new(0);
+
+/// The tag now.
+#[inline(always)]
+pub(crate) fn pool_tag() -> u64 {
+    POOL_TAG.load(Ordering::Relaxed)
+}
+
+/// A new tag for a new pool; numbers under older tags are void from now on.
+pub(crate) fn next_pool_tag() -> u64 {
+    POOL_TAG.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+}
+
+/// A definition's number, remembered per pool.
+#[derive(Debug)]
+pub(crate) struct DefinitionCell {
+    /// Tag (high 32), number (low 32).
+    word: AtomicU64,
+}
+
+impl DefinitionCell {
+    pub(crate) const fn new() -> Self {
+        Self { word: AtomicU64::new(0) }
+    }
+
+    /// The number, if this static is defined in the pool with this tag.
+    #[inline(always)]
+    pub(crate) fn get(&self, tag: u64) -> Option<DefinitionId> {
+        let word = self.word.load(Ordering::Relaxed);
+        #[allow(clippy::cast_possible_truncation)] // the low half is the number
+        let number = word as u32;
+        (word >> 32 == tag & 0xffff_ffff && number != 0).then(|| DefinitionId::new(number))
+    }
+
+    /// The number; defines it first if need be. Two threads may define it twice: both numbers
+    /// stay valid, one is remembered.
+    pub(crate) fn get_or_define(
+        &self,
+        manager: &ChunkManager,
+        definition: impl FnOnce() -> Option<Definition>,
+    ) -> Option<DefinitionId> {
+        let tag = manager.tag();
+        if let Some(id) = self.get(tag) {
+            return Some(id);
+        }
+        let id = manager.pool().define(&definition()?).ok()?;
+        self.set(tag, id);
+        Some(id)
+    }
+
+    /// Remembers a number for the pool with this tag.
+    pub(crate) fn set(&self, tag: u64, id: DefinitionId) {
+        self.word.store((tag << 32) | u64::from(id.get()), Ordering::Relaxed);
+    }
+}
+
+/// Numbers of definitions that have no static of their own, by the hash of their content.
+///
+/// Lock-free: open addressing, entries are added and never removed; an entry of an older pool is
+/// reused. Two contents with the same 64-bit hash would share a number: with the at most
+/// 512 contents that fit, less likely than one in 10^14.
+#[derive(Debug)]
+pub(crate) struct DefinitionTable {
+    /// Hash of the content, 0 = free.
+    keys: [AtomicU64; Self::PLACES],
+    ids: [AtomicU64; Self::PLACES],
+}
+
+impl DefinitionTable {
+    const PLACES: usize = 1024;
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            keys: [const { AtomicU64::new(0) }; Self::PLACES],
+            ids: [const { AtomicU64::new(0) }; Self::PLACES],
+        }
+    }
+
+    /// The number of `content`; defines it first if need be. `None` when neither the table nor
+    /// the pool has room.
+    pub(crate) fn get_or_define(
+        &self,
+        manager: &ChunkManager,
+        content: &impl std::hash::Hash,
+        definition: impl FnOnce() -> Option<Definition>,
+    ) -> Option<DefinitionId> {
+        let tag = manager.tag();
+        let hash = hash_of(content);
+        let id = self.place(hash)?;
+        let known = id.load(Ordering::Acquire);
+        if known >> 32 == tag & 0xffff_ffff {
+            return u32::try_from(known & 0xffff_ffff).ok().map(DefinitionId::new);
+        }
+        let number = manager.pool().define(&definition()?).ok()?;
+        id.store((tag << 32) | u64::from(number.get()), Ordering::Release);
+        Some(number)
+    }
+
+    /// The place of `hash`: its own, or a free one that it claims.
+    fn place(&self, hash: u64) -> Option<&AtomicU64> {
+        let start = usize::try_from(hash % Self::PLACES as u64).unwrap_or(0);
+        let places = self.keys.iter().zip(&self.ids);
+        let mut around = places.clone().skip(start).chain(places.take(start)).take(Self::PLACES / 2);
+        let found = around.find(|(key, _)| {
+            let seen = key.load(Ordering::Acquire);
+            seen == hash
+                || (seen == 0 && match key.compare_exchange(0, hash, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => true,
+                    Err(other) => other == hash,
+                })
+        });
+        found.map(|(_, id)| id)
+    }
+}
+
+fn hash_of(content: &impl std::hash::Hash) -> u64 {
+    use std::hash::Hasher;
+    let mut hasher = std::hash::DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish().max(1)
+}

@@ -1,0 +1,211 @@
+//! The encoding of one entry, both ways.
+//!
+//! Written by `record`, read by `reader`. Everything is in whole 8-byte words, native-endian.
+//!
+//! ```text
+//! word 0   bits  0…23  length of the entry in words, this one included
+//!          bits 24…25  phase: 0 instant, 1 interval, 2 interval start, 3 interval end
+//!          bit  26     a lengths word, then name and payload bytes, follow
+//!          bit  27     a thread number follows: the entry belongs to another thread
+//!          bits 28…31  kind: 1 marker
+//!          bits 32…63  definition of the call site
+//! word 1   time; start of an interval
+//!   then   end time          if the phase is "interval"
+//!   then   thread number     if bit 27
+//!   then   lengths           if bit 26: bytes of name (low 32), bytes of payload (high 32)
+//!   then   name bytes, payload bytes, padding to a whole word
+//! ```
+//!
+//! Invariant: [`decode`] accepts any bytes and never reads past the length it checked.
+
+use crate::ids::{DefinitionId, ThreadId};
+use crate::time::Timestamp;
+
+/// Largest entry, in bytes: one chunk of the largest size with 4 KiB pages.
+pub const MAX_ENTRY_BYTES: usize = 1 << 20;
+
+const PHASE_SHIFT: u32 = 24;
+const TAIL: u64 = 1 << 26;
+const FOREIGN: u64 = 1 << 27;
+const KIND_SHIFT: u32 = 28;
+const KIND_MARKER: u64 = 1;
+const LENGTH_MASK: u64 = 0xff_ffff;
+
+/// When a marker happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// At one instant.
+    Instant(Timestamp),
+    /// From one instant to another.
+    Interval(Timestamp, Timestamp),
+    /// Began here; its end is another marker of the same name.
+    Start(Timestamp),
+    /// Ended here; its start is another marker of the same name.
+    End(Timestamp),
+}
+
+impl Timing {
+    const fn phase(self) -> u64 {
+        match self {
+            Self::Instant(_) => 0,
+            Self::Interval(..) => 1,
+            Self::Start(_) => 2,
+            Self::End(_) => 3,
+        }
+    }
+
+    /// The later of its times.
+    pub const fn last(self) -> Timestamp {
+        match self {
+            Self::Instant(at) | Self::Start(at) | Self::End(at) | Self::Interval(_, at) => at,
+        }
+    }
+}
+
+/// First word of a marker entry of `words` words.
+#[inline(always)]
+pub(crate) const fn head(words: usize, timing: Timing, tail: bool, foreign: bool, site: DefinitionId) -> u64 {
+    let flags = if tail { TAIL } else { 0 } | if foreign { FOREIGN } else { 0 };
+    (words as u64 & LENGTH_MASK)
+        | (timing.phase() << PHASE_SHIFT)
+        | flags
+        | (KIND_MARKER << KIND_SHIFT)
+        | ((site.get() as u64) << 32)
+}
+
+/// A decoded marker entry, borrowing from the chunk's copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkerEntry<'a> {
+    /// What all markers of its call site have in common.
+    pub site: DefinitionId,
+    /// When it happened.
+    pub timing: Timing,
+    /// The thread it belongs to, if not the one that recorded it.
+    pub foreign: Option<ThreadId>,
+    /// Its own name, if the call site has none.
+    pub name: Option<&'a str>,
+    /// Encoded payload; empty if it has none.
+    pub payload: &'a [u8],
+}
+
+/// One decoded entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Entry<'a> {
+    /// A marker.
+    Marker(MarkerEntry<'a>),
+    /// An entry of a kind that this build does not know.
+    Unknown(u8),
+}
+
+/// Why bytes are not an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("damaged entry: {0}")]
+pub struct DamagedEntry(pub &'static str);
+
+/// Decodes the entry at the start of `bytes` and says how many bytes it takes.
+///
+/// # Errors
+/// [`DamagedEntry`] for bytes that no writer of this version writes.
+pub fn decode(bytes: &[u8]) -> Result<(Entry<'_>, usize), DamagedEntry> {
+    let mut words = Words { bytes };
+    let head = words.next("no room for an entry")?;
+    let len = usize::try_from(head & LENGTH_MASK).unwrap_or(0).saturating_mul(8);
+    if len < 16 || len > bytes.len() {
+        return Err(DamagedEntry("length"));
+    }
+    let body = bytes.get(8..len).ok_or(DamagedEntry("length"))?;
+    let kind = (head >> KIND_SHIFT) & 0xf;
+    if kind != KIND_MARKER {
+        return Ok((Entry::Unknown(u8::try_from(kind).unwrap_or(0)), len));
+    }
+    Ok((Entry::Marker(decode_marker(head, Words { bytes: body })?), len))
+}
+
+fn decode_marker(head: u64, mut words: Words<'_>) -> Result<MarkerEntry<'_>, DamagedEntry> {
+    let at = Timestamp::from_raw(words.next("time")?);
+    let timing = match (head >> PHASE_SHIFT) & 3 {
+        0 => Timing::Instant(at),
+        1 => Timing::Interval(at, Timestamp::from_raw(words.next("end time")?)),
+        2 => Timing::Start(at),
+        _ => Timing::End(at),
+    };
+    let foreign = if head & FOREIGN == 0 { None } else { Some(ThreadId::new(words.next("thread")?)) };
+    let site = DefinitionId::new(u32::try_from(head >> 32).unwrap_or(0));
+    let (name, payload) = if head & TAIL == 0 { (None, &[][..]) } else { decode_tail(words)? };
+    Ok(MarkerEntry { site, timing, foreign, name, payload })
+}
+
+fn decode_tail(mut words: Words<'_>) -> Result<(Option<&str>, &[u8]), DamagedEntry> {
+    let lengths = words.next("lengths")?;
+    let name_len = usize::try_from(lengths & 0xffff_ffff).unwrap_or(usize::MAX);
+    let payload_len = usize::try_from(lengths >> 32).unwrap_or(usize::MAX);
+    let name = words.bytes.get(..name_len).ok_or(DamagedEntry("name length"))?;
+    let end = name_len.checked_add(payload_len).ok_or(DamagedEntry("payload length"))?;
+    let payload = words.bytes.get(name_len..end).ok_or(DamagedEntry("payload length"))?;
+    let name = std::str::from_utf8(name).map_err(|_| DamagedEntry("name"))?;
+    Ok(((!name.is_empty()).then_some(name), payload))
+}
+
+struct Words<'a> {
+    bytes: &'a [u8],
+}
+
+impl Words<'_> {
+    fn next(&mut self, what: &'static str) -> Result<u64, DamagedEntry> {
+        let (word, rest) = self.bytes.split_first_chunk::<8>().ok_or(DamagedEntry(what))?;
+        self.bytes = rest;
+        Ok(u64::from_ne_bytes(*word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn an_interval_for_another_thread_with_name_and_payload_survives() {
+        let timing = Timing::Interval(Timestamp::from_raw(5), Timestamp::from_raw(9));
+        let head = head(7, timing, true, true, DefinitionId::new(77));
+        let mut raw = bytes(&[head, 5, 9, 1234, 3 | (2 << 32)]);
+        raw.extend_from_slice(b"abcxy\0\0\0");
+        raw.extend_from_slice(&[0; 8]);
+        let (entry, len) = decode(&raw).unwrap();
+        assert_eq!(len, 56);
+        let expected = MarkerEntry {
+            site: DefinitionId::new(77),
+            timing,
+            foreign: Some(ThreadId::new(1234)),
+            name: Some("abc"),
+            payload: b"xy",
+        };
+        assert_eq!(entry, Entry::Marker(expected));
+    }
+
+    #[test]
+    fn a_length_beyond_the_bytes_is_damage() {
+        let timing = Timing::Instant(Timestamp::ZERO);
+        let raw = bytes(&[head(3, timing, false, false, DefinitionId::NONE), 0]);
+        assert_eq!(decode(&raw), Err(DamagedEntry("length")));
+        assert!(decode(&raw[..7]).is_err());
+        assert!(decode(&bytes(&[head(1, timing, false, false, DefinitionId::NONE), 0])).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_an_entry_or_damage(raw in prop::collection::vec(any::<u8>(), 0..200), head in any::<u64>()) {
+            let _ = decode(&raw);
+            let mut with_head = (head & !LENGTH_MASK | (raw.len() as u64 / 8)).to_ne_bytes().to_vec();
+            with_head.extend_from_slice(&raw);
+            if let Ok((_, len)) = decode(&with_head) {
+                prop_assert!(len <= with_head.len());
+            }
+        }
+    }
+}

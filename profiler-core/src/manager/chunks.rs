@@ -1,0 +1,308 @@
+//! The books of all chunks: who is where, what is oldest, what is destroyed next.
+//!
+//! Called with the manager's lock held. Sizes in bytes are whole pages. "Released" means: full
+//! or left by its thread, complete, and the next to go when memory is needed, oldest first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ChunkManager;
+use super::space::ChunkSpace;
+use super::update::{ReleasedChunk, Update};
+use crate::ids::{ByteLimit, ChunkIndex};
+use crate::pool::layout::{Layout, Region, SIZE_CLASSES, SLOT_BYTES};
+use crate::time::Timestamp;
+
+/// Why there is no chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoChunk {
+    /// The allowance is used up and nothing released is left to destroy.
+    NoBudget,
+    /// There is budget but no block of that size in one piece.
+    NoSpace,
+}
+
+/// Chunks of this process, except those that threads or the ready places hold.
+#[derive(Debug)]
+pub(crate) struct Chunks {
+    space: ChunkSpace,
+    numbers: Numbers,
+    /// Released chunks by age; the value is the bytes.
+    released: BTreeMap<(Timestamp, ChunkIndex), u64>,
+    released_bytes: u64,
+    /// Released since the last update and still there.
+    newly_released: Vec<ReleasedChunk>,
+    /// Released chunks per thread row, and rows whose last one has gone since the last sweep.
+    per_row: BTreeMap<u32, u32>,
+    emptied: Vec<u32>,
+    /// Blocks whose pages could not be given back: booked, and reused as they are.
+    kept: Vec<Vec<ChunkIndex>>,
+    changed: bool,
+    /// Chunks opened before belong to an earlier session.
+    session_start: Timestamp,
+}
+
+impl Chunks {
+    pub(crate) fn new(layout: &Layout) -> Self {
+        let pages = layout.region(Region::Chunks).len / layout.page;
+        Self {
+            space: ChunkSpace::new(pages),
+            numbers: Numbers::default(),
+            released: BTreeMap::new(),
+            released_bytes: 0,
+            newly_released: Vec::new(),
+            per_row: BTreeMap::new(),
+            emptied: Vec::new(),
+            kept: (0..SIZE_CLASSES).map(|_| Vec::new()).collect(),
+            changed: false,
+            session_start: Timestamp::ZERO,
+        }
+    }
+
+    /// A session starts: what a thread still holds from before will be destroyed, not listed.
+    pub(crate) fn begin_session(&mut self, now: Timestamp) {
+        self.session_start = now;
+        self.newly_released.clear();
+    }
+
+    /// A chunk for a recording thread; destroys the oldest released ones if it must.
+    pub(crate) fn acquire(&mut self, manager: &ChunkManager, class: u8) -> Result<ChunkIndex, NoChunk> {
+        let mut wanted = false;
+        loop {
+            match self.take_free(manager, class) {
+                Err(NoChunk::NoBudget) => {
+                    if !std::mem::replace(&mut wanted, true) {
+                        manager.pool().budget().want(manager.pool().layout().class_bytes(class));
+                    }
+                    let (oldest, bytes) = self.evict_oldest(manager).ok_or(NoChunk::NoBudget)?;
+                    if bytes == manager.pool().layout().class_bytes(class) {
+                        return Ok(oldest); // recycled: same memory, already made ready
+                    }
+                    self.destroy(manager, oldest);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// A chunk from free budget and free space, not yet populated.
+    pub(crate) fn take_free(&mut self, manager: &ChunkManager, class: u8) -> Result<ChunkIndex, NoChunk> {
+        if let Some(kept) = self.kept.get_mut(usize::from(class)).and_then(Vec::pop) {
+            return Ok(kept);
+        }
+        let pool = manager.pool();
+        let bytes = pool.layout().class_bytes(class);
+        let index = self.numbers.take(manager).ok_or(NoChunk::NoBudget)?;
+        if !pool.budget().take(bytes, metadata_reserve(manager)) {
+            self.numbers.put(index);
+            return Err(NoChunk::NoBudget);
+        }
+        let described = self.space.take(class).and_then(|block| {
+            let offset = pool.layout().region(Region::Chunks).offset + block * pool.layout().page;
+            pool.slot(index)?.describe(offset, u32::try_from(bytes).ok()?);
+            Some(index)
+        });
+        described.ok_or_else(|| {
+            pool.budget().give_back(bytes);
+            self.numbers.put(index);
+            NoChunk::NoSpace
+        })
+    }
+
+    /// Lists what recording threads have left since the last call.
+    pub(crate) fn collect_done(&mut self, manager: &ChunkManager) {
+        for index in manager.done.take_all(manager.pool()) {
+            self.release(manager, index);
+        }
+    }
+
+    fn release(&mut self, manager: &ChunkManager, index: ChunkIndex) {
+        let Some(slot) = manager.pool().slot(index) else { return };
+        self.changed = true;
+        if slot.committed().entries() == 0 || slot.start_time() < self.session_start {
+            slot.close();
+            self.destroy(manager, index);
+            return;
+        }
+        let (done, bytes) = (slot.done_time(), slot.bytes());
+        self.released.insert((done, index), bytes);
+        self.released_bytes += bytes;
+        *self.per_row.entry(slot.thread().get()).or_default() += 1;
+        let at = self.newly_released.partition_point(|chunk| chunk.done <= done);
+        self.newly_released.insert(at, ReleasedChunk { done, bytes });
+    }
+
+    /// Takes the oldest released chunk out of the books and counts its entries as evicted.
+    /// Its memory stays booked; the caller recycles or destroys it.
+    fn evict_oldest(&mut self, manager: &ChunkManager) -> Option<(ChunkIndex, u64)> {
+        let ((done, index), bytes) = self.released.pop_first()?;
+        self.released_bytes -= bytes;
+        self.changed = true;
+        let listed = |chunk: &ReleasedChunk| chunk.done == done && chunk.bytes == bytes;
+        if let Some(at) = self.newly_released.iter().position(listed) {
+            self.newly_released.remove(at);
+        }
+        let slot = manager.pool().slot(index)?;
+        if let Some(row) = manager.pool().thread_row(slot.thread()) {
+            row.count_evicted(slot.committed().entries(), slot.committed().bytes());
+        }
+        self.forget_in_row(slot.thread().get());
+        slot.close();
+        Some((index, bytes))
+    }
+
+    /// Gives the memory of a chunk that nobody holds back to the system and to the allowance.
+    pub(crate) fn destroy(&mut self, manager: &ChunkManager, index: ChunkIndex) {
+        let pool = manager.pool();
+        let Some(slot) = pool.slot(index) else { return };
+        let extent = pool.chunk_extent(slot);
+        let class = class_of(pool.layout(), extent.len);
+        if pool.map().release(extent).is_err() {
+            if let Some(kept) = self.kept.get_mut(usize::from(class)) {
+                kept.push(index);
+            }
+            return;
+        }
+        let page = pool.layout().page;
+        self.space.put((extent.offset - pool.layout().region(Region::Chunks).offset) / page, class);
+        pool.budget().give_back(extent.len);
+        self.numbers.put(index);
+    }
+
+    /// Destroys released chunks that were done at or before `at`.
+    pub(crate) fn destroy_at_or_before(&mut self, manager: &ChunkManager, at: Timestamp) {
+        while self.oldest_done().is_some_and(|oldest| oldest <= at) {
+            let Some((index, _)) = self.evict_oldest(manager) else { return };
+            self.destroy(manager, index);
+        }
+    }
+
+    /// Destroys until no more is held than allowed: first what is ready but holds nothing,
+    /// then the oldest released chunks.
+    pub(crate) fn obey_allowance(&mut self, manager: &ChunkManager) {
+        self.collect_done(manager);
+        let exceeds = || {
+            let (used, allowed) = manager.pool().budget().used_and_allowed();
+            used > allowed
+        };
+        for class in (0..SIZE_CLASSES).rev() {
+            if exceeds() {
+                self.drop_ready(manager, class);
+            }
+        }
+        while exceeds() {
+            let Some((index, _)) = self.evict_oldest(manager) else { return };
+            self.destroy(manager, index);
+        }
+    }
+
+    /// Destroys the ready chunks of a class.
+    pub(crate) fn drop_ready(&mut self, manager: &ChunkManager, class: u8) {
+        for index in manager.ready.drain(class) {
+            self.destroy(manager, index);
+        }
+    }
+
+    /// Destroys everything that no thread holds; the session is over.
+    pub(crate) fn clear(&mut self, manager: &ChunkManager) {
+        self.collect_done(manager);
+        self.destroy_at_or_before(manager, Timestamp::MAX);
+        (0..SIZE_CLASSES).for_each(|class| self.drop_ready(manager, class));
+    }
+
+    pub(crate) fn oldest_done(&self) -> Option<Timestamp> {
+        self.released.first_key_value().map(|((done, _), _)| *done)
+    }
+
+    fn forget_in_row(&mut self, row: u32) {
+        if let Some(count) = self.per_row.get_mut(&row) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.per_row.remove(&row);
+                self.emptied.push(row);
+            }
+        }
+    }
+
+    /// Whether released chunks still refer to a thread row.
+    pub(crate) fn row_is_used(&self, row: u32) -> bool {
+        self.per_row.contains_key(&row)
+    }
+
+    /// Rows whose last chunk has gone since the last call.
+    pub(crate) fn take_emptied(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.emptied)
+    }
+
+    /// A report that lists every released chunk, for a new listener.
+    pub(crate) fn full_update(&mut self, manager: &ChunkManager) -> Update {
+        let all = self.released.iter().map(|((done, _), bytes)| ReleasedChunk { done: *done, bytes: *bytes });
+        self.newly_released = all.collect();
+        self.make_update(manager)
+    }
+
+    /// What changed since the last report, or nothing.
+    pub(crate) fn next_update(&mut self, manager: &ChunkManager, always: bool) -> Option<Update> {
+        (always || self.changed).then(|| self.make_update(manager))
+    }
+
+    fn make_update(&mut self, manager: &ChunkManager) -> Update {
+        let budget = manager.pool().budget();
+        let (used, allowed) = budget.used_and_allowed();
+        self.changed = false;
+        let mut update = Update {
+            unreleased_bytes: used.saturating_sub(self.released_bytes),
+            released_bytes: self.released_bytes,
+            oldest_done: self.oldest_done(),
+            newly_released: std::mem::take(&mut self.newly_released),
+            wanted_bytes: budget.take_wanted(),
+            allowance: ByteLimit::new(allowed),
+        };
+        update.limit_list();
+        update
+    }
+}
+
+/// Pages kept back for names and rows while chunks take the rest.
+fn metadata_reserve(manager: &ChunkManager) -> u64 {
+    let (_, allowed) = manager.pool().budget().used_and_allowed();
+    let page = manager.pool().layout().page;
+    if allowed >= 16 * page { 2 * page } else { 0 }
+}
+
+/// Size class of a chunk of `bytes`.
+pub(crate) fn class_of(layout: &Layout, bytes: u64) -> u8 {
+    u8::try_from((bytes / layout.page).max(1).ilog2()).unwrap_or(0)
+}
+
+/// Slot numbers: lowest first, so that few pages of the directory are touched.
+#[derive(Debug, Default)]
+struct Numbers {
+    free: BTreeSet<u32>,
+    frontier: u32,
+    booked: u64,
+}
+
+impl Numbers {
+    fn take(&mut self, manager: &ChunkManager) -> Option<ChunkIndex> {
+        if let Some(number) = self.free.pop_first() {
+            return Some(ChunkIndex::new(number));
+        }
+        let pool = manager.pool();
+        let end = (u64::from(self.frontier) + 1) * SLOT_BYTES;
+        if end > pool.layout().region(Region::Directory).len {
+            return None;
+        }
+        if end > self.booked {
+            if !pool.budget().take(pool.layout().page, 0) {
+                return None;
+            }
+            self.booked += pool.layout().page;
+        }
+        self.frontier += 1;
+        Some(ChunkIndex::new(self.frontier - 1))
+    }
+
+    fn put(&mut self, index: ChunkIndex) {
+        self.free.insert(index.get());
+    }
+}

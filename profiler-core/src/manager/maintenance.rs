@@ -1,0 +1,137 @@
+//! The maintenance thread: everything about chunks that a recording thread should not do.
+//!
+//! One per recording process, from start to stop. It sleeps while no chunk is switched (and,
+//! with a duration window, wakes a few times per window). Per pass: list what is done, obey the
+//! allowance, expire what left the window, make the next chunks ready, tell the listener.
+//! Page work happens without the lock, on chunks that nobody else can see yet.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::ready::READY_PLACES;
+use super::{ChunkManager, State};
+use crate::ids::ChunkIndex;
+use crate::pool::layout::SIZE_CLASSES;
+use crate::sys;
+use crate::time::{Anchor, Timestamp};
+
+/// Smallest stock of chunks of the smallest class, so that a new thread finds one.
+const MINIMUM_STOCK: usize = 2;
+/// Part of the allowance that ready chunks may take.
+const READY_SHARE: u64 = 8;
+/// Passes per duration window.
+const PASSES_PER_WINDOW: u32 = 16;
+
+/// The running thread; dropping it without [`Maintenance::stop`] leaves the thread running.
+#[derive(Debug)]
+pub(crate) struct Maintenance {
+    manager: Arc<ChunkManager>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Maintenance {
+    /// Starts the thread, after making the first chunks ready.
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub(crate) fn start(manager: Arc<ChunkManager>, window: Option<Duration>) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let body = {
+            let (manager, stop) = (Arc::clone(&manager), Arc::clone(&stop));
+            move || run(&manager, &stop, window)
+        };
+        let thread = sys::spawn_quiet("profiler-chunks", body)?;
+        Ok(Self { manager, stop, thread })
+    }
+
+    /// Ends the thread and waits for it.
+    pub(crate) fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        self.manager.work.notify();
+        let _ = self.thread.join();
+    }
+}
+
+fn run(manager: &ChunkManager, stop: &AtomicBool, window: Option<Duration>) {
+    let pause = window.map(|window| (window / PASSES_PER_WINDOW).max(Duration::from_millis(1)));
+    while !stop.load(Ordering::Acquire) {
+        pass(manager, window);
+        manager.work.wait(pause);
+    }
+}
+
+/// One round of work.
+pub(crate) fn pass(manager: &ChunkManager, window: Option<Duration>) {
+    {
+        let mut state = manager.lock();
+        state.chunks.obey_allowance(manager);
+        if let Some(oldest) = window.and_then(|window| window_start(manager, window)) {
+            state.chunks.destroy_at_or_before(manager, oldest);
+        }
+        let State { chunks, rows } = &mut *state;
+        rows.sweep(manager, chunks);
+    }
+    restock(manager);
+    manager.report(false);
+}
+
+/// The instant before which entries are out of the window.
+pub(crate) fn window_start(manager: &ChunkManager, window: Duration) -> Option<Timestamp> {
+    let converter = manager.pool().clock().converter(Anchor::take());
+    let ticks = converter.ticks_in(u64::try_from(window.as_nanos()).unwrap_or(u64::MAX));
+    Timestamp::now().raw().checked_sub(ticks).map(Timestamp::from_raw)
+}
+
+/// Makes chunks ready for the next switches, of the classes that were asked for.
+fn restock(manager: &ChunkManager) {
+    let (_, allowed) = manager.pool().budget().used_and_allowed();
+    let mut room = allowed / READY_SHARE;
+    for class in (0..SIZE_CLASSES).rev() {
+        let bytes = manager.pool().layout().class_bytes(class);
+        let demand = manager.ready.take_demand(class);
+        let stock = manager.ready.count(class);
+        let affordable = usize::try_from(room / bytes).unwrap_or(usize::MAX);
+        let target = stock_target(class, demand).min(affordable);
+        (stock..target).map_while(|_| make_ready(manager, class, demand > 0)).count();
+        room = room.saturating_sub(bytes.saturating_mul(target.max(stock) as u64));
+    }
+}
+
+/// How many chunks of a class should be ready after so many were asked for.
+fn stock_target(class: u8, demand: u64) -> usize {
+    let minimum = if class == 0 { MINIMUM_STOCK } else { 0 };
+    let by_demand = usize::try_from(demand).unwrap_or(READY_PLACES).saturating_mul(2);
+    if demand > 0 { by_demand.clamp(MINIMUM_STOCK.max(2), READY_PLACES) } else { minimum }
+}
+
+/// Makes one chunk ready; with `may_evict`, at the cost of the oldest released one.
+fn make_ready(manager: &ChunkManager, class: u8, may_evict: bool) -> Option<()> {
+    let index = take_chunk(manager, class, may_evict)?;
+    let slot = manager.pool().slot(index)?;
+    if manager.pool().map().populate(manager.pool().chunk_extent(slot)).is_err() {
+        manager.lock().chunks.destroy(manager, index);
+        return None;
+    }
+    match manager.ready.offer(class, index) {
+        Ok(()) => Some(()),
+        Err(index) => {
+            manager.lock().chunks.destroy(manager, index);
+            None
+        }
+    }
+}
+
+fn take_chunk(manager: &ChunkManager, class: u8, may_evict: bool) -> Option<ChunkIndex> {
+    let mut state = manager.lock();
+    state.chunks.collect_done(manager);
+    let taken = if may_evict {
+        state.chunks.acquire(manager, class)
+    } else {
+        state.chunks.take_free(manager, class)
+    };
+    taken.ok()
+}

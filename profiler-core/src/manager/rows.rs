@@ -1,0 +1,166 @@
+//! The books of thread rows and counter cells: which are taken, and who pays for their pages.
+//!
+//! Called with the manager's lock held. A thread's row outlives the thread until its last chunk
+//! is destroyed; then its books go to row 0, the process's own, and the row is free again. So
+//! the sums of a process are exact for ever, however many threads come and go.
+
+use std::collections::BTreeSet;
+
+use super::ChunkManager;
+use super::chunks::Chunks;
+use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
+use crate::pool::layout::{COUNTER_BYTES, Layout, MAX_COUNTERS, MAX_THREADS, THREAD_BYTES};
+use crate::time::Timestamp;
+
+/// Rows of the live tables.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    threads: Table,
+    counters: Table,
+    /// Rows of threads that have ended.
+    ended: BTreeSet<u32>,
+    /// Rows that ended since the last sweep.
+    just_ended: Vec<u32>,
+    pauses_booked: bool,
+}
+
+/// What a new row says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewThread<'a> {
+    pub(crate) tid: ThreadId,
+    pub(crate) is_main: bool,
+    pub(crate) name: &'a str,
+    pub(crate) at: Timestamp,
+}
+
+impl Rows {
+    pub(crate) fn new(layout: &Layout) -> Self {
+        Self {
+            threads: Table::new(THREAD_BYTES, MAX_THREADS, layout.page),
+            counters: Table::new(COUNTER_BYTES, MAX_COUNTERS, layout.page),
+            ended: BTreeSet::new(),
+            just_ended: Vec::new(),
+            pauses_booked: false,
+        }
+    }
+
+    /// A session starts: all rows are free but the process's own and the main thread's.
+    pub(crate) fn begin_session(&mut self, manager: &ChunkManager, main: NewThread<'_>) -> Option<ThreadIndex> {
+        for number in 0..self.threads.frontier {
+            if let Some(row) = manager.pool().thread_row(ThreadIndex::new(number)) {
+                row.free();
+            }
+        }
+        self.threads.free = (0..self.threads.frontier).collect();
+        self.ended.clear();
+        self.just_ended.clear();
+        let process = NewThread { tid: ThreadId::new(0), is_main: false, name: "", at: main.at };
+        self.add_thread(manager, process).filter(|row| *row == ThreadIndex::PROCESS)?;
+        self.add_thread(manager, main)
+    }
+
+    /// Takes a row for a thread.
+    pub(crate) fn add_thread(&mut self, manager: &ChunkManager, thread: NewThread<'_>) -> Option<ThreadIndex> {
+        let index = ThreadIndex::new(self.threads.take(manager)?);
+        let row = manager.pool().thread_row(index)?;
+        row.register(thread.tid, thread.at, thread.is_main, thread.name);
+        Some(index)
+    }
+
+    /// Notes that a thread has ended; its row goes when its chunks have gone.
+    pub(crate) fn end_thread(&mut self, manager: &ChunkManager, index: ThreadIndex, at: Timestamp) {
+        if let Some(row) = manager.pool().thread_row(index) {
+            row.unregister(at);
+            self.ended.insert(index.get());
+            self.just_ended.push(index.get());
+        }
+    }
+
+    /// Frees the rows of ended threads whose last chunk has gone. Costs what changed.
+    pub(crate) fn sweep(&mut self, manager: &ChunkManager, chunks: &mut Chunks) {
+        let mut candidates = chunks.take_emptied();
+        candidates.append(&mut self.just_ended);
+        for number in candidates {
+            if !chunks.row_is_used(number) && self.ended.remove(&number) {
+                self.retire(manager, number);
+            }
+        }
+    }
+
+    fn retire(&mut self, manager: &ChunkManager, number: u32) {
+        let pool = manager.pool();
+        let rows = (pool.thread_row(ThreadIndex::PROCESS), pool.thread_row(ThreadIndex::new(number)));
+        if let (Some(process), Some(row)) = rows {
+            process.absorb(row);
+            row.free();
+            self.threads.put(number);
+        }
+    }
+
+    /// Takes a counter cell; cells are never given back.
+    pub(crate) fn add_counter(&mut self, manager: &ChunkManager) -> Option<CounterIndex> {
+        self.counters.take(manager).map(CounterIndex::new)
+    }
+
+    /// Sets all counters to zero; a new session begins.
+    pub(crate) fn reset_counters(&self, manager: &ChunkManager) {
+        for number in 0..self.counters.frontier {
+            if let Some(cell) = manager.pool().counter(CounterIndex::new(number)) {
+                cell.reset();
+            }
+        }
+    }
+
+    /// Whether the page of paused ranges is there.
+    pub(crate) const fn pauses_booked(&self) -> bool {
+        self.pauses_booked
+    }
+
+    /// Books the page of paused ranges, once.
+    pub(crate) fn book_pauses(&mut self, manager: &ChunkManager) -> bool {
+        if !self.pauses_booked {
+            self.pauses_booked = manager.pool().budget().take(manager.pool().layout().page, 0);
+        }
+        self.pauses_booked
+    }
+}
+
+/// Rows of one table: lowest free first, pages booked as they are reached.
+#[derive(Debug)]
+struct Table {
+    bytes: u64,
+    most: u64,
+    page: u64,
+    free: BTreeSet<u32>,
+    frontier: u32,
+    booked: u64,
+}
+
+impl Table {
+    const fn new(bytes: u64, most: u64, page: u64) -> Self {
+        Self { bytes, most, page, free: BTreeSet::new(), frontier: 0, booked: 0 }
+    }
+
+    fn take(&mut self, manager: &ChunkManager) -> Option<u32> {
+        if let Some(number) = self.free.pop_first() {
+            return Some(number);
+        }
+        if u64::from(self.frontier) >= self.most {
+            return None;
+        }
+        let end = (u64::from(self.frontier) + 1) * self.bytes;
+        if end > self.booked {
+            if !manager.pool().budget().take(self.page, 0) {
+                manager.pool().budget().want(self.page);
+                return None;
+            }
+            self.booked += self.page;
+        }
+        self.frontier += 1;
+        Some(self.frontier - 1)
+    }
+
+    fn put(&mut self, number: u32) {
+        self.free.insert(number);
+    }
+}

@@ -1,0 +1,106 @@
+//! Categories: what a marker is about, by colour. An open list.
+//!
+//! A category is a static; it becomes known to the pool when it is first used. Categories of
+//! different processes are merged by name.
+
+use crate::definition_cell::DefinitionCell;
+use crate::ids::DefinitionId;
+use crate::manager::ChunkManager;
+use crate::pool::definitions::Definition;
+
+use super::schema::CategoryColor;
+
+/// A category with its subcategories.
+///
+/// ```
+/// use profiler_core::marker::{Category, schema::CategoryColor};
+///
+/// static STORAGE: Category = Category::new("Storage", CategoryColor::Blue, &["Read", "Write"]);
+/// let _write = STORAGE.sub(2);
+/// ```
+#[derive(Debug)]
+pub struct Category {
+    name: &'static str,
+    color: CategoryColor,
+    subcategories: &'static [&'static str],
+    cell: DefinitionCell,
+}
+
+impl Category {
+    /// A category; subcategory 0 is always "Other", the listed ones are 1, 2, ….
+    pub const fn new(name: &'static str, color: CategoryColor, subcategories: &'static [&'static str]) -> Self {
+        Self { name, color, subcategories, cell: DefinitionCell::new() }
+    }
+
+    /// Shown name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// This category with a subcategory; one that does not exist counts as "Other".
+    pub const fn sub(&'static self, subcategory: u16) -> CategoryPair {
+        let known = subcategory as usize <= self.subcategories.len();
+        CategoryPair { category: self, subcategory: if known { subcategory } else { 0 } }
+    }
+
+    fn define(&self, manager: &ChunkManager) -> Option<DefinitionId> {
+        self.cell.get_or_define(manager, || {
+            Some(Definition::Category {
+                name: self.name.to_owned(),
+                color: self.color.as_str().to_owned(),
+                subcategories: self.subcategories.iter().map(|name| (*name).to_owned()).collect(),
+            })
+        })
+    }
+}
+
+/// A category and one of its subcategories.
+#[derive(Clone, Copy, Debug)]
+pub struct CategoryPair {
+    category: &'static Category,
+    subcategory: u16,
+}
+
+impl CategoryPair {
+    /// The category.
+    pub const fn category(self) -> &'static Category {
+        self.category
+    }
+
+    /// Index of the subcategory; 0 is "Other".
+    pub const fn subcategory(self) -> u16 {
+        self.subcategory
+    }
+
+    pub(super) fn define(self, manager: &ChunkManager) -> Option<DefinitionId> {
+        self.category.define(manager)
+    }
+}
+
+impl From<&'static Category> for CategoryPair {
+    fn from(category: &'static Category) -> Self {
+        Self { category, subcategory: 0 }
+    }
+}
+
+/// The categories that every profile has.
+pub mod category {
+    use super::{Category, CategoryColor};
+
+    /// Everything else; the default.
+    pub static OTHER: Category = Category::new("Other", CategoryColor::Grey, &[]);
+    /// Waiting for work.
+    pub static IDLE: Category = Category::new("Idle", CategoryColor::Transparent, &[]);
+    /// Messages between processes.
+    pub static IPC: Category = Category::new("IPC", CategoryColor::LightGreen, &[]);
+    /// Network.
+    pub static NETWORK: Category = Category::new("Network", CategoryColor::LightBlue, &[]);
+    /// Files and devices.
+    pub static IO: Category = Category::new("I/O", CategoryColor::Blue, &["Read", "Write"]);
+    /// Timers.
+    pub static TIMER: Category = Category::new("Timer", CategoryColor::Grey, &[]);
+    /// The profiler's own work.
+    pub static PROFILER: Category = Category::new("Profiler", CategoryColor::LightRed, &[]);
+    /// Tests.
+    pub static TEST: Category = Category::new("Test", CategoryColor::DarkGrey, &[]);
+}

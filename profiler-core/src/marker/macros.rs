@@ -1,0 +1,124 @@
+//! The recording macros: one static per call site, nothing evaluated while no session runs.
+//!
+//! Without the cargo feature `enabled` they compile to nothing: arguments are type-checked in a
+//! closure that is never called.
+
+/// Runs `$body` only in builds that record.
+#[cfg(feature = "enabled")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __if_enabled {
+    ($body:expr, $otherwise:expr) => {
+        $body
+    };
+}
+
+/// Runs `$body` only in builds that record.
+#[cfg(not(feature = "enabled"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __if_enabled {
+    ($body:expr, $otherwise:expr) => {{
+        let _ = || $body;
+        $otherwise
+    }};
+}
+
+/// Records a marker.
+///
+/// `marker!(name)`, `marker!(name, category)`, `marker!(name, category, options)`,
+/// `marker!(name, category, options, payload)`. The name is a literal or constant; the payload is
+/// a reference to a [`crate::marker::ProfilerMarker`]. Without a session nothing is evaluated.
+///
+/// ```
+/// use profiler_core::marker;
+/// use profiler_core::marker::{MarkerOptions, category};
+///
+/// marker!("cache miss");
+/// marker!("cache miss", &category::IO);
+/// let start = profiler_core::time::Timestamp::now();
+/// marker!("lookup", &category::IO, MarkerOptions::interval_until_now_from(start));
+/// ```
+#[macro_export]
+macro_rules! marker {
+    ($name:expr $(,)?) => {
+        $crate::marker!($name, &$crate::marker::category::OTHER)
+    };
+    ($name:expr, $category:expr $(,)?) => {
+        $crate::marker!($name, $category, $crate::marker::MarkerOptions::default())
+    };
+    ($name:expr, $category:expr, $options:expr $(,)?) => {
+        $crate::__if_enabled!(
+            if $crate::session::is_active() {
+                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                SITE.add($category, $options);
+            },
+            ()
+        )
+    };
+    ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
+        $crate::__if_enabled!(
+            if $crate::session::is_active() {
+                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                SITE.add_typed($category, $options, $payload);
+            },
+            ()
+        )
+    };
+}
+
+/// Records a marker with a text: `text_marker!(name, category, options, text)`.
+///
+/// ```
+/// use profiler_core::text_marker;
+/// use profiler_core::marker::{MarkerOptions, category};
+///
+/// text_marker!("open", &category::IO, MarkerOptions::default(), "Cargo.toml");
+/// ```
+#[macro_export]
+macro_rules! text_marker {
+    ($name:expr, $category:expr, $options:expr, $text:expr $(,)?) => {
+        $crate::__if_enabled!(
+            if $crate::session::is_active() {
+                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                SITE.add_text($category, $options, $text);
+            },
+            ()
+        )
+    };
+}
+
+/// Opens a scope: an interval marker from here to the end of the guard's life.
+///
+/// `scope!(name)`, `scope!(name, category)`, `scope!(name, category, text)`.
+///
+/// ```
+/// use profiler_core::scope;
+/// use profiler_core::marker::category;
+///
+/// let _scope = scope!("parse", &category::OTHER);
+/// ```
+#[macro_export]
+macro_rules! scope {
+    ($name:expr $(,)?) => {
+        $crate::scope!($name, &$crate::marker::category::OTHER)
+    };
+    ($name:expr, $category:expr $(,)?) => {
+        $crate::__if_enabled!(
+            {
+                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                $crate::marker::MarkerScope::new(&SITE, $category, None)
+            },
+            $crate::marker::MarkerScope::disabled()
+        )
+    };
+    ($name:expr, $category:expr, $text:expr $(,)?) => {
+        $crate::__if_enabled!(
+            {
+                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                $crate::marker::MarkerScope::new(&SITE, $category, Some($text))
+            },
+            $crate::marker::MarkerScope::disabled()
+        )
+    };
+}

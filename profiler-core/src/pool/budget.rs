@@ -1,0 +1,164 @@
+//! The allowance: what this process may hold, and what it holds, in one atomic word.
+//!
+//! Whoever is about to touch a page that was not there takes it from here first. Invariants:
+//! `used <= allowance` after every successful `take`, also while the allowance is being
+//! lowered (both numbers live in one word, so neither can change unseen); bytes are given back
+//! only after the system has the pages. Units inside are pages; 32 bits of pages are 16 TiB.
+
+use crate::ids::ByteLimit;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Books of one process's pool.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Pages used (low half), pages allowed (high half).
+    word: AtomicU64,
+    /// Bytes that somebody would have taken had they been there, since the last report.
+    wanted: AtomicU64,
+    page: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pages {
+    used: u64,
+    allowed: u64,
+}
+
+impl Pages {
+    const MAX: u64 = u32::MAX as u64;
+
+    const fn unpack(word: u64) -> Self {
+        Self { used: word & Self::MAX, allowed: word >> 32 }
+    }
+
+    const fn pack(self) -> u64 {
+        (self.allowed << 32) | self.used
+    }
+}
+
+impl Budget {
+    /// Books with `used` bytes held already (the pages the maker touched).
+    pub(crate) fn new(allowance: ByteLimit, used: u64, page: u64) -> Self {
+        let allowed = (allowance.get() / page).min(Pages::MAX);
+        let used = used.div_ceil(page).min(Pages::MAX);
+        Self { word: AtomicU64::new(Pages { used, allowed }.pack()), wanted: AtomicU64::new(0), page }
+    }
+
+    /// Takes `bytes` (whole pages) and leaves at least `reserve` untouched; false if that is
+    /// not there. Lock-free.
+    pub(crate) fn take(&self, bytes: u64, reserve: u64) -> bool {
+        let (pages, reserve) = (bytes.div_ceil(self.page), reserve / self.page);
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            let now = Pages::unpack(word);
+            let used = now.used.saturating_add(pages);
+            if used.saturating_add(reserve) > now.allowed {
+                return false;
+            }
+            let next = Pages { used, ..now }.pack();
+            match self.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(seen) => word = seen,
+            }
+        }
+    }
+
+    /// Gives bytes back whose pages the system has again.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        let pages = bytes / self.page;
+        self.change(|now| Pages { used: now.used.saturating_sub(pages), ..now });
+    }
+
+    /// Sets the allowance. It may now be below what is used; then the manager destroys chunks.
+    pub(crate) fn set_allowance(&self, allowance: ByteLimit) {
+        let allowed = (allowance.get() / self.page).min(Pages::MAX);
+        self.change(|now| Pages { allowed, ..now });
+    }
+
+    fn change(&self, change: impl Fn(Pages) -> Pages) {
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            let next = change(Pages::unpack(word)).pack();
+            match self.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(seen) => word = seen,
+            }
+        }
+    }
+
+    /// Notes that `bytes` more would have been taken.
+    pub(crate) fn want(&self, bytes: u64) {
+        self.wanted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What was wanted since the last call.
+    pub(crate) fn take_wanted(&self) -> u64 {
+        self.wanted.swap(0, Ordering::Relaxed)
+    }
+
+    /// Bytes held and bytes allowed, at one instant.
+    pub(crate) fn used_and_allowed(&self) -> (u64, u64) {
+        let now = Pages::unpack(self.word.load(Ordering::Acquire));
+        (now.used.saturating_mul(self.page), now.allowed.saturating_mul(self.page))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_taken_than_allowed() {
+        let budget = Budget::new(ByteLimit::new(3 * 4096 + 100), 4096, 4096);
+        assert!(budget.take(4096, 0));
+        assert!(!budget.take(4096, 4096));
+        assert!(budget.take(100, 0));
+        assert!(!budget.take(1, 0));
+        budget.give_back(4096);
+        assert!(budget.take(4096, 0));
+        assert_eq!(budget.used_and_allowed(), (3 * 4096, 3 * 4096));
+    }
+
+    #[test]
+    fn a_lowered_allowance_stops_further_taking_at_once() {
+        let budget = Budget::new(ByteLimit::new(8 * 4096), 4 * 4096, 4096);
+        budget.set_allowance(ByteLimit::new(2 * 4096));
+        assert!(!budget.take(4096, 0));
+        assert_eq!(budget.used_and_allowed(), (4 * 4096, 2 * 4096));
+    }
+
+    #[test]
+    fn wishes_add_up_until_they_are_told() {
+        let budget = Budget::new(ByteLimit::new(0), 0, 4096);
+        budget.want(10);
+        budget.want(5);
+        assert_eq!((budget.take_wanted(), budget.take_wanted()), (15, 0));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    #[test]
+    fn loom_lowering_races_with_taking_and_the_bound_holds() {
+        loom::model(|| {
+            let budget = Arc::new(Budget::new(ByteLimit::new(2 * 4096), 0, 4096));
+            let taker = {
+                let budget = Arc::clone(&budget);
+                thread::spawn(move || u64::from(budget.take(4096, 0)) + u64::from(budget.take(4096, 0)))
+            };
+            budget.set_allowance(ByteLimit::new(4096));
+            let (used_when_lowered, _) = budget.used_and_allowed();
+            let taken = taker.join().unwrap();
+            let (used, allowed) = budget.used_and_allowed();
+            assert_eq!(allowed, 4096);
+            assert_eq!(used, taken * 4096);
+            // Once lowering showed room below the new bound, nothing exceeds it any more.
+            assert!(used <= allowed || used_when_lowered > allowed);
+        });
+    }
+}

@@ -1,0 +1,198 @@
+//! The pool: all memory of one process that a profile is made from.
+//!
+//! [`create`] is called by whoever makes the memory (the parent for its children, or a process
+//! for itself), [`Pool::attach`] by the process that will write into it. The file outlives the
+//! process: whoever holds it can read everything committed, whatever became of the writer.
+//!
+//! Invariant: every page that is touched was taken from the [`budget`] before, so the file never
+//! occupies more than the allowance.
+
+pub(crate) mod budget;
+pub mod definitions;
+pub mod header;
+pub mod layout;
+pub(crate) mod live;
+mod mapping;
+pub(crate) mod slot;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+pub(crate) use mapping::{Mapping, SharedWords};
+
+use crate::ids::{ByteLimit, ChunkIndex, CounterIndex, DefinitionId, PoolId, ProcessId, ProcessStart, ThreadIndex};
+use crate::params::SessionParams;
+use crate::sync::{AtomicU64, Ordering};
+use crate::sys;
+use crate::time::{SessionClock, Timestamp};
+use budget::Budget;
+use definitions::{DefineError, Definition, DefinitionWriter};
+use header::{Header, HeaderError};
+use layout::{Extent, Layout, Life, Region, header as at};
+use live::{CounterCell, PauseTable, ThreadRow};
+use slot::ChunkSlot;
+
+/// Pages that a pool occupies as soon as a process records into it: header, one page each of
+/// counters, definitions, thread rows and directory, pauses, and two smallest chunks.
+pub const FLOOR_PAGES: u64 = 8;
+
+/// Why a process could not take its pool.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// The header is not one this build understands.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// Another process (or an earlier life of this one) has the pool.
+    #[error("the pool already belongs to process {0}")]
+    Taken(ProcessId),
+    /// The memory could not be mapped.
+    #[error("cannot map the pool: {0}")]
+    Map(#[from] io::Error),
+}
+
+/// What the maker of a pool decides.
+#[derive(Clone, Debug)]
+pub struct PoolSpec {
+    /// Bytes of chunks that the pool has addresses for: the session's limit.
+    pub limit: ByteLimit,
+    /// Allowance at first; may be changed at any time.
+    pub allowance: ByteLimit,
+    /// The session's clock.
+    pub clock: SessionClock,
+    /// What to record.
+    pub params: SessionParams,
+    /// Shown name of the process.
+    pub name: String,
+}
+
+/// Makes the memory of a pool and writes its header. Costs one page of memory.
+///
+/// # Errors
+/// What the system says when it has no memory file, and when randomness is not to be had.
+pub fn create(spec: &PoolSpec) -> io::Result<(File, PoolId)> {
+    let mut random = [0_u8; 16];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    let layout = Layout::for_limit(spec.limit.get(), sys::page_size());
+    let file = sys::create_pool_file(layout.pool_len)?;
+    let header = Header {
+        layout,
+        id: PoolId::new(u128::from_le_bytes(random)),
+        clock: spec.clock,
+        pid: ProcessId::new(0),
+        start: ProcessStart::new(0),
+        life: Life::Created,
+        allowance: spec.allowance,
+        epoch: 0,
+        recording_start: Timestamp::ZERO,
+        name: spec.name.clone(),
+        params: Some(spec.params.clone()),
+    };
+    header.write_to(&file)?;
+    Ok((file, header.id))
+}
+
+/// A pool that this process writes into.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    map: Mapping,
+    file: File,
+    layout: Layout,
+    id: PoolId,
+    clock: SessionClock,
+    budget: Budget,
+    definitions: DefinitionWriter,
+}
+
+impl Pool {
+    /// Takes a pool for this process, for good.
+    pub(crate) fn attach(file: File) -> Result<(Self, Header), AttachError> {
+        let mut page = vec![0; 4096];
+        file.read_exact_at(&mut page, 0)?;
+        let mut header = Header::parse(&page, file.metadata()?.len())?;
+        let map = Mapping::new(&file, header.layout.pool_len)?;
+        let budget = Budget::new(header.allowance, header.layout.page, header.layout.page);
+        let definitions = DefinitionWriter::new(&header.layout);
+        let (layout, id, clock) = (header.layout, header.id, header.clock);
+        let pool = Self { map, file, layout, id, clock, budget, definitions };
+        (header.pid, header.start) = pool.claim()?;
+        Ok((pool, header))
+    }
+
+    fn claim(&self) -> Result<(ProcessId, ProcessStart), AttachError> {
+        let (pid, start) = (sys::process_id(), sys::own_process_start());
+        let word = self.header(at::PID)?;
+        let mine = u64::from(pid.get());
+        if let Err(owner) = word.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Acquire) {
+            return Err(AttachError::Taken(ProcessId::new(u32::try_from(owner).unwrap_or(0))));
+        }
+        self.header(at::PROCESS_START)?.store(start.get(), Ordering::Release);
+        self.header(at::LIFE)?.store(Life::Attached as u64, Ordering::Release);
+        Ok((pid, start))
+    }
+
+    fn header(&self, offset: u64) -> Result<&AtomicU64, HeaderError> {
+        self.map.word(offset).ok_or(HeaderError::Damaged("short header"))
+    }
+
+    /// Stores a word of the header; the header page is always there.
+    pub(crate) fn set_header(&self, offset: u64, value: u64) {
+        if let Some(word) = self.map.word(offset) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    pub(crate) const fn map(&self) -> &Mapping {
+        &self.map
+    }
+
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) const fn id(&self) -> PoolId {
+        self.id
+    }
+
+    pub(crate) const fn clock(&self) -> &SessionClock {
+        &self.clock
+    }
+
+    pub(crate) const fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    pub(crate) fn define(&self, definition: &Definition) -> Result<DefinitionId, DefineError> {
+        self.definitions.define(&self.map, &self.budget, definition)
+    }
+
+    pub(crate) fn slot(&self, index: ChunkIndex) -> Option<&ChunkSlot> {
+        self.row(Region::Directory, u64::from(index.get()), layout::SLOT_BYTES)
+    }
+
+    pub(crate) fn thread_row(&self, index: ThreadIndex) -> Option<&ThreadRow> {
+        self.row(Region::Threads, u64::from(index.get()), layout::THREAD_BYTES)
+    }
+
+    pub(crate) fn counter(&self, index: CounterIndex) -> Option<&CounterCell> {
+        self.row(Region::Counters, u64::from(index.get()), layout::COUNTER_BYTES)
+    }
+
+    pub(crate) fn pauses(&self) -> Option<&PauseTable> {
+        self.map.view(self.layout.region(Region::Pauses).offset)
+    }
+
+    fn row<T: SharedWords>(&self, region: Region, index: u64, bytes: u64) -> Option<&T> {
+        self.map.view(self.layout.region(region).row(index, bytes)?)
+    }
+
+    /// Memory of a chunk.
+    pub(crate) fn chunk_extent(&self, slot: &ChunkSlot) -> Extent {
+        Extent { offset: slot.offset(), len: slot.bytes() }
+    }
+}

@@ -1,0 +1,295 @@
+//! A chunk's slot in the directory: the protocol by which one thread writes entries and
+//! anybody reads them, while the process may die at any instruction.
+//!
+//! Written by the chunk's owner (hot line) and by whoever hands the chunk over (cold line);
+//! read by `reader::snapshot` through the file. Model-checked with loom below.
+//!
+//! ```text
+//! word  0  generation    even: holds nothing; odd: holds entries of one thread     cold line
+//!       1  offset        where the chunk's memory begins in the pool
+//!       2  size (low 32), thread row (high 32)
+//!       3  start time    when the thread took it
+//!       4  done time     when the thread left it, 0 before
+//!       5  first entry   number of the chunk's first entry among all of its thread
+//!       6  flags         bit 0: holds entries that belong to other threads
+//!       7  link          next slot + 1 on the stack of done chunks
+//!       8  commit        committed bytes (low 32), committed entries (high 32)  hot line
+//!       9  begun         entries begun, counted like `commit`'s high half
+//!      10…15             spare
+//! ```
+//!
+//! Life: free → ready (even generation; memory made ready) → **open** `generation += 1`
+//! → entries → **done** (done time set, pushed on the done stack) → released → **close**
+//! `generation += 1` → free, or ready again (recycled).
+//!
+//! | store | order | pairs with |
+//! |---|---|---|
+//! | fields 1–6, commit, begun before *open* | relaxed | the release of *open* |
+//! | generation in *open* | release | the reader's acquire of an odd generation |
+//! | begun | relaxed, before the entry's bytes | program order is enough for a killed process on x86; elsewhere `commit` bounds it |
+//! | entry bytes | plain | the release of `commit` |
+//! | commit | release | the reader's acquire |
+//! | generation in *close* | release, then a full fence before the memory is reused | the reader's second look |
+//!
+//! A reader copies, then looks at the generation again: the same odd number means that
+//! everything it copied belongs to one life of the chunk.
+
+#![allow(unsafe_code)]
+
+use super::SharedWords;
+use crate::ids::{ChunkIndex, ThreadIndex};
+use crate::sync::{AtomicU64, Ordering};
+use crate::time::Timestamp;
+
+/// The words of one slot.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct ChunkSlot {
+    generation: AtomicU64,
+    offset: AtomicU64,
+    size_thread: AtomicU64,
+    start: AtomicU64,
+    done: AtomicU64,
+    first_entry: AtomicU64,
+    flags: AtomicU64,
+    link: AtomicU64,
+    commit: AtomicU64,
+    begun: AtomicU64,
+    spare: [AtomicU64; 6],
+}
+
+// SAFETY: repr(C), AtomicU64 words only.
+unsafe impl SharedWords for ChunkSlot {}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<ChunkSlot>() as u64 == super::layout::SLOT_BYTES);
+
+/// Committed bytes and entries of a chunk in one word, so that one store publishes both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Commit(u64);
+
+impl Commit {
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    pub(crate) const fn bytes(self) -> u64 {
+        self.0 & 0xffff_ffff
+    }
+
+    pub(crate) const fn entries(self) -> u64 {
+        self.0 >> 32
+    }
+
+    /// One more entry of `bytes`. Chunks are far below 4 GiB, so neither half overflows.
+    #[inline(always)]
+    pub(crate) const fn plus(self, bytes: u64) -> Self {
+        Self(self.0.wrapping_add(bytes).wrapping_add(1 << 32))
+    }
+}
+
+/// What a slot says about the thread that opens it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) thread: ThreadIndex,
+    pub(crate) start: Timestamp,
+    pub(crate) first_entry: u64,
+}
+
+/// Flag bit: the chunk holds entries that belong to other threads.
+pub(crate) const HAS_FOREIGN: u64 = 1;
+
+impl ChunkSlot {
+    /// Describes the chunk's memory. The slot is free, and the caller owns it.
+    pub(crate) fn describe(&self, offset: u64, bytes: u32) {
+        self.offset.store(offset, Ordering::Relaxed);
+        self.size_thread.store(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    /// Makes the chunk hold entries of one thread. The caller took it from the ready slots.
+    pub(crate) fn open(&self, opening: Opening) {
+        let size = self.size_thread.load(Ordering::Relaxed) & 0xffff_ffff;
+        let thread = u64::from(opening.thread.get()) << 32;
+        self.size_thread.store(size | thread, Ordering::Relaxed);
+        self.start.store(opening.start.raw(), Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+        self.first_entry.store(opening.first_entry, Ordering::Relaxed);
+        self.flags.store(0, Ordering::Relaxed);
+        self.begun.store(0, Ordering::Relaxed);
+        self.commit.store(0, Ordering::Relaxed);
+        let generation = self.generation.load(Ordering::Relaxed);
+        self.generation.store(generation.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Says that the owner has left the chunk.
+    pub(crate) fn finish(&self, done: Timestamp) {
+        self.done.store(done.raw(), Ordering::Release);
+    }
+
+    /// Makes the chunk hold nothing. After it the memory may be reused or given back.
+    pub(crate) fn close(&self) {
+        let generation = self.generation.load(Ordering::Relaxed);
+        self.generation.store(generation.wrapping_add(1), Ordering::Release);
+        // The memory's next bytes must not become visible before the new generation.
+        crate::sync::full_fence();
+    }
+
+    /// Notes that one more entry is being written.
+    #[inline(always)]
+    pub(crate) fn begin(&self, committed: Commit) {
+        self.begun.store(committed.entries().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Takes the note back: the entry was given up.
+    pub(crate) fn abandon(&self, committed: Commit) {
+        self.begun.store(committed.entries(), Ordering::Relaxed);
+    }
+
+    /// Publishes everything up to `commit`.
+    #[inline(always)]
+    pub(crate) fn publish(&self, commit: Commit) {
+        self.commit.store(commit.0, Ordering::Release);
+    }
+
+    /// Sets a flag bit. Only the owner does.
+    pub(crate) fn set_flag(&self, flag: u64) {
+        let flags = self.flags.load(Ordering::Relaxed);
+        self.flags.store(flags | flag, Ordering::Relaxed);
+    }
+
+    pub(crate) fn committed(&self) -> Commit {
+        Commit(self.commit.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn first_entry(&self) -> u64 {
+        self.first_entry.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn start_time(&self) -> Timestamp {
+        Timestamp::from_raw(self.start.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn done_time(&self) -> Timestamp {
+        Timestamp::from_raw(self.done.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.size_thread.load(Ordering::Relaxed) & 0xffff_ffff
+    }
+
+    pub(crate) fn thread(&self) -> ThreadIndex {
+        let row = self.size_thread.load(Ordering::Relaxed) >> 32;
+        ThreadIndex::new(u32::try_from(row).unwrap_or(0))
+    }
+
+    /// Whether it holds entries.
+    pub(crate) fn is_open(&self) -> bool {
+        self.generation.load(Ordering::Relaxed) & 1 == 1
+    }
+
+    pub(crate) fn set_link(&self, next: Option<ChunkIndex>) {
+        let word = next.map_or(0, |index| u64::from(index.get()).wrapping_add(1));
+        self.link.store(word, Ordering::Relaxed);
+    }
+
+    pub(crate) fn link(&self) -> Option<ChunkIndex> {
+        let word = self.link.load(Ordering::Relaxed).checked_sub(1)?;
+        u32::try_from(word).ok().map(ChunkIndex::new)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_word_carries_bytes_and_entries() {
+        let commit = Commit::default().plus(16).plus(24);
+        assert_eq!((commit.bytes(), commit.entries()), (40, 2));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    fn slot() -> ChunkSlot {
+        let word = || AtomicU64::new(0);
+        ChunkSlot {
+            generation: word(),
+            offset: word(),
+            size_thread: word(),
+            start: word(),
+            done: word(),
+            first_entry: word(),
+            flags: word(),
+            link: word(),
+            commit: word(),
+            begun: word(),
+            spare: [word(), word(), word(), word(), word(), word()],
+        }
+    }
+
+    struct Shared {
+        slot: ChunkSlot,
+        data: [AtomicU64; 2],
+    }
+
+    fn opening(first_entry: u64) -> Opening {
+        Opening { thread: ThreadIndex::new(1), start: Timestamp::ZERO, first_entry }
+    }
+
+    /// What the reader does over the file: generation, fields, data, generation.
+    fn copy(shared: &Shared) -> Option<(u64, Vec<u64>)> {
+        let before = shared.slot.generation.load(Ordering::Acquire);
+        let first = shared.slot.first_entry.load(Ordering::Relaxed);
+        let commit = shared.slot.committed();
+        let count = usize::try_from(commit.entries()).unwrap();
+        let data = shared.data.iter().take(count).map(|w| w.load(Ordering::Relaxed)).collect();
+        crate::sync::full_fence();
+        let after = shared.slot.generation.load(Ordering::Relaxed);
+        (before == after && before & 1 == 1).then_some((first, data))
+    }
+
+    fn write(shared: &Shared, base: u64, count: usize) {
+        let mut commit = Commit::default();
+        for (index, word) in shared.data.iter().take(count).enumerate() {
+            shared.slot.begin(commit);
+            word.store(base + index as u64, Ordering::Relaxed);
+            commit = commit.plus(8);
+            shared.slot.publish(commit);
+        }
+    }
+
+    #[test]
+    fn loom_a_reader_never_sees_an_uncommitted_or_foreign_entry() {
+        loom::model(|| {
+            let shared = Arc::new(Shared { slot: slot(), data: [AtomicU64::new(0), AtomicU64::new(0)] });
+            let writer = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    shared.slot.open(opening(10));
+                    write(&shared, 10, 2);
+                    shared.slot.finish(Timestamp::MAX);
+                    shared.slot.close();
+                    shared.slot.open(opening(90));
+                    write(&shared, 90, 1);
+                })
+            };
+            if let Some((first, data)) = copy(&shared) {
+                for (index, value) in data.iter().enumerate() {
+                    assert_eq!(*value, first + index as u64, "an entry of another life or not committed");
+                }
+            }
+            writer.join().unwrap();
+            assert_eq!(copy(&shared), Some((90, vec![90])));
+        });
+    }
+}

@@ -1,0 +1,84 @@
+//! One chunk's entries, copied and re-checked.
+//!
+//! The copy is accepted only if the chunk's generation is the same afterwards. The committed
+//! bytes of an accepted copy never change, so entries can be decoded at leisure.
+
+use std::io;
+
+use super::directory::{self, ChunkInfo};
+use super::source::ByteSource;
+use crate::entry::{self, Entry};
+use crate::pool::layout::Layout;
+
+/// Memory for one chunk's copy, reused from chunk to chunk.
+#[derive(Debug, Default)]
+pub struct ChunkBuffer(Vec<u8>);
+
+/// What became of reading a chunk.
+#[derive(Debug)]
+pub enum ChunkRead<'a> {
+    /// Its committed entries.
+    Entries(Entries<'a>),
+    /// It was destroyed meanwhile; its entries count as evicted.
+    Evicted,
+}
+
+/// Copies the committed part of a chunk.
+pub(super) fn read<'a>(
+    source: &impl ByteSource,
+    layout: &Layout,
+    chunk: &ChunkInfo,
+    buffer: &'a mut ChunkBuffer,
+) -> io::Result<ChunkRead<'a>> {
+    let len = usize::try_from(chunk.bytes).unwrap_or(0);
+    buffer.0.resize(len, 0);
+    source.read_at(&mut buffer.0, chunk.extent.offset)?;
+    crate::sync::full_fence();
+    if directory::generation(source, layout, chunk.index)? != chunk.generation {
+        return Ok(ChunkRead::Evicted);
+    }
+    Ok(ChunkRead::Entries(Entries { bytes: &buffer.0, at: 0, left: chunk.entries, damaged: false }))
+}
+
+/// The entries of a chunk, in the order in which they were committed.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    left: u64,
+    damaged: bool,
+}
+
+impl Entries<'_> {
+    /// Whether decoding stopped early because the bytes are not entries. Never so for a pool
+    /// that only our writer touched.
+    pub const fn is_damaged(&self) -> bool {
+        self.damaged
+    }
+
+    /// Entries that have not been decoded.
+    pub const fn left(&self) -> u64 {
+        self.left
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        if self.left == 0 || self.damaged {
+            return None;
+        }
+        match entry::decode(self.bytes.get(self.at..).unwrap_or_default()) {
+            Ok((entry, len)) => {
+                self.at = self.at.saturating_add(len);
+                self.left -= 1;
+                Some(entry)
+            }
+            Err(_) => {
+                self.damaged = true;
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The definitions of a pool, by number.
+//!
+//! Records that are not complete, do not decode, or contradict themselves are left out: whoever
+//! looks their number up gets nothing and shows a placeholder.
+
+use std::collections::HashMap;
+use std::io;
+
+use super::source::{ByteSource, high, low, word};
+use crate::codec;
+use crate::ids::{CounterIndex, DefinitionId};
+use crate::marker::schema::MarkerSchema;
+use crate::pool::definitions::{Definition, READY};
+use crate::pool::layout::{Layout, Region};
+
+/// What all markers of a call site have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Name; empty when each entry carries its own.
+    pub name: String,
+    /// Category.
+    pub category: DefinitionId,
+    /// Subcategory, 0 = "Other".
+    pub subcategory: u16,
+    /// Payload type or [`DefinitionId::NONE`].
+    pub marker_type: DefinitionId,
+}
+
+/// A category.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CategoryDefinition {
+    /// Shown name.
+    pub name: String,
+    /// The viewer's name of its colour.
+    pub color: String,
+    /// Subcategories 1, 2, ….
+    pub subcategories: Vec<String>,
+}
+
+/// A type of marker payload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MarkerType {
+    /// How the viewer shows it.
+    pub schema: MarkerSchema,
+    /// Keys of the payload's values in the order of their encoding.
+    pub keys: Vec<String>,
+}
+
+/// A counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterDefinition {
+    /// Its row in the counter table.
+    pub cell: CounterIndex,
+    /// Shown name.
+    pub name: String,
+    /// The viewer's kind of counter.
+    pub category: String,
+    /// What it counts.
+    pub description: String,
+}
+
+/// All definitions of a pool.
+#[derive(Clone, Debug, Default)]
+pub struct Definitions {
+    sites: HashMap<DefinitionId, Site>,
+    categories: HashMap<DefinitionId, CategoryDefinition>,
+    types: HashMap<DefinitionId, MarkerType>,
+    counters: Vec<CounterDefinition>,
+}
+
+impl Definitions {
+    /// A call site.
+    pub fn site(&self, id: DefinitionId) -> Option<&Site> {
+        self.sites.get(&id)
+    }
+
+    /// A category.
+    pub fn category(&self, id: DefinitionId) -> Option<&CategoryDefinition> {
+        self.categories.get(&id)
+    }
+
+    /// A payload type.
+    pub fn marker_type(&self, id: DefinitionId) -> Option<&MarkerType> {
+        self.types.get(&id)
+    }
+
+    /// All categories, in the order in which they were defined.
+    pub fn categories(&self) -> Vec<&CategoryDefinition> {
+        in_order(&self.categories)
+    }
+
+    /// All payload types, in the order in which they were defined.
+    pub fn marker_types(&self) -> Vec<&MarkerType> {
+        in_order(&self.types)
+    }
+
+    /// All counters, in the order in which they were defined.
+    pub fn counters(&self) -> &[CounterDefinition] {
+        &self.counters
+    }
+
+    fn add(&mut self, id: DefinitionId, definition: Definition) {
+        match definition {
+            Definition::Category { name, color, subcategories } => {
+                self.categories.insert(id, CategoryDefinition { name, color, subcategories });
+            }
+            Definition::MarkerType { schema, keys } => {
+                if let Ok(schema) = codec::decode::<MarkerSchema>(&schema) {
+                    self.types.insert(id, MarkerType { schema, keys });
+                }
+            }
+            Definition::Site { name, category, subcategory, marker_type } => {
+                self.sites.insert(id, Site { name, category, subcategory, marker_type });
+            }
+            Definition::Counter { cell, name, category, description } => {
+                self.counters.push(CounterDefinition { cell, name, category, description });
+            }
+        }
+    }
+}
+
+fn in_order<T>(by_id: &HashMap<DefinitionId, T>) -> Vec<&T> {
+    let mut all: Vec<_> = by_id.iter().collect();
+    all.sort_unstable_by_key(|(id, _)| **id);
+    all.into_iter().map(|(_, value)| value).collect()
+}
+
+/// Reads the region from its start to the first word that was never written.
+pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Definitions> {
+    let region = layout.region(Region::Definitions);
+    let mut definitions = Definitions::default();
+    let mut record = Vec::new();
+    let mut at = 0_u64;
+    while at.saturating_add(8) <= region.len {
+        let mut head = [0; 8];
+        source.read_at(&mut head, region.offset.saturating_add(at))?;
+        let (len, state) = (low(word(&head, 0)), high(word(&head, 0)));
+        let end = at.saturating_add(8).saturating_add(u64::from(len).div_ceil(8) * 8);
+        if state == 0 || end > region.len || len as usize > codec::MAX_ENCODED_BYTES {
+            break;
+        }
+        if u64::from(state) == READY {
+            record.resize(len as usize, 0);
+            source.read_at(&mut record, region.offset.saturating_add(at + 8))?;
+            if let (Ok(definition), Ok(number)) = (codec::decode(&record), u32::try_from(at / 8 + 1)) {
+                definitions.add(DefinitionId::new(number), definition);
+            }
+        }
+        at = end;
+    }
+    Ok(definitions)
+}

@@ -1,0 +1,105 @@
+//! The chunk directory as a reader sees it.
+//!
+//! A slot is accepted only if two looks at it, around everything else, show the same odd
+//! generation; its numbers are clamped to what the layout allows before anyone uses them.
+
+use std::io;
+
+use super::source::{ByteSource, high, low, word};
+use crate::ids::{ChunkIndex, ThreadIndex};
+use crate::pool::layout::{Extent, Layout, Region, SIZE_CLASSES, SLOT_BYTES};
+use crate::pool::slot::{Commit, HAS_FOREIGN};
+use crate::time::Timestamp;
+
+/// What a slot says about a chunk that holds entries, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkInfo {
+    /// Row in the directory.
+    pub index: ChunkIndex,
+    /// Life of the chunk; a copy is good while this stays.
+    pub generation: u64,
+    /// Its memory.
+    pub extent: Extent,
+    /// Row of the thread that wrote it.
+    pub thread: ThreadIndex,
+    /// When the thread took it.
+    pub start: Timestamp,
+    /// When the thread left it; `None` while it writes.
+    pub done: Option<Timestamp>,
+    /// Number of its first entry among all entries of the thread.
+    pub first_entry: u64,
+    /// Committed bytes.
+    pub bytes: u64,
+    /// Committed entries.
+    pub entries: u64,
+    /// Whether an entry was being written.
+    pub unfinished: bool,
+    /// Whether some entries belong to other threads.
+    pub has_foreign: bool,
+}
+
+impl ChunkInfo {
+    fn parse(layout: &Layout, index: u32, slot: &[u8]) -> Option<Self> {
+        let generation = word(slot, 0);
+        let extent = Extent { offset: word(slot, 1), len: u64::from(low(word(slot, 2))) };
+        let largest = layout.class_bytes(SIZE_CLASSES - 1);
+        let fits = layout.region(Region::Chunks).contains(extent) && extent.len <= largest;
+        if generation & 1 == 0 || !fits {
+            return None;
+        }
+        let commit = Commit::from_word(word(slot, 8));
+        let done = word(slot, 4);
+        // An entry has at least two words: more entries than that are a lie.
+        let bytes = commit.bytes().min(extent.len);
+        let entries = commit.entries().min(bytes / 16);
+        Some(Self {
+            index: ChunkIndex::new(index),
+            generation,
+            extent,
+            thread: ThreadIndex::new(high(word(slot, 2))),
+            start: Timestamp::from_raw(word(slot, 3)),
+            done: (done != 0).then(|| Timestamp::from_raw(done)),
+            first_entry: word(slot, 5),
+            bytes,
+            entries,
+            unfinished: word(slot, 9) > commit.entries(),
+            has_foreign: word(slot, 6) & HAS_FOREIGN != 0,
+        })
+    }
+}
+
+/// All chunks that hold entries.
+pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Vec<ChunkInfo>> {
+    let region = layout.region(Region::Directory);
+    let mut first = vec![0; usize::try_from(layout.page).unwrap_or(4096)];
+    let mut second = first.clone();
+    let mut chunks = Vec::new();
+    let slots_per_page = u32::try_from(layout.page / SLOT_BYTES).unwrap_or(0);
+    let pages = (0..region.len / layout.page).map(|page| region.offset.saturating_add(page * layout.page));
+    for (page, offset) in pages.enumerate() {
+        source.read_at(&mut first, offset)?;
+        crate::sync::full_fence();
+        source.read_at(&mut second, offset)?;
+        // Numbers are given out lowest first, so an untouched page is the end.
+        if second.iter().all(|byte| *byte == 0) {
+            break;
+        }
+        let base = u32::try_from(page).unwrap_or(u32::MAX).saturating_mul(slots_per_page);
+        let slots = first.chunks_exact(SLOT_BYTES as usize).zip(second.chunks_exact(SLOT_BYTES as usize));
+        for (number, (before, after)) in (base..).zip(slots) {
+            if word(before, 0) == word(after, 0) {
+                chunks.extend(ChunkInfo::parse(layout, number, after));
+            }
+        }
+    }
+    Ok(chunks)
+}
+
+/// The generation that a slot shows now.
+pub(super) fn generation(source: &impl ByteSource, layout: &Layout, index: ChunkIndex) -> io::Result<u64> {
+    let region = layout.region(Region::Directory);
+    let offset = region.row(u64::from(index.get()), SLOT_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut bytes = [0; 8];
+    source.read_at(&mut bytes, offset)?;
+    Ok(u64::from_ne_bytes(bytes))
+}

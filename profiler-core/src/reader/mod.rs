@@ -1,0 +1,52 @@
+//! Bytes back to typed events: the one decoder of pools.
+//!
+//! Used on the own pool, on a live, frozen or dead child's, and on a file that all processes
+//! left behind; by the profile writers, by the parent's books and by the tests. It reads through
+//! [`ByteSource`] into memory of its own, so nothing can change under it, and trusts nothing:
+//! any bytes give either an error or something well-formed, never a panic, never more memory
+//! than the pool is long.
+//!
+//! Reading a pool that is being written needs no cooperation: see the protocols drawn in
+//! `pool::slot` and `pool::definitions`.
+
+mod chunk;
+mod definitions;
+mod directory;
+mod snapshot;
+mod source;
+mod tables;
+
+pub use chunk::{ChunkBuffer, ChunkRead, Entries};
+pub use definitions::{CategoryDefinition, CounterDefinition, Definitions, MarkerType, Site};
+pub use directory::ChunkInfo;
+pub use snapshot::{PoolReader, Snapshot};
+pub use source::ByteSource;
+pub use tables::{CounterInfo, PausedRange, ThreadInfo};
+
+use crate::pool::header::{Header, HeaderError};
+
+/// Why a pool could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The header is not one this build understands.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// The bytes could not be read.
+    #[error("cannot read the pool: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Reads and checks the header of a pool.
+///
+/// # Errors
+/// [`HeaderError`].
+pub fn read_header(source: &impl ByteSource) -> Result<Header, HeaderError> {
+    let mut page = vec![0; 4096];
+    let len = source.len()?;
+    if len < 4096 {
+        return Err(HeaderError::Damaged("shorter than a header"));
+    }
+    source.read_at(&mut page, 0)?;
+    Header::parse(&page, len)
+}

@@ -1,0 +1,170 @@
+//! Everything a pool says at one moment, ready to be turned into a profile.
+//!
+//! The snapshot holds names and books, not entries: those are copied chunk by chunk, so reading
+//! a pool of any size takes the memory of one chunk and its directory.
+
+use std::collections::HashMap;
+
+use super::chunk::{self, ChunkBuffer, ChunkRead};
+use super::definitions::{self, Definitions};
+use super::directory::{self, ChunkInfo};
+use super::source::ByteSource;
+use super::tables::{self, CounterInfo, PausedRange, ThreadInfo};
+use super::{ReadError, read_header};
+use crate::ids::ThreadIndex;
+use crate::losses::{Drops, EntryCounts};
+use crate::pool::header::Header;
+use crate::time::Timestamp;
+
+/// Looks at the directory before a snapshot of a busy process is taken as it is.
+const TRIES: usize = 4;
+
+/// Reads one pool.
+#[derive(Debug)]
+pub struct PoolReader<S> {
+    source: S,
+    header: Header,
+}
+
+/// What a pool says at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Whose pool it is.
+    pub header: Header,
+    /// Names, schemas, categories, counters.
+    pub definitions: Definitions,
+    /// Threads that live or still have entries, the main thread first, then by number.
+    pub threads: Vec<ThreadInfo>,
+    /// Books of threads that are gone altogether, and of losses that no thread could count.
+    pub gone: EntryCounts,
+    /// Counters with their values.
+    pub counters: Vec<CounterInfo>,
+    /// When nothing was recorded.
+    pub pauses: Vec<PausedRange>,
+}
+
+impl Snapshot {
+    /// Committed entries in all chunks.
+    pub fn entries(&self) -> u64 {
+        self.chunks().fold(0, |sum, chunk| sum.saturating_add(chunk.entries))
+    }
+
+    /// All chunks that hold entries.
+    pub fn chunks(&self) -> impl Iterator<Item = &ChunkInfo> {
+        self.threads.iter().flat_map(|thread| &thread.chunks)
+    }
+
+    /// Books as if every chunk in the snapshot were delivered whole.
+    pub fn counts(&self) -> EntryCounts {
+        let mut counts = self.gone;
+        for thread in &self.threads {
+            let delivered: u64 = thread.chunks.iter().map(|chunk| chunk.entries).sum();
+            counts += EntryCounts {
+                delivered,
+                evicted: thread.committed().saturating_sub(delivered),
+                dropped: thread.dropped,
+                unfinished: u64::from(thread.is_unfinished()),
+            };
+        }
+        counts
+    }
+}
+
+impl<S: ByteSource> PoolReader<S> {
+    /// Checks that the bytes are a pool.
+    ///
+    /// # Errors
+    /// [`ReadError`] if they are not, or are of another version.
+    pub fn open(source: S) -> Result<Self, ReadError> {
+        let header = read_header(&source)?;
+        Ok(Self { source, header })
+    }
+
+    /// Whose pool it is, as of [`PoolReader::open`].
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Reads everything but the entries. Costs the directory and the names, not the data.
+    ///
+    /// # Errors
+    /// When the source cannot be read any more.
+    pub fn snapshot(&self) -> Result<Snapshot, ReadError> {
+        let header = read_header(&self.source)?;
+        let layout = self.header.layout;
+        let mut threads = self.threads_with_chunks()?;
+        let gone = take_process_row(&mut threads);
+        threads.sort_by_key(|thread| (!thread.is_main, thread.index));
+        // After the chunks: an entry's names were defined before it was committed.
+        let definitions = definitions::read(&self.source, &layout)?;
+        let counters = tables::read_counters(&self.source, &layout, &definitions)?;
+        let pauses = tables::read_pauses(&self.source, &layout)?;
+        Ok(Snapshot { header, definitions, threads, gone, counters, pauses })
+    }
+
+    /// Threads and chunks that fit together: looks again while a busy writer left holes.
+    fn threads_with_chunks(&self) -> Result<Vec<ThreadInfo>, ReadError> {
+        let mut last = Vec::new();
+        for _ in 0..TRIES {
+            last = self.look()?;
+            if last.iter().all(ThreadInfo::is_contiguous) {
+                break;
+            }
+        }
+        Ok(last)
+    }
+
+    fn look(&self) -> Result<Vec<ThreadInfo>, ReadError> {
+        let layout = &self.header.layout;
+        let recording_start = read_header(&self.source)?.recording_start;
+        let before = tables::read_threads(&self.source, layout)?;
+        let chunks = directory::read(&self.source, layout)?;
+        let mut threads = tables::read_threads(&self.source, layout)?;
+        // A thread that retired meanwhile is in the process's books already.
+        threads.retain(|thread| before.iter().any(|b| b.index == thread.index && b.tid == thread.tid));
+        let places: HashMap<ThreadIndex, usize> =
+            threads.iter().enumerate().map(|(place, thread)| (thread.index, place)).collect();
+        for chunk in chunks.into_iter().filter(|chunk| chunk.start >= recording_start) {
+            let place = places.get(&chunk.thread).and_then(|place| threads.get_mut(*place));
+            if let Some(thread) = place {
+                thread.chunks.push(chunk);
+            }
+        }
+        for thread in &mut threads {
+            thread.chunks.sort_by_key(|chunk| (chunk.first_entry, chunk.start));
+            // The row was read after the chunks; what the thread left since is not in them.
+            let end = thread.chunks.last().map(|last| last.first_entry.saturating_add(last.entries));
+            thread.sealed = thread.sealed.min(end.unwrap_or(thread.evicted));
+        }
+        Ok(threads)
+    }
+
+    /// Copies the entries of a chunk.
+    ///
+    /// # Errors
+    /// When the source cannot be read any more.
+    pub fn read_chunk<'a>(
+        &self,
+        chunk: &ChunkInfo,
+        buffer: &'a mut ChunkBuffer,
+    ) -> Result<ChunkRead<'a>, ReadError> {
+        Ok(chunk::read(&self.source, &self.header.layout, chunk, buffer)?)
+    }
+
+    /// The instant of the last committed entry or chunk that the pool knows of; a lower bound
+    /// for how long the process lived.
+    pub fn last_seen(snapshot: &Snapshot) -> Timestamp {
+        let times = snapshot.chunks().map(|chunk| chunk.done.unwrap_or(chunk.start));
+        times.max().unwrap_or(snapshot.header.recording_start)
+    }
+}
+
+/// Takes row 0 out: its drops, and the sums of threads that are gone.
+fn take_process_row(threads: &mut Vec<ThreadInfo>) -> EntryCounts {
+    let Some(place) = threads.iter().position(|thread| thread.index == ThreadIndex::PROCESS) else {
+        return EntryCounts::default();
+    };
+    let row = threads.swap_remove(place);
+    let dropped: Drops = row.dropped;
+    EntryCounts { delivered: 0, evicted: row.evicted, dropped, unfinished: 0 }
+}

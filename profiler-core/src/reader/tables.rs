@@ -1,0 +1,173 @@
+//! The live tables as a reader sees them: threads with their books, counters, paused ranges.
+
+use std::io;
+
+use super::definitions::{CounterDefinition, Definitions};
+use super::directory::ChunkInfo;
+use super::source::{ByteSource, high, word};
+use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
+use crate::losses::{DropReason, Drops};
+use crate::pool::layout::{
+    COUNTER_BYTES, Extent, Layout, MAX_PAUSES, MAX_THREAD_NAME_BYTES, Region, THREAD_BYTES,
+};
+use crate::pool::live::MAIN_THREAD;
+use crate::time::Timestamp;
+
+/// A thread, with the chunks that hold its entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadInfo {
+    /// Its row.
+    pub index: ThreadIndex,
+    /// The system's number.
+    pub tid: ThreadId,
+    /// Shown name.
+    pub name: String,
+    /// Whether it is the process's main thread.
+    pub is_main: bool,
+    /// When it registered.
+    pub registered: Timestamp,
+    /// When it ended.
+    pub ended: Option<Timestamp>,
+    /// Entries that were never written.
+    pub dropped: Drops,
+    /// Entries evicted so far, by the writer's own count.
+    pub evicted: u64,
+    /// Entries in chunks that the thread had left.
+    pub sealed: u64,
+    /// Its chunks, in the order of their entries.
+    pub chunks: Vec<ChunkInfo>,
+}
+
+impl ThreadInfo {
+    fn parse(index: u32, row: &[u8]) -> Option<Self> {
+        if word(row, 15) & 1 == 0 {
+            return None;
+        }
+        let name_len = (high(word(row, 3)) as usize).min(MAX_THREAD_NAME_BYTES);
+        let name = row.get(128..128 + name_len).unwrap_or_default();
+        let mut counts = [0; DropReason::COUNT];
+        counts.iter_mut().zip(4..).for_each(|(count, index)| *count = word(row, index));
+        let ended = word(row, 2);
+        Some(Self {
+            index: ThreadIndex::new(index),
+            tid: ThreadId::new(word(row, 0)),
+            name: String::from_utf8_lossy(name).into_owned(),
+            is_main: word(row, 3) & MAIN_THREAD != 0,
+            registered: Timestamp::from_raw(word(row, 1)),
+            ended: (ended != 0).then(|| Timestamp::from_raw(ended)),
+            dropped: Drops::new(counts),
+            evicted: word(row, 12),
+            sealed: word(row, 14),
+            chunks: Vec::new(),
+        })
+    }
+
+    /// Entries that the thread ever committed in this session.
+    pub fn committed(&self) -> u64 {
+        let end = |chunk: &ChunkInfo| chunk.first_entry.saturating_add(chunk.entries);
+        self.chunks.iter().map(end).max().unwrap_or(0).max(self.sealed)
+    }
+
+    /// Whether an entry was being written.
+    pub fn is_unfinished(&self) -> bool {
+        self.chunks.iter().any(|chunk| chunk.unfinished)
+    }
+
+    /// Whether each chunk begins where the one before ends. Oldest goes first, so a hole means
+    /// that the directory was changing while it was read.
+    pub(super) fn is_contiguous(&self) -> bool {
+        self.chunks.windows(2).all(|pair| match pair {
+            [a, b] => a.first_entry.saturating_add(a.entries) == b.first_entry,
+            _ => true,
+        })
+    }
+}
+
+/// A counter and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterInfo {
+    /// What it is.
+    pub definition: CounterDefinition,
+    /// Its value since the session started.
+    pub value: i64,
+    /// How often it was changed.
+    pub number: u64,
+}
+
+/// A range of time in which nothing was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PausedRange {
+    /// When it began.
+    pub start: Timestamp,
+    /// When it ended; `None` if it lasts.
+    pub end: Option<Timestamp>,
+}
+
+/// All threads whose rows are in use, row 0 (the process itself) included.
+pub(super) fn read_threads(source: &impl ByteSource, layout: &Layout) -> io::Result<Vec<ThreadInfo>> {
+    let mut threads = Vec::new();
+    for_each_row(source, layout, Region::Threads, THREAD_BYTES, |index, row| {
+        threads.extend(ThreadInfo::parse(index, row));
+    })?;
+    Ok(threads)
+}
+
+/// All counters that have a definition.
+pub(super) fn read_counters(
+    source: &impl ByteSource,
+    layout: &Layout,
+    definitions: &Definitions,
+) -> io::Result<Vec<CounterInfo>> {
+    let mut counters = Vec::new();
+    for_each_row(source, layout, Region::Counters, COUNTER_BYTES, |index, row| {
+        let index = CounterIndex::new(index);
+        let definition = definitions.counters().iter().find(|counter| counter.cell == index);
+        counters.extend(definition.filter(|_| word(row, 2) != 0).map(|definition| CounterInfo {
+            definition: definition.clone(),
+            value: word(row, 0).cast_signed(),
+            number: word(row, 1),
+        }));
+    })?;
+    Ok(counters)
+}
+
+/// Calls `row` for every row up to the first page that was never touched.
+fn for_each_row(
+    source: &impl ByteSource,
+    layout: &Layout,
+    region: Region,
+    bytes: u64,
+    mut row: impl FnMut(u32, &[u8]),
+) -> io::Result<()> {
+    let region = layout.region(region);
+    let mut page = vec![0; usize::try_from(layout.page).unwrap_or(4096)];
+    let mut index = 0_u32;
+    for offset in (region.offset..region.end()).step_by(page.len()) {
+        source.read_at(&mut page, offset)?;
+        if page.iter().all(|byte| *byte == 0) {
+            break;
+        }
+        for bytes in page.chunks_exact(usize::try_from(bytes).unwrap_or(64)) {
+            row(index, bytes);
+            index = index.saturating_add(1);
+        }
+    }
+    Ok(())
+}
+
+/// The paused ranges that are still known, oldest first.
+pub(super) fn read_pauses(source: &impl ByteSource, layout: &Layout) -> io::Result<Vec<PausedRange>> {
+    let region: Extent = layout.region(Region::Pauses);
+    let mut page = vec![0; 4096];
+    source.read_at(&mut page, region.offset)?;
+    let count = word(&page, 0);
+    let range = |number: u64| {
+        let at = 2 + usize::try_from(number % MAX_PAUSES).unwrap_or(0) * 2;
+        let end = word(&page, at + 1);
+        PausedRange {
+            start: Timestamp::from_raw(word(&page, at)),
+            end: (end != 0).then(|| Timestamp::from_raw(end)),
+        }
+    };
+    Ok((count.saturating_sub(MAX_PAUSES)..count).map(range).collect())
+}

@@ -1,0 +1,89 @@
+//! The gate: one word that says whether this process records, and in which session.
+//!
+//! Loaded once by every record call, stored by `session` only. Layout of the word: bit 0 active,
+//! bit 1 paused, bits 8… epoch of the session. A thread that set itself up for exactly this
+//! word needs no other check.
+//!
+//! The word lies on a page of its own that the kernel wipes in every forked child, however it
+//! was forked, so a forked child finds recording off before it can touch a pool that it does
+//! not have mapped. Where the kernel cannot do that, a fork handler stores the zero.
+
+#![allow(unsafe_code)]
+
+use std::sync::Once;
+
+use crate::sync::fixed::{AtomicU64, Ordering};
+use crate::sys;
+
+/// Bit of the word: a session is on.
+pub(crate) const ACTIVE: u64 = 1;
+/// Bit of the word: it is paused.
+pub(crate) const PAUSED: u64 = 2;
+const EPOCH_SHIFT: u32 = 8;
+
+// One page each on both architectures; aarch64 kernels may have 64 KiB pages.
+#[cfg_attr(not(target_arch = "aarch64"), repr(C, align(4096)))]
+#[cfg_attr(target_arch = "aarch64", repr(C, align(65536)))]
+struct Gate {
+    word: AtomicU64,
+    /// 1 once set up; 0 again in a forked child.
+    alive: AtomicU64,
+}
+
+static GATE: Gate = Gate { word: AtomicU64::new(0), alive: AtomicU64::new(0) };
+static SET_UP: Once = Once::new();
+
+/// The word now.
+#[inline(always)]
+pub(crate) fn word() -> u64 {
+    GATE.word.load(Ordering::Relaxed)
+}
+
+/// Whether a session is on, paused or not.
+#[inline(always)]
+pub(crate) fn is_active() -> bool {
+    word() & ACTIVE != 0
+}
+
+/// Opens or closes the gate.
+pub(crate) fn set(word: u64) {
+    GATE.word.store(word, Ordering::SeqCst);
+}
+
+/// The word for a session.
+pub(crate) const fn word_of(epoch: u64, flags: u64) -> u64 {
+    (epoch << EPOCH_SHIFT) | flags
+}
+
+/// The session that a word speaks of.
+pub(crate) const fn epoch_of(word: u64) -> u64 {
+    word >> EPOCH_SHIFT
+}
+
+/// Prepares for forks. Called before the gate is first opened.
+pub(crate) fn set_up() {
+    SET_UP.call_once(|| {
+        let page = std::ptr::from_ref(&GATE).cast_mut().cast::<u8>();
+        // SAFETY: `GATE` fills whole pages of zero-initialised static memory, which is
+        // anonymous, and holds two atomics for which zero is valid.
+        unsafe { sys::wipe_on_fork(page, size_of::<Gate>()) };
+        sys::on_fork_child(close_in_child);
+    });
+    GATE.alive.store(1, Ordering::SeqCst);
+}
+
+/// Whether this process is one in which the profiler was never set up, such as a forked child
+/// of one in which it was.
+pub(crate) fn is_foreign() -> bool {
+    GATE.alive.load(Ordering::Relaxed) == 0
+}
+
+/// Whether this is a forked child of a process that recorded: its pool is not mapped here.
+pub(crate) fn is_forked_child() -> bool {
+    SET_UP.is_completed() && is_foreign()
+}
+
+extern "C" fn close_in_child() {
+    GATE.word.store(0, Ordering::SeqCst);
+    GATE.alive.store(0, Ordering::SeqCst);
+}

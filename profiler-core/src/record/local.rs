@@ -1,0 +1,204 @@
+//! From a thread to its recorder: the thread-local, and joining a session on first use.
+//!
+//! Invariants: the hot thread-local is a bare pointer without destructor, so reading it costs one
+//! instruction and works at any point of a thread's life; the recorder behind it is freed only
+//! after the pointer was cleared, by the guard's destructor, on the same thread.
+
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
+
+use super::gate;
+use super::recorder::{Home, NotRecorded, Recorder};
+use crate::ids::{ThreadId, ThreadIndex};
+use crate::losses::DropReason;
+use crate::manager::ChunkManager;
+use crate::manager::rows::NewThread;
+use crate::sys;
+use crate::thread::ThreadFilter;
+use crate::time::Timestamp;
+
+/// A session as recording threads see it.
+#[derive(Debug)]
+pub(crate) struct ActiveSession {
+    pub(crate) epoch: u64,
+    pub(crate) manager: Arc<ChunkManager>,
+    pub(crate) filter: ThreadFilter,
+    pub(crate) markers_of_all: bool,
+    pub(crate) main: Option<(ThreadId, ThreadIndex)>,
+    pub(crate) fast_fill: u64,
+}
+
+static CURRENT: RwLock<Option<Arc<ActiveSession>>> = RwLock::new(None);
+static RECORDERS: Mutex<Vec<Arc<Recorder>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static RECORDER: Cell<*const Recorder> = const { Cell::new(ptr::null()) };
+    static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) };
+    static NAME: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Ends the thread's part when the thread ends.
+struct Guard(Arc<Recorder>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        RECORDER.with(|cell| cell.set(ptr::null()));
+        if gate::is_forked_child() {
+            return; // the pool is not mapped here, and no lock may be taken
+        }
+        self.0.close();
+        let mut all = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|recorder| !Arc::ptr_eq(recorder, &self.0));
+    }
+}
+
+/// Runs `body` with the calling thread's recorder, making one if it has none.
+#[inline(always)]
+pub(crate) fn with_recorder(body: impl FnOnce(&Recorder)) {
+    let recorder = RECORDER.with(Cell::get);
+    if recorder.is_null() {
+        return with_new_recorder(body);
+    }
+    // SAFETY: the pointer is cleared on this thread before the recorder is freed.
+    body(unsafe { &*recorder });
+}
+
+#[cold]
+#[inline(never)]
+fn with_new_recorder(body: impl FnOnce(&Recorder)) {
+    if !gate::is_active() {
+        return;
+    }
+    match make_recorder() {
+        Some(recorder) => body(&recorder),
+        None => count_in_process_row(DropReason::Full),
+    }
+}
+
+/// Makes the thread's recorder; `None` while the thread ends, or if another thread has the list.
+fn make_recorder() -> Option<Arc<Recorder>> {
+    let recorder = Arc::new(Recorder::new(sys::current_thread_id()));
+    let mut all = match RECORDERS.try_lock() {
+        Ok(all) => all,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return None,
+    };
+    let kept = GUARD.try_with(|guard| {
+        let mut guard = guard.try_borrow_mut().ok()?;
+        *guard = Some(Guard(Arc::clone(&recorder)));
+        Some(())
+    });
+    kept.ok().flatten()?;
+    all.push(Arc::clone(&recorder));
+    RECORDER.with(|cell| cell.set(Arc::as_ptr(&recorder)));
+    Some(recorder)
+}
+
+/// Gives a recorder its place in the session that `word` speaks of.
+pub(super) fn join(recorder: &Recorder, word: u64) -> Result<Home, NotRecorded> {
+    let session = match CURRENT.try_read() {
+        Ok(current) => current.clone(),
+        Err(_) => None, // a session is starting or stopping
+    };
+    let session = session.filter(|session| session.epoch == gate::epoch_of(word)).ok_or(NotRecorded::Off)?;
+    let named = thread_name();
+    let selected =
+        !session.filter.excludes_process() && (session.markers_of_all || session.filter.selects(&named));
+    let row = if selected { row_for(&session, recorder.tid(), &named)? } else { ThreadIndex::PROCESS };
+    let manager = Arc::clone(&session.manager);
+    Ok(Home { manager, epoch: session.epoch, row, selected, fast_fill: session.fast_fill })
+}
+
+fn row_for(session: &ActiveSession, tid: ThreadId, name: &str) -> Result<ThreadIndex, NotRecorded> {
+    if let Some((main, row)) = session.main.filter(|(main, _)| *main == tid) {
+        debug_assert_eq!(main, tid);
+        return Ok(row);
+    }
+    let manager = &session.manager;
+    let refused = |reason| {
+        if let Some(row) = manager.pool().thread_row(ThreadIndex::PROCESS) {
+            row.count_drop(reason);
+        }
+        NotRecorded::Dropped(reason)
+    };
+    let mut state = manager.try_lock().ok_or_else(|| refused(DropReason::Full))?;
+    let thread = NewThread { tid, is_main: false, name, at: Timestamp::now() };
+    state.rows.add_thread(manager, thread).ok_or_else(|| refused(DropReason::NoDefinitions))
+}
+
+/// The name given by `register_thread`, else the thread's own.
+fn thread_name() -> String {
+    let given = NAME.try_with(|name| name.try_borrow().ok().and_then(|name| name.clone())).ok().flatten();
+    given.unwrap_or_else(|| {
+        let thread = std::thread::current();
+        thread.name().map_or_else(|| format!("Thread {}", sys::current_thread_id()), str::to_owned)
+    })
+}
+
+/// Names the calling thread for this and later sessions.
+pub(crate) fn name_thread(name: &str) {
+    let _ = NAME.try_with(|own| {
+        if let Ok(mut own) = own.try_borrow_mut() {
+            *own = Some(name.to_owned());
+        }
+    });
+    if !gate::is_active() {
+        return;
+    }
+    with_recorder(|recorder| {
+        recorder.with_home(|home| {
+            let row = home.manager.pool().thread_row(home.row);
+            if let (true, Some(row)) = (home.selected, row) {
+                row.rename(name);
+            }
+        });
+    });
+}
+
+/// Ends the calling thread's part now rather than when it ends.
+pub(crate) fn leave_thread() {
+    let guard = GUARD.try_with(|guard| guard.try_borrow_mut().ok().and_then(|mut guard| guard.take()));
+    drop(guard.ok().flatten());
+}
+
+/// Counts an entry that no thread's row can count.
+pub(crate) fn count_in_process_row(reason: DropReason) {
+    if let Ok(Some(session)) = CURRENT.try_read().as_deref() {
+        if let Some(row) = session.manager.pool().thread_row(ThreadIndex::PROCESS) {
+            row.count_drop(reason);
+        }
+    }
+}
+
+/// Runs `body` with the chunk manager of the running session.
+pub(crate) fn with_manager<T>(body: impl FnOnce(&ChunkManager) -> Option<T>) -> Option<T> {
+    let session = CURRENT.try_read().ok()?.clone()?;
+    body(&session.manager)
+}
+
+/// Changes what threads join. Called by `session`, which opens the gate afterwards.
+pub(crate) fn set_current(session: Option<Arc<ActiveSession>>) {
+    *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = session;
+}
+
+/// The session that threads join now.
+pub(crate) fn current() -> Option<Arc<ActiveSession>> {
+    CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Takes the chunks away from all threads that are not recording right now.
+///
+/// Called after the gate was closed. Returns how many threads kept theirs because they are in
+/// the middle of an entry.
+pub(crate) fn seize_all(manager: &ChunkManager) -> usize {
+    let all: Vec<Arc<Recorder>> = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    all.iter().for_each(|recorder| recorder.disarm());
+    if !sys::barrier_on_all_threads() {
+        return all.len();
+    }
+    let _state = manager.lock();
+    all.iter().filter(|recorder| !recorder.seize(manager)).count()
+}

@@ -1,0 +1,85 @@
+//! What the parent controls in a process: its pool, its allowance, its oldest chunks.
+//!
+//! Called by `profiler-child`'s control thread for the parent, and by the parent for itself.
+
+use std::fs::File;
+use std::io;
+
+use super::{Runtime, StartError, with_runtime};
+use crate::ids::{ByteLimit, ProcessKey};
+use crate::manager::Listener;
+use crate::params::SessionParams;
+use crate::pool::layout::{Life, header as at};
+use crate::record::gate;
+use crate::time::Timestamp;
+
+/// Takes the pool that a parent made, for the life of this process, and says who we are and
+/// what the parent wants recorded, if that fits into the header.
+///
+/// # Errors
+/// [`StartError::Attach`] if it is not a pool, or not for us.
+pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartError> {
+    if gate::is_forked_child() {
+        return Err(StartError::Forked);
+    }
+    with_runtime(|runtime| {
+        runtime.stop();
+        let manager = runtime.take(pool, true)?;
+        let header = crate::reader::read_header(manager.pool().file()).map_err(io::Error::other)?;
+        Ok((header.key(), header.params))
+    })
+}
+
+/// Says that this process writes no more. Its data stays where it is, for the parent.
+pub fn close_pool() {
+    if gate::is_forked_child() {
+        return;
+    }
+    with_runtime(|runtime| {
+        gate::set(0);
+        crate::record::local::set_current(None);
+        if let Some(running) = runtime.running.take() {
+            running.maintenance.stop();
+        }
+        if let Some(manager) = &runtime.manager {
+            manager.pool().set_header(at::LIFE, Life::Closed as u64);
+        }
+    });
+}
+
+/// A handle to the file of this process's pool, for reading.
+///
+/// # Errors
+/// When there is no pool, or no descriptor left.
+pub fn pool_file() -> io::Result<File> {
+    let file = |runtime: &mut Runtime| match &runtime.manager {
+        Some(manager) => manager.pool().file().try_clone(),
+        None => Err(io::Error::new(io::ErrorKind::NotFound, "no session has been started")),
+    };
+    with_runtime(file)
+}
+
+/// Sets what this process may hold; destroys its oldest chunks until it holds no more.
+pub fn set_allowance(allowance: ByteLimit) {
+    let manager = with_runtime(|runtime| runtime.manager.clone());
+    if let Some(manager) = manager.filter(|_| !gate::is_forked_child()) {
+        manager.set_allowance(allowance);
+    }
+}
+
+/// Destroys released chunks that were done at or before `at`; an update always follows.
+pub fn destroy_released_chunks_at_or_before(at: Timestamp) {
+    let manager = with_runtime(|runtime| runtime.manager.clone());
+    if let Some(manager) = manager.filter(|_| !gate::is_forked_child()) {
+        manager.destroy_at_or_before(at);
+    }
+}
+
+/// Sets who hears of every change of the chunks; `None` for nobody. The one before hears
+/// `Final`. The listener runs on profiler threads and must not call this module.
+pub fn set_chunk_listener(listener: Option<Listener>) {
+    let manager = with_runtime(|runtime| runtime.manager.clone());
+    if let Some(manager) = manager {
+        manager.set_listener(listener);
+    }
+}

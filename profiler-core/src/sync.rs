@@ -1,0 +1,23 @@
+//! The one door to atomics: std in the shipped build, loom in the model-checked one.
+//!
+//! Lock-free code (`chunk`, `manager::ready`, `manager::done`, `manager::budget`) imports from
+//! here only, so what loom checks is what ships. Statics need `const` constructors, which loom
+//! has not; they use [`fixed`], and no model-checked code touches them.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Atomics for statics: always std's.
+pub(crate) mod fixed {
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+}
+
+/// A full fence: nothing before it becomes visible after anything behind it.
+pub(crate) fn full_fence() {
+    #[cfg(loom)]
+    loom::sync::atomic::fence(Ordering::SeqCst);
+    #[cfg(not(loom))]
+    std::sync::atomic::fence(Ordering::SeqCst);
+}

@@ -1,0 +1,177 @@
+//! Linux: sealed memfds, hole punching, populate ahead, expedited membarrier, fork hygiene.
+//!
+//! Called through `sys` only. Invariant: no function here panics, and every failure that the
+//! caller can do without is a `false` or a fallback rather than an error.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::mm::Advice;
+
+use crate::ids::{ProcessId, ProcessStart, ThreadId};
+
+/// Makes the memory of a pool: a sparse memfd of `len` bytes that can neither shrink nor grow.
+///
+/// Not sealed against future writes: that would also forbid punching holes, and a destroyed
+/// chunk must give its pages back.
+///
+/// # Errors
+/// What the kernel says when there is no memfd, no descriptor left, or a file size limit.
+pub fn create_pool_file(len: u64) -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = rustix::fs::memfd_create("profiler-pool", flags | MemfdFlags::NOEXEC_SEAL)
+        .or_else(|_| rustix::fs::memfd_create("profiler-pool", flags))?;
+    rustix::fs::ftruncate(&fd, len)?;
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(File::from(fd))
+}
+
+/// Bytes of memory (or disk) that a pool file really occupies.
+///
+/// # Errors
+/// What `fstat` says.
+pub fn allocated_bytes(file: &impl AsFd) -> io::Result<u64> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512))
+}
+
+/// Gives the pages of a range of a pool file back, without mapping it.
+///
+/// # Errors
+/// What `fallocate` says; a file system may not support holes.
+pub fn punch_hole(file: &impl AsFd, offset: u64, len: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(rustix::fs::fallocate(file, flags, offset, len)?)
+}
+
+/// Prepares a mapping: not inherited over fork, and no huge pages that would exceed the books.
+///
+/// # Safety
+/// `start..start + len` is one whole mapping that the caller owns.
+pub(crate) unsafe fn advise_mapping(start: *mut u8, len: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise; DONTFORK changes only what a future fork copies.
+    unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxDontFork) }?;
+    // SAFETY: the caller's promise; a hint about page size only.
+    let _ = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxNoHugepage) };
+    Ok(())
+}
+
+/// Allocates the pages of a range now, so that nobody faults on them later.
+///
+/// # Safety
+/// The range lies in a mapping that the caller owns, and nobody else uses it meanwhile.
+pub(crate) unsafe fn populate(start: *mut u8, len: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise; populating does not change contents.
+    let populated = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxPopulateWrite) };
+    if populated.is_ok() {
+        return Ok(());
+    }
+    // Before Linux 5.14: touch one byte of each page.
+    for offset in (0..len).step_by(4096) {
+        // SAFETY: offset < len, so the address stays inside the caller's range.
+        let address = unsafe { start.add(offset) };
+        // SAFETY: the caller owns the range exclusively; volatile so that the fault happens.
+        unsafe { address.write_volatile(0) };
+    }
+    Ok(())
+}
+
+/// Gives the pages of a range of a shared mapping back to the system. They read as zero after.
+///
+/// # Safety
+/// The range lies in a shared file mapping that the caller owns, and nobody else uses it.
+pub(crate) unsafe fn release(start: *mut u8, len: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    Ok(unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxRemove) }?)
+}
+
+/// The kernel's number of the calling thread. One system call.
+pub(crate) fn current_thread_id() -> ThreadId {
+    let raw = rustix::thread::gettid().as_raw_nonzero().get();
+    ThreadId::new(u64::try_from(raw).unwrap_or(0))
+}
+
+/// When a process started, in clock ticks since boot; 0 when there is no such process.
+pub(crate) fn process_start(pid: ProcessId) -> ProcessStart {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The second field is the command in parentheses and may hold anything; start is the 22nd.
+    let after_command = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let start = after_command.split_ascii_whitespace().nth(19).and_then(|field| field.parse().ok());
+    ProcessStart::new(start.unwrap_or(0))
+}
+
+/// Makes every running thread of this process pass a full memory barrier.
+///
+/// Returns whether it did: then whatever a thread stored before its last look at an atomic is
+/// visible here, and whatever we stored before is visible to each thread's next look.
+pub(crate) fn barrier_on_all_threads() -> bool {
+    const QUERY: libc::c_int = 0;
+    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+    let membarrier = |command: libc::c_int| {
+        // SAFETY: membarrier takes three integers and touches no memory of ours.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+    };
+    let supported = membarrier(QUERY);
+    supported > 0
+        && supported & libc::c_long::from(PRIVATE_EXPEDITED) != 0
+        && membarrier(REGISTER_PRIVATE_EXPEDITED) == 0
+        && membarrier(PRIVATE_EXPEDITED) == 0
+}
+
+/// Makes the page at `page` read as zero in every child that any kind of fork makes.
+///
+/// # Safety
+/// `page..page + len` are whole pages of private anonymous memory that hold only atomics for
+/// which zero is a valid value.
+pub(crate) unsafe fn wipe_on_fork(page: *mut u8, len: usize) -> bool {
+    // SAFETY: the caller's promise; this process's own contents do not change.
+    unsafe { rustix::mm::madvise(page.cast(), len, Advice::LinuxWipeOnFork) }.is_ok()
+}
+
+/// Has `handler` called in the child of every `fork` made through the C library.
+pub(crate) fn on_fork_child(handler: extern "C" fn()) -> bool {
+    // SAFETY: the handler is a static function that only stores to atomics.
+    unsafe { libc::pthread_atfork(None, None, Some(handler)) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn a_pool_file_is_sparse_and_cannot_change_its_size() {
+        let file = create_pool_file(1 << 20).unwrap();
+        assert_eq!(allocated_bytes(&file).unwrap(), 0);
+        file.write_all_at(&[1], 8192).unwrap();
+        assert_eq!(allocated_bytes(&file).unwrap(), 4096);
+        assert!(file.set_len(0).is_err());
+        assert!(file.set_len(1 << 21).is_err());
+    }
+
+    #[test]
+    fn a_hole_gives_its_pages_back() {
+        let file = create_pool_file(1 << 20).unwrap();
+        file.write_all_at(&[1; 8192], 4096).unwrap();
+        punch_hole(&file, 4096, 4096).unwrap();
+        assert_eq!(allocated_bytes(&file).unwrap(), 4096);
+    }
+
+    #[test]
+    fn start_times_tell_processes_apart() {
+        let own = process_start(ProcessId::new(std::process::id()));
+        assert!(own.get() > 0);
+        assert_eq!(process_start(ProcessId::new(u32::MAX - 1)).get(), 0);
+    }
+
+    #[test]
+    fn the_expedited_barrier_works_here() {
+        assert!(barrier_on_all_threads());
+    }
+}

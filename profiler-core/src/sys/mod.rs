@@ -1,0 +1,46 @@
+//! The operating system, behind one door: memory of pools, quiet threads, fork, identities.
+//!
+//! Everything Linux-only is in `linux`; `portable` has the same functions for the rest and is
+//! compiled and tested on Linux with `--cfg profiler_portable`. A port is a new file here.
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod linux;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+use linux as imp;
+
+#[cfg(not(all(target_os = "linux", not(profiler_portable))))]
+mod portable;
+#[cfg(not(all(target_os = "linux", not(profiler_portable))))]
+use portable as imp;
+
+mod threads;
+
+pub use imp::{allocated_bytes, create_pool_file, punch_hole};
+pub(crate) use imp::{
+    advise_mapping, barrier_on_all_threads, current_thread_id, on_fork_child, populate, process_start,
+    release, wipe_on_fork,
+};
+pub use threads::spawn_quiet;
+
+use crate::ids::{ProcessId, ProcessKey, ProcessStart};
+
+/// This process's number.
+pub fn process_id() -> ProcessId {
+    ProcessId::new(std::process::id())
+}
+
+/// When this process started.
+pub fn own_process_start() -> ProcessStart {
+    process_start(process_id())
+}
+
+/// The pool file of `key` still belongs to the process that runs under its pid now.
+pub fn is_alive(key: &ProcessKey) -> bool {
+    process_start(key.pid) == key.start
+}
+
+/// Size of a page of memory in bytes; the unit in which memory is taken and given back.
+pub fn page_size() -> u64 {
+    let size = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    size.clamp(4096, 1 << 20)
+}

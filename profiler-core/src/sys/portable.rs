@@ -1,0 +1,106 @@
+//! The portable fallback: file-backed pools, no populate ahead, no seizing of idle chunks.
+//!
+//! Same functions as `linux`. What a system cannot do is answered with an error or `false`, and
+//! the callers' books stay right: memory that cannot be given back stays booked.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::ids::{ProcessId, ProcessStart, ThreadId};
+
+/// Makes the memory of a pool: an unlinked sparse file of `len` bytes in the temporary folder.
+///
+/// # Errors
+/// What the file system says.
+pub fn create_pool_file(len: u64) -> io::Result<File> {
+    let mut random = [0_u8; 16];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    let name = format!("profiler-pool-{:032x}", u128::from_le_bytes(random));
+    let path = std::env::temp_dir().join(name);
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    file.set_len(len)?;
+    Ok(file)
+}
+
+/// Bytes that a pool file really occupies.
+///
+/// # Errors
+/// What `fstat` says.
+pub fn allocated_bytes(file: &impl AsFd) -> io::Result<u64> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512))
+}
+
+/// Gives pages back: not possible here.
+///
+/// # Errors
+/// Always `Unsupported`.
+pub fn punch_hole(_file: &impl AsFd, _offset: u64, _len: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Nothing to prepare.
+///
+/// # Safety
+/// None needed; kept equal to the Linux signature.
+pub(crate) unsafe fn advise_mapping(_start: *mut u8, _len: usize) -> io::Result<()> {
+    Ok(())
+}
+
+/// Touches one byte of each page, so that nobody faults on it later.
+///
+/// # Safety
+/// The range lies in a mapping that the caller owns, and nobody else uses it meanwhile.
+pub(crate) unsafe fn populate(start: *mut u8, len: usize) -> io::Result<()> {
+    for offset in (0..len).step_by(4096) {
+        // SAFETY: offset < len, so the address stays inside the caller's range.
+        let address = unsafe { start.add(offset) };
+        // SAFETY: the caller owns the range exclusively; volatile so that the fault happens.
+        unsafe { address.write_volatile(0) };
+    }
+    Ok(())
+}
+
+/// Gives pages back: not possible here.
+///
+/// # Safety
+/// None needed; kept equal to the Linux signature.
+pub(crate) unsafe fn release(_start: *mut u8, _len: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// A number of the calling thread: its Rust identity, since there is no portable system number.
+pub(crate) fn current_thread_id() -> ThreadId {
+    use std::hash::{Hash, Hasher};
+    let mut hasher = std::hash::DefaultHasher::new();
+    std::thread::current().id().hash(&mut hasher);
+    ThreadId::new(hasher.finish() >> 16)
+}
+
+/// Unknown here; the pool's random number alone tells two lives of a pid apart.
+pub(crate) fn process_start(_pid: ProcessId) -> ProcessStart {
+    ProcessStart::new(0)
+}
+
+/// No such barrier here.
+pub(crate) fn barrier_on_all_threads() -> bool {
+    false
+}
+
+/// No such advice here; the fork handler must do.
+///
+/// # Safety
+/// None needed; kept equal to the Linux signature.
+pub(crate) unsafe fn wipe_on_fork(_page: *mut u8, _len: usize) -> bool {
+    false
+}
+
+/// Has `handler` called in the child of every `fork` made through the C library.
+pub(crate) fn on_fork_child(handler: extern "C" fn()) -> bool {
+    // SAFETY: the handler is a static function that only stores to atomics.
+    unsafe { libc::pthread_atfork(None, None, Some(handler)) == 0 }
+}
