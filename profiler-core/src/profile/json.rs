@@ -12,7 +12,7 @@
 
 use std::io::{self, Write};
 
-use self::escape::{escaped, first_escape};
+use self::escape::{escaped, first_escape, needs_escape};
 use self::number::NumberWriter;
 
 mod escape;
@@ -250,7 +250,7 @@ impl<W: Write> JsonWriter<W> {
             let (escape, length) = escaped(*byte);
             self.put(escape.get(..length).unwrap_or(&escape));
             rest = after;
-            next = first_escape(rest);
+            next = rest.iter().position(|byte| needs_escape(*byte));
         }
         self.put(rest);
         self.push(b'"');
