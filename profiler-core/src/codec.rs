@@ -17,6 +17,10 @@ pub const MAX_ENCODED_BYTES: usize = 64 * 1024;
 const CONFIG: Configuration<LittleEndian, Varint, Limit<MAX_ENCODED_BYTES>> =
     bincode::config::standard().with_limit::<MAX_ENCODED_BYTES>();
 
+/// Borrows, so its limit only bounds what one text may span: a whole entry.
+const PREFIX_CONFIG: Configuration<LittleEndian, Varint, Limit<{ 1 << 20 }>> =
+    bincode::config::standard().with_limit::<{ 1 << 20 }>();
+
 /// Why a value could not be encoded or decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -85,7 +89,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
 /// # Errors
 /// [`CodecError::Malformed`].
 pub fn decode_prefix<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), CodecError> {
-    let (value, used) = bincode::serde::borrow_decode_from_slice(bytes, CONFIG)
+    let (value, used) = bincode::serde::borrow_decode_from_slice(bytes, PREFIX_CONFIG)
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
     Ok((value, bytes.get(used..).unwrap_or_default()))
 }

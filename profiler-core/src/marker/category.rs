@@ -1,5 +1,7 @@
 //! Categories: what a marker is about, by colour. An open list.
 //!
+//! The statics here are in every build; an application adds its own.
+//!
 //! A category is a static; it becomes known to the pool when it is first used. Categories of
 //! different processes are merged by name.
 
@@ -47,7 +49,7 @@ impl Category {
         self.cell.get_or_define(manager, || {
             Some(Definition::Category {
                 name: self.name.to_owned(),
-                color: self.color.as_str().to_owned(),
+                color: self.color.name().to_owned(),
                 subcategories: self.subcategories.iter().map(|name| (*name).to_owned()).collect(),
             })
         })
@@ -83,24 +85,19 @@ impl From<&'static Category> for CategoryPair {
     }
 }
 
-/// The categories that every profile has.
-pub mod category {
-    use super::{Category, CategoryColor};
-
-    /// Everything else; the default.
-    pub static OTHER: Category = Category::new("Other", CategoryColor::Grey, &[]);
-    /// Waiting for work.
-    pub static IDLE: Category = Category::new("Idle", CategoryColor::Transparent, &[]);
-    /// Messages between processes.
-    pub static IPC: Category = Category::new("IPC", CategoryColor::LightGreen, &[]);
-    /// Network.
-    pub static NETWORK: Category = Category::new("Network", CategoryColor::LightBlue, &[]);
-    /// Files and devices.
-    pub static IO: Category = Category::new("I/O", CategoryColor::Blue, &["Read", "Write"]);
-    /// Timers.
-    pub static TIMER: Category = Category::new("Timer", CategoryColor::Grey, &[]);
-    /// The profiler's own work.
-    pub static PROFILER: Category = Category::new("Profiler", CategoryColor::LightRed, &[]);
-    /// Tests.
-    pub static TEST: Category = Category::new("Test", CategoryColor::DarkGrey, &[]);
-}
+/// Everything else; the default.
+pub static OTHER: Category = Category::new("Other", CategoryColor::Grey, &[]);
+/// Waiting for work.
+pub static IDLE: Category = Category::new("Idle", CategoryColor::Transparent, &[]);
+/// Messages between processes.
+pub static IPC: Category = Category::new("IPC", CategoryColor::LightGreen, &[]);
+/// Network.
+pub static NETWORK: Category = Category::new("Network", CategoryColor::LightBlue, &[]);
+/// Files and devices.
+pub static IO: Category = Category::new("I/O", CategoryColor::Blue, &["Read", "Write"]);
+/// Timers.
+pub static TIMER: Category = Category::new("Timer", CategoryColor::Grey, &[]);
+/// The profiler's own work.
+pub static PROFILER: Category = Category::new("Profiler", CategoryColor::LightRed, &[]);
+/// Tests.
+pub static TEST: Category = Category::new("Test", CategoryColor::DarkGrey, &[]);

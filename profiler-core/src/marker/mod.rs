@@ -8,7 +8,7 @@ pub mod payload;
 pub mod schema;
 
 mod builtin;
-mod category;
+pub mod category;
 mod macros;
 mod options;
 mod record;
@@ -16,7 +16,7 @@ mod scope;
 mod site;
 
 pub use builtin::Text;
-pub use category::{Category, CategoryPair, category};
+pub use category::{Category, CategoryPair};
 pub use options::{MarkerOptions, MarkerTiming};
 pub use record::{add_marker, add_text_marker, add_untyped_marker};
 pub use scope::MarkerScope;

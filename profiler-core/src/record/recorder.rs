@@ -200,8 +200,8 @@ impl Recorder {
         }
     }
 
-    /// Makes the recorder ready for an entry of `words` words, or says why not.
-    fn prepare(&self, own: &mut Own, words: usize) -> Result<(), NotRecorded> {
+    /// Joins the session that the gate speaks of, unless that is done already.
+    fn enter(&self, own: &mut Own) -> Result<u64, NotRecorded> {
         let word = gate::word();
         if word & gate::ACTIVE == 0 {
             return Err(NotRecorded::Off);
@@ -211,6 +211,12 @@ impl Recorder {
             own.home = None;
             own.home = Some(super::local::join(self, word)?);
         }
+        Ok(word)
+    }
+
+    /// Makes the recorder ready for an entry of `words` words, or says why not.
+    fn prepare(&self, own: &mut Own, words: usize) -> Result<(), NotRecorded> {
+        let word = self.enter(own)?;
         if !own.home.as_ref().is_some_and(|home| home.selected) {
             return Err(NotRecorded::Off);
         }
@@ -320,7 +326,7 @@ impl Recorder {
         let _reset = ResetBusy(self);
         // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
-        let _ = self.prepare(own, 0);
+        self.enter(own).ok()?;
         own.home.as_ref().map(body)
     }
 

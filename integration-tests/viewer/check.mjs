@@ -1,0 +1,572 @@
+// Opens a profile with the real viewer's loader and compares what it says with what was recorded.
+//
+//   node check.mjs PROFILE EXPECT.json       PROFILE may be .json or .json.gz
+//
+// One line per check, `ok ...` or `FAIL ...`. Exit code 0: all passed; 1: a check failed, or the
+// viewer refused the profile; 2: the check could not run (no viewer, bad EXPECT, no file).
+//
+// The loader is the package `@firefox-devtools/profiler-cli`: the front-end's own code, without
+// its pages. It loads a profile into a daemon and answers questions as JSON. Here the daemon
+// lives in a temporary directory, makes no network request, and is stopped whatever happens.
+//
+// EXPECT holds any of the keys below; an unknown key is an error, so that a misspelt
+// expectation cannot pass. A COUNT is a number, or {"min": a, "max": b} with either left out.
+//
+//   processes      [{name, pid?, count?, threads?, markers?, samples?, complete?}], all of them
+//                  unless `moreProcesses` is true
+//                    name      the name the viewer shows; pid picks one of several with that name
+//                    count     how many processes have this name and pid (1); the other numbers are
+//                              the sum over them
+//                    threads   COUNT, or the list of thread names (any order), as the viewer has
+//                              them: the main thread is "GeckoMain"
+//                    markers   {marker name: COUNT}
+//                    samples   COUNT of samples
+//                    complete  true: there are no markers but the listed ones
+//   moreProcesses  true: other processes may be there
+//   threads        [{process, pid?, name, markers?, samples?, complete?}]: the same, one thread
+//   markerLabels   [{process?, marker, label, kind?, count?, search?}]: the rendered text of a
+//                  marker; kind is "table" (default), "chart" or "tooltip"; count: how many (at
+//                  least 1); search: the viewer's search ("path:b.txt") finds it faster when
+//                  there are more than some ten thousand of this name
+//   markerFields   [{process?, marker, field, value, count?, search?}]: a row of the tooltip, by
+//                  its label
+//   schemas        [NAME or {name, fields: [label, ...]}]: markers of this type are there and the
+//                  viewer knows the type; fields: the labels of the rows it shows, in order
+//   counters       [{process, name, label?, unit?, graphType?, samples?}]
+//   meta           {key: value}: what the viewer says about the whole profile (`profile meta`)
+//
+// Checked always: the profile loads; every thread's markers and samples can be shown; no marker
+// lies outside the shown range or has no name; every payload type has a schema (of large threads
+// the first markers of each name are looked at); the viewer complains of nothing in its log.
+//
+// The loader shows table labels only. For chart labels and tooltips the profile is loaded once
+// more with `chartLabel` (`tooltipLabel`) in the place of `tableLabel`: the same code renders it.
+
+import { execFile, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gunzipSync } from "node:zlib";
+
+const HERE = dirname(fileURLToPath(import.meta.url));
+const CLI = join(HERE, "node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
+// Not through node_modules/.bin: npm 9 makes no link when packages for two machines offer it.
+const NODE = join(HERE, `node_modules/node-${process.platform}-${process.arch}/bin/node`);
+const OLDEST_NODE = 24;
+const LOAD_SECONDS = 180;
+const ANSWER_SECONDS = 120;
+const SESSION = "check";
+// A thread with more markers than that is not listed whole to see which types there are: the
+// daemon's answers take a time that grows with the square of their length (100,000 rows: 7 s).
+const FEW_MARKERS = 2000;
+const EXAMPLES = 50;
+// The loader cuts "{marker.name} - " off the front of table labels; a mark before it stops that.
+const MARK = "\u2063";
+
+/** The check could not run: exit code 2. */
+export class CannotRun extends Error {}
+/** The viewer refused: exit code 1. */
+class Refused extends Error {}
+
+// ---- the viewer's loader -------------------------------------------------------------------
+
+/** One profile, loaded by the viewer's own code in a daemon of its own. */
+class Viewer {
+  constructor(profile) {
+    this.profile = profile;
+    this.directory = temporaryDirectory();
+  }
+
+  async load() {
+    await this.#run(["load", this.profile], LOAD_SECONDS);
+  }
+
+  async ask(...question) {
+    const text = await this.#run([...question, "--json"], ANSWER_SECONDS);
+    try {
+      return JSON.parse(text);
+    } catch {
+      throw new Refused(`no JSON for: ${question.join(" ")}: ${text.slice(0, 200)}`);
+    }
+  }
+
+  /** What the viewer wrote to its log as a warning or an error, without the time. */
+  complaints() {
+    const log = join(this.directory, `${SESSION}.log`);
+    if (!existsSync(log)) throw new CannotRun("the viewer's daemon left no log");
+    const lines = readFileSync(log, "utf8").split("\n");
+    return [...new Set(lines.filter((l) => /^\[(WARN|ERROR)\]/.test(l)).map((l) => l.replace(/^(\S+) \S+ /, "$1 ")))];
+  }
+
+  async close() {
+    const pid = this.#daemon();
+    try {
+      await this.#run(["stop", SESSION], ANSWER_SECONDS, []);
+    } catch {
+      // Not loaded, or already gone; the next line makes sure.
+    }
+    if (pid !== undefined) endDaemon(pid, this.directory);
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  #daemon() {
+    try {
+      return JSON.parse(readFileSync(join(this.directory, `${SESSION}.json`), "utf8")).pid;
+    } catch {
+      return undefined;
+    }
+  }
+
+  #run(command, seconds, session = ["--session", SESSION]) {
+    const env = {
+      PATH: process.env.PATH,
+      HOME: this.directory,
+      TMPDIR: this.directory,
+      PROFILER_CLI_SESSION_DIR: this.directory,
+      PROFILER_CLI_NO_SYMBOLICATE: "1",
+      PROFILER_CLI_LOAD_TIMEOUT_MS: String(LOAD_SECONDS * 1000),
+      NODE_OPTIONS: process.env.NODE_OPTIONS ?? "--max-old-space-size=4096",
+    };
+    const options = { env, timeout: seconds * 1000, killSignal: "SIGKILL", maxBuffer: 2 ** 29 };
+    return new Promise((resolve, reject) => {
+      execFile(process.execPath, [CLI, ...command, ...session], options, (error, stdout, stderr) => {
+        if (!error) return resolve(stdout);
+        const reason = error.killed ? `no answer in ${seconds} s` : stderr.trim() || error.message;
+        reject(new Refused(`${command.slice(0, 2).join(" ")}: ${reason}`));
+      }).stdin.end();
+    });
+  }
+}
+
+/** Ends the daemon that we started, if it still runs: it has our directory in its environment. */
+function endDaemon(pid, directory) {
+  try {
+    if (readFileSync(`/proc/${pid}/environ`, "utf8").includes(directory)) process.kill(pid, "SIGKILL");
+  } catch {
+    // Gone already, which is what we want.
+  }
+}
+
+/** Short: the path of the daemon's socket may have 107 bytes at most. */
+function temporaryDirectory() {
+  const base = tmpdir().length < 60 ? tmpdir() : "/tmp";
+  return mkdtempSync(join(base, "viewer-"));
+}
+
+// ---- what the viewer says ------------------------------------------------------------------
+
+/** All that the checks ask about, by one pass over the threads. */
+async function inventory(viewer) {
+  const info = await viewer.ask("profile", "info", "--all");
+  const listed = await viewer.ask("thread", "list", "--limit", "0", "--sort", "index");
+  const threads = [];
+  for (const entry of listed.threads) {
+    const shown = await viewer.ask("thread", "markers", "--thread", entry.threadHandle, "--limit", "0");
+    const details = await viewer.ask("thread", "info", "--thread", entry.threadHandle);
+    if (details.sampleCount > 0) {
+      await viewer.ask("thread", "samples-top-down", "--include-idle", "--thread", entry.threadHandle);
+    }
+    threads.push({
+      ...entry,
+      samples: details.sampleCount,
+      markers: new Map(shown.byType.map((group) => [group.markerName, group.count])),
+      shownMarkers: shown.totalMarkerCount,
+    });
+  }
+  const processes = info.processes.map((process) => ({
+    ...process,
+    threads: threads.filter((thread) => thread.pid === process.pid),
+  }));
+  return { processes, threads, totals: { processes: info.processCount, threads: info.threadCount } };
+}
+
+/** Single markers with label and fields. Every question is asked once. */
+class Markers {
+  #answers = new Map();
+
+  constructor(viewer, threads) {
+    this.viewer = viewer;
+    this.threads = threads;
+  }
+
+  /** All markers with this name, or those that the viewer's search finds among them. */
+  async find({ process, marker, search }) {
+    const found = [];
+    for (const thread of this.threads) {
+      if (process !== undefined && thread.processName !== process) continue;
+      if (!thread.markers.has(marker)) continue;
+      const rows = await this.#list(thread, search ?? byName(marker), 0);
+      found.push(...rows.filter((row) => row.name === marker));
+    }
+    return found;
+  }
+
+  /** All markers of small threads, and of large ones the first of every name. */
+  async examples() {
+    const found = [];
+    for (const thread of this.threads) {
+      const names = [...thread.markers.keys()];
+      const few = thread.shownMarkers <= FEW_MARKERS || names.some((name) => byName(name) === undefined);
+      for (const search of few ? [undefined] : names.map(byName)) {
+        found.push(...(await this.#list(thread, search, few ? 0 : EXAMPLES)));
+      }
+    }
+    return found;
+  }
+
+  async #list({ threadHandle }, search, limit) {
+    const narrowed = search === undefined ? [] : ["--search", search];
+    const question = ["thread", "markers", "--list", "--limit", `${limit}`, "--thread", threadHandle, ...narrowed];
+    const key = question.join(" ");
+    if (!this.#answers.has(key)) this.#answers.set(key, (await this.viewer.ask(...question)).flatMarkers);
+    return this.#answers.get(key);
+  }
+}
+
+/** The viewer's search for a marker name, if the name holds nothing that its syntax takes apart. */
+function byName(name) {
+  return /^\w[\w ./-]*$/.test(name ?? "") ? `name:${name}` : undefined;
+}
+
+// ---- expectations --------------------------------------------------------------------------
+
+const KEYS = {
+  expect: ["processes", "moreProcesses", "threads", "markerLabels", "markerFields", "schemas", "counters", "meta"],
+  processes: ["name", "pid", "count", "threads", "markers", "samples", "complete"],
+  threads: ["process", "pid", "name", "markers", "samples", "complete"],
+  markerLabels: ["process", "marker", "label", "kind", "count", "search"],
+  markerFields: ["process", "marker", "field", "value", "count", "search"],
+  schemas: ["name", "fields"],
+  counters: ["process", "name", "label", "unit", "graphType", "samples"],
+};
+const NEEDED = {
+  processes: ["name"],
+  threads: ["process", "name"],
+  markerLabels: ["marker", "label"],
+  markerFields: ["marker", "field", "value"],
+  schemas: ["name"],
+  counters: ["process", "name"],
+};
+const LABELS = { table: "tableLabel", chart: "chartLabel", tooltip: "tooltipLabel" };
+
+function knownKeys(object, known, where) {
+  if (object === null || typeof object !== "object" || Array.isArray(object)) {
+    throw new CannotRun(`${where} is no object`);
+  }
+  const unknown = Object.keys(object).filter((key) => !known.includes(key));
+  if (unknown.length > 0) throw new CannotRun(`${where} has unknown keys: ${unknown.join(", ")}`);
+}
+
+/** Refuses an EXPECT that is not what the head of this file says, and one that expects nothing. */
+function validated(expect) {
+  knownKeys(expect, KEYS.expect, "EXPECT");
+  const { moreProcesses, ...rest } = expect;
+  if (Object.values(rest).every((part) => Object.keys(part ?? {}).length === 0)) {
+    throw new CannotRun("EXPECT expects nothing");
+  }
+  for (const [part, needed] of Object.entries(NEEDED)) {
+    if (expect[part] !== undefined && !Array.isArray(expect[part])) throw new CannotRun(`${part} is no list`);
+    (expect[part] ?? []).forEach((entry, index) => {
+      if (part === "schemas" && typeof entry === "string") return;
+      const where = `${part}[${index}]`;
+      knownKeys(entry, KEYS[part], where);
+      const missing = needed.filter((key) => entry[key] === undefined);
+      if (missing.length > 0) throw new CannotRun(`${where} lacks: ${missing.join(", ")}`);
+      for (const wanted of [entry.count, entry.samples, ...Object.values(entry.markers ?? {})]) {
+        if (wanted !== undefined) validCount(wanted, where);
+      }
+      if (entry.kind !== undefined && !LABELS[entry.kind]) throw new CannotRun(`${where}: kind ${entry.kind}`);
+    });
+  }
+  return expect;
+}
+
+function validCount(wanted, where) {
+  if (Number.isInteger(wanted)) return;
+  knownKeys(wanted, ["min", "max"], `${where}: a count`);
+  const ends = Object.values(wanted);
+  if (ends.length === 0 || !ends.every(Number.isInteger)) throw new CannotRun(`${where}: an empty count`);
+}
+
+function matches(count, wanted) {
+  if (typeof wanted === "number") return count === wanted;
+  return count >= (wanted.min ?? 0) && count <= (wanted.max ?? Infinity);
+}
+
+/** Prints and counts; a check says what it saw when it fails. */
+class Report {
+  passed = 0;
+  failed = 0;
+
+  check(good, what, saw = "") {
+    if (good) this.passed += 1;
+    else this.failed += 1;
+    const line = good ? `ok   ${what}` : `FAIL ${what}${saw === "" ? "" : `: saw ${saw}`}`;
+    console.log(line.length > 600 ? `${line.slice(0, 600)}...` : line);
+  }
+
+  count(count, wanted, what) {
+    const text = typeof wanted === "number" ? wanted : `${wanted.min ?? 0}..${wanted.max ?? ""}`;
+    this.check(matches(count, wanted), `${what}: ${text}`, count);
+  }
+}
+
+// ---- the checks ----------------------------------------------------------------------------
+
+function checkAlways(report, all) {
+  report.check(all.threads.length > 0, "at least one thread", all.threads.length);
+  for (const thread of all.threads) {
+    const name = `${thread.processName} / ${thread.name} (${thread.tid})`;
+    report.check(
+      thread.markerCount === thread.shownMarkers,
+      `${name}: all markers lie in the shown range`,
+      `${thread.shownMarkers} of ${thread.markerCount}`,
+    );
+    if (thread.markers.has(undefined)) report.check(false, `${name}: every marker has a name`);
+  }
+}
+
+function checkProcesses(report, all, expect) {
+  if (expect.processes === undefined) return;
+  if (!expect.moreProcesses) {
+    const total = expect.processes.reduce((sum, process) => sum + (process.count ?? 1), 0);
+    report.count(all.totals.processes, total, "processes");
+  }
+  for (const wanted of expect.processes) {
+    const found = all.processes.filter(
+      (process) => process.name === wanted.name && (wanted.pid === undefined || process.pid === String(wanted.pid)),
+    );
+    const what = `process "${wanted.name}"${wanted.pid === undefined ? "" : ` (${wanted.pid})`}`;
+    report.count(found.length, wanted.count ?? 1, `${what} is there`);
+    const threads = found.flatMap((process) => process.threads);
+    if (Array.isArray(wanted.threads)) {
+      const names = threads.map((thread) => thread.name).sort();
+      const same = JSON.stringify(names) === JSON.stringify([...wanted.threads].sort());
+      report.check(same, `${what}: threads ${wanted.threads.join(", ")}`, names.join(", ") || "none");
+    } else if (wanted.threads !== undefined) {
+      report.count(threads.length, wanted.threads, `${what}: threads`);
+    }
+    checkContents(report, threads, wanted, what);
+  }
+}
+
+function checkThreads(report, all, expect) {
+  for (const wanted of expect.threads ?? []) {
+    const found = all.threads.filter(
+      (thread) =>
+        thread.name === wanted.name &&
+        thread.processName === wanted.process &&
+        (wanted.pid === undefined || thread.pid === String(wanted.pid)),
+    );
+    const what = `thread "${wanted.name}" of "${wanted.process}"`;
+    report.check(found.length > 0, `${what} is there`, all.threads.map((thread) => thread.name).join(", "));
+    checkContents(report, found, wanted, what);
+  }
+}
+
+function checkContents(report, threads, wanted, what) {
+  const names = [...new Set(threads.flatMap((thread) => [...thread.markers.keys()]))];
+  const count = (name) => threads.reduce((sum, thread) => sum + (thread.markers.get(name) ?? 0), 0);
+  for (const [name, number] of Object.entries(wanted.markers ?? {})) {
+    report.count(count(name), number, `${what}: markers "${name}"`);
+  }
+  if (wanted.complete) {
+    const others = names.filter((name) => wanted.markers?.[name] === undefined);
+    report.check(others.length === 0, `${what}: no other markers`, others.join(", "));
+  }
+  if (wanted.samples !== undefined) {
+    const samples = threads.reduce((sum, thread) => sum + thread.samples, 0);
+    report.count(samples, wanted.samples, `${what}: samples`);
+  }
+}
+
+/** `"a", "b", ...`: the first of what was there instead. */
+function sampleOf(texts) {
+  const some = [...new Set(texts)].slice(0, 4).map((text) => JSON.stringify(text));
+  return some.length === 0 ? "no such marker" : some.join(", ");
+}
+
+async function checkLabels(report, markers, wanted, cut = (label) => label) {
+  for (const { process, marker, search, label, count, kind = "table" } of wanted) {
+    const labels = (await markers.find({ process, marker, search })).map((row) => cut(row.label));
+    const what = `${kind} label of "${marker}"${process === undefined ? "" : ` in "${process}"`} is "${label}"`;
+    const found = labels.filter((text) => text === label).length;
+    report.check(matches(found, count ?? { min: 1 }), what, `${found} times; there are ${sampleOf(labels)}`);
+  }
+}
+
+async function checkFields(report, markers, wanted) {
+  for (const { process, marker, search, field, value, count } of wanted ?? []) {
+    const rows = await markers.find({ process, marker, search });
+    const fields = rows.flatMap((row) => row.fields ?? []).filter((entry) => entry.label === field);
+    const found = fields.filter((entry) => entry.formattedValue === value).length;
+    const saw = `${found} times; there are ${sampleOf(fields.map((entry) => entry.formattedValue))}`;
+    report.check(matches(found, count ?? { min: 1 }), `field "${field}" of "${marker}" is "${value}"`, saw);
+  }
+}
+
+/** The labels and the schemas as the viewer applied them to the markers that are there. */
+async function checkSchemas(report, markers, wanted) {
+  const rows = await markers.examples();
+  const types = new Map();
+  for (const row of rows) {
+    if (row.markerType === undefined) continue;
+    const known = types.get(row.markerType) ?? { fields: undefined, longest: [] };
+    known.fields ??= row.fields;
+    if ((row.fields?.length ?? 0) > known.longest.length) known.longest = row.fields.map((field) => field.label);
+    types.set(row.markerType, known);
+  }
+  for (const [type, { fields }] of types) {
+    report.check(fields !== undefined, `payload type "${type}" has a schema`, "none");
+  }
+  for (const entry of wanted ?? []) {
+    const { name, fields } = typeof entry === "string" ? { name: entry } : entry;
+    report.check(types.has(name), `there are markers of type "${name}"`, [...types.keys()].join(", ") || "no types");
+    if (fields === undefined) continue;
+    const shown = types.get(name)?.longest ?? [];
+    const same = JSON.stringify(shown) === JSON.stringify(fields);
+    report.check(same, `type "${name}" shows the fields ${fields.join(", ")}`, shown.join(", ") || "none");
+  }
+}
+
+async function checkCounters(report, viewer, wanted) {
+  if (wanted === undefined) return;
+  const { counters } = await viewer.ask("counter", "list");
+  for (const { process, name, samples, ...rest } of wanted) {
+    const what = `counter "${name}" of "${process}"`;
+    const found = counters.filter((counter) => counter.name === name && counter.processName === process);
+    report.check(found.length > 0, `${what} is there`, counters.map((c) => `${c.name} of ${c.processName}`).join(", "));
+    for (const [key, value] of Object.entries(rest)) {
+      report.check(found.some((c) => c[key] === value), `${what}: ${key} ${value}`, found[0]?.[key] ?? "none");
+    }
+    if (samples !== undefined) report.count(found[0]?.rangeSampleCount ?? 0, samples, `${what}: samples`);
+  }
+}
+
+async function checkMeta(report, viewer, wanted) {
+  if (wanted === undefined) return;
+  const meta = await viewer.ask("profile", "meta");
+  for (const [key, value] of Object.entries(wanted)) {
+    const same = JSON.stringify(meta[key]) === JSON.stringify(value);
+    report.check(same, `meta ${key} is ${JSON.stringify(value)}`, JSON.stringify(meta[key]) ?? "nothing");
+  }
+}
+
+// ---- chart labels and tooltips -------------------------------------------------------------
+
+/** A copy of the profile in which the viewer shows another label where it shows the table's. */
+function relabelled(profile, key, directory) {
+  const bytes = readFileSync(profile);
+  const object = JSON.parse((bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes).toString("utf8"));
+  for (const process of [object, ...(object.processes ?? [])]) {
+    for (const schema of process.meta.markerSchema) schema.tableLabel = MARK + (schema[key] ?? "");
+  }
+  const copy = join(directory, `${key}.json`);
+  writeFileSync(copy, JSON.stringify(object));
+  return copy;
+}
+
+async function checkOtherLabels(report, profile, kind, wanted) {
+  if (wanted.length === 0) return;
+  const directory = temporaryDirectory();
+  try {
+    await withViewer(relabelled(profile, LABELS[kind], directory), async (viewer) => {
+      const { threads } = await inventory(viewer);
+      await checkLabels(report, new Markers(viewer, threads), wanted, (label) => label.replace(MARK, ""));
+    });
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+// ---- all together --------------------------------------------------------------------------
+
+const open = new Set();
+
+async function withViewer(profile, work) {
+  const viewer = new Viewer(profile);
+  open.add(viewer);
+  try {
+    await viewer.load();
+    await work(viewer);
+  } finally {
+    open.delete(viewer);
+    await viewer.close();
+  }
+}
+
+async function checkAll(report, profile, expect) {
+  const labels = (kind) => (expect.markerLabels ?? []).filter((entry) => (entry.kind ?? "table") === kind);
+  await withViewer(profile, async (viewer) => {
+    report.check(true, "the viewer loads the profile");
+    const all = await inventory(viewer);
+    const markers = new Markers(viewer, all.threads);
+    checkAlways(report, all);
+    checkProcesses(report, all, expect);
+    checkThreads(report, all, expect);
+    await checkSchemas(report, markers, expect.schemas);
+    await checkLabels(report, markers, labels("table"));
+    await checkFields(report, markers, expect.markerFields);
+    await checkCounters(report, viewer, expect.counters);
+    await checkMeta(report, viewer, expect.meta);
+    const complaints = viewer.complaints();
+    report.check(complaints.length === 0, "the viewer complains of nothing", complaints.join(" | "));
+  });
+  await checkOtherLabels(report, profile, "chart", labels("chart"));
+  await checkOtherLabels(report, profile, "tooltip", labels("tooltip"));
+}
+
+/** Runs all checks on one profile; the exit code. */
+export async function check(profile, expectFile) {
+  const report = new Report();
+  try {
+    if (!existsSync(CLI)) throw new CannotRun("no viewer: run `npm ci` in this directory");
+    if (!existsSync(profile)) throw new CannotRun(`no such file: ${profile}`);
+    const expect = validated(readExpectation(expectFile));
+    await checkAll(report, realpathSync(profile), expect);
+  } catch (error) {
+    if (!(error instanceof Refused)) {
+      console.log(`cannot run: ${error instanceof CannotRun ? error.message : error.stack}`);
+      return 2;
+    }
+    report.check(false, "the viewer answers", error.message);
+  }
+  console.log(`${report.passed} passed, ${report.failed} failed`);
+  return report.failed > 0 ? 1 : 0;
+}
+
+function readExpectation(file) {
+  try {
+    return JSON.parse(readFileSync(file, "utf8"));
+  } catch (error) {
+    throw new CannotRun(`${file}: ${error.message}`);
+  }
+}
+
+async function closeAll(signal) {
+  await Promise.all([...open].map((viewer) => viewer.close()));
+  console.log(`cannot run: ended by ${signal}`);
+  process.exit(2);
+}
+
+/** The same script again, under the Node that the viewer needs; does not come back if it ran. */
+export function needNode(script) {
+  if (Number(process.versions.node.split(".")[0]) >= OLDEST_NODE) return;
+  if (!existsSync(NODE)) {
+    console.log(`cannot run: the viewer needs node ${OLDEST_NODE}: run \`npm ci\` in this directory`);
+    process.exit(2);
+  }
+  const { status } = spawnSync(NODE, [script, ...process.argv.slice(2)], { stdio: "inherit" });
+  process.exit(status ?? 2);
+}
+
+if (process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  needNode(process.argv[1]);
+  if (process.argv.length !== 4) {
+    console.log("usage: node check.mjs PROFILE EXPECT.json");
+    process.exit(2);
+  }
+  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, closeAll);
+  process.exitCode = await check(process.argv[2], process.argv[3]);
+}

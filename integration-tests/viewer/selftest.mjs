@@ -1,0 +1,400 @@
+// The checks of `check.mjs` must be able to fail: this shows that they do.
+//
+//   node selftest.mjs
+//
+// A small Gecko profile (version 31) is written by hand: three processes, four threads, two
+// marker types with a schema, a counter, samples. All that our own writer relies on is in it
+// once, in the smallest form, so a pass also says: a profile of this shape opens in the viewer.
+// Then every expectation is broken once, and the profile in every way that must be noticed.
+
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { needNode } from "./check.mjs";
+
+needNode(process.argv[1]);
+
+const CHECK = join(dirname(fileURLToPath(import.meta.url)), "check.mjs");
+const WORK = mkdtempSync("/tmp/selftest-");
+// Everything that a check leaves behind would lie here.
+const TEMPORARY = join(WORK, "tmp");
+mkdirSync(TEMPORARY);
+
+// ---- the profile ---------------------------------------------------------------------------
+
+const VERSION = 31;
+const INSTANT = 0;
+const INTERVAL = 1;
+
+const CATEGORIES = [
+  { name: "Other", color: "grey", subcategories: ["Other"] },
+  { name: "Indexing", color: "blue", subcategories: ["Other"] },
+];
+
+// The schemas of the two marker types.
+const SCHEMAS = [
+  {
+    name: "File",
+    tooltipLabel: "{marker.name} {marker.data.path}",
+    tableLabel: "{marker.data.path} ({marker.data.bytes})",
+    chartLabel: "{marker.data.path}",
+    display: ["marker-chart", "marker-table", "timeline-overview"],
+    data: [
+      { key: "path", label: "Path", format: "file-path" },
+      { key: "bytes", label: "Size", format: "bytes" },
+    ],
+  },
+  {
+    name: "Batch",
+    tableLabel: "batch {marker.data.index}",
+    chartLabel: "batch {marker.data.index}",
+    display: ["marker-chart", "marker-table"],
+    data: [{ key: "index", label: "Index", format: "integer" }],
+  },
+];
+
+const table = (columns, data) => ({
+  schema: Object.fromEntries(columns.map((name, index) => [name, index])),
+  data,
+});
+
+function thread({ name, processName, pid, tid, markers }) {
+  const strings = ["(root)", ...new Set(markers.map((marker) => marker.name))];
+  return {
+    name,
+    processType: "default",
+    processName,
+    pid,
+    tid,
+    registerTime: 0,
+    unregisterTime: null,
+    samples: table(
+      ["stack", "time", "eventDelay", "threadCPUDelta"],
+      [
+        [0, 1, 0, 0],
+        [0, 2, 0, 500000],
+        [0, 9, 0, 500000],
+      ],
+    ),
+    markers: table(
+      ["name", "startTime", "endTime", "phase", "category", "data"],
+      markers.map((m) => [
+        strings.indexOf(m.name),
+        m.start,
+        m.end ?? null,
+        m.end === undefined ? INSTANT : INTERVAL,
+        1,
+        m.data,
+      ]),
+    ),
+    frameTable: table(
+      ["location", "relevantForJS", "innerWindowID", "implementation", "line", "column", "category", "subcategory"],
+      [[0, false, 0, null, null, null, 0, 0]],
+    ),
+    stackTable: table(["prefix", "frame"], [[null, 0]]),
+    stringTable: strings,
+  };
+}
+
+function processObject({ root, threads, counters, processes }) {
+  return {
+    meta: {
+      version: VERSION,
+      interval: 1,
+      startTime: 1700000000000,
+      shutdownTime: null,
+      processType: root ? 0 : 2,
+      product: "viewer self-test",
+      stackwalk: 0,
+      debug: 0,
+      categories: CATEGORIES,
+      markerSchema: SCHEMAS,
+      profilingStartTime: 0,
+      profilingEndTime: 20,
+      sampleUnits: { time: "ms", eventDelay: "ms", threadCPUDelta: "ns" },
+    },
+    libs: [],
+    pages: [],
+    pausedRanges: [],
+    counters,
+    threads,
+    processes,
+  };
+}
+
+const file = (path, bytes, start, end) => ({
+  name: "File",
+  start,
+  end,
+  data: { type: "File", path, bytes },
+});
+const batch = (index, start) => ({ name: "Batch", start, data: { type: "Batch", index } });
+
+const memory = {
+  name: "malloc",
+  category: "Memory",
+  description: "Bytes in use",
+  samples: table(
+    ["time", "count", "number"],
+    [
+      [0, 0, 0],
+      [1, 4096, 1],
+      [2, 1024, 1],
+      [9, -512, 0],
+    ],
+  ),
+};
+
+/** The profile, as the object that JSON.stringify turns into a file. */
+function fixture() {
+  const worker = (number) =>
+    processObject({
+      threads: [
+        thread({
+          name: "GeckoMain",
+          processName: `worker ${number}`,
+          pid: 100 + number,
+          tid: 100 + number,
+          markers: [file(`/data/${number}.txt`, 2048, 2, 4), file("/data/b.txt", 1048576, 5, 7), batch(number, 8)],
+        }),
+      ],
+      counters: number === 1 ? [memory] : [],
+      processes: [],
+    });
+  return processObject({
+    root: true,
+    threads: [
+      thread({ name: "GeckoMain", processName: "parent", pid: 100, tid: 100, markers: [batch(0, 1)] }),
+      thread({
+        name: "Collector",
+        processName: "parent",
+        pid: 100,
+        tid: 110,
+        markers: [batch(7, 3), batch(8, 4), { name: "note", start: 5, data: null }],
+      }),
+    ],
+    counters: [],
+    processes: [worker(1), worker(2)],
+  });
+}
+
+// ---- what is right, and what is wrong ------------------------------------------------------
+
+const RIGHT = {
+  processes: [
+    { name: "parent", threads: ["GeckoMain", "Collector"], markers: { Batch: 3, note: 1 }, samples: 6, complete: true },
+    { name: "worker 1", pid: 101, threads: 1, markers: { File: 2, Batch: { min: 1, max: 1 } } },
+    { name: "worker 2", threads: { min: 1 }, markers: { File: 2, Nothing: 0 } },
+  ],
+  threads: [{ process: "parent", name: "Collector", markers: { Batch: 2, note: 1 }, samples: 3, complete: true }],
+  markerLabels: [
+    { process: "worker 1", marker: "File", label: "/data/1.txt (2,048B)" },
+    { marker: "File", label: "/data/b.txt (1.05MB)", count: 2 },
+    { marker: "File", label: "/data/1.txt (2,048B)", search: "path:/data/1", count: 1 },
+    { process: "parent", marker: "Batch", label: "batch 7", kind: "chart" },
+    { process: "worker 2", marker: "File", label: "File /data/2.txt", kind: "tooltip" },
+  ],
+  markerFields: [{ process: "worker 2", marker: "File", field: "Size", value: "2,048B", count: 1 }],
+  schemas: ["Batch", { name: "File", fields: ["Path", "Size"] }],
+  counters: [
+    { process: "worker 1", name: "malloc", label: "Memory", unit: "bytes", graphType: "line-accumulated", samples: 4 },
+  ],
+  meta: { product: "viewer self-test", interval: 1, durationMs: 20 },
+};
+
+/** [a wrong expectation, the lines that must fail], one run each; all other lines must pass. */
+const WRONG = [
+  [
+    {
+      processes: [
+        { name: "parent", threads: ["GeckoMain"], markers: { Batch: 4 }, samples: 7, complete: true },
+        { name: "worker 1", pid: 102 },
+        { name: "worker 2", count: 2, threads: 2, markers: { File: { min: 3 }, Batch: { max: 0 }, Nothing: 1 } },
+      ],
+    },
+    [
+      "processes: 4: saw 3",
+      'process "parent": threads GeckoMain: saw Collector, GeckoMain',
+      'process "parent": markers "Batch": 4: saw 3',
+      'process "parent": no other markers: saw note',
+      'process "parent": samples: 7: saw 6',
+      'process "worker 1" (102) is there: 1: saw 0',
+      'process "worker 2" is there: 2: saw 1',
+      'process "worker 2": threads: 2: saw 1',
+      'process "worker 2": markers "File": 3..: saw 2',
+      'process "worker 2": markers "Batch": 0..0: saw 1',
+      'process "worker 2": markers "Nothing": 1: saw 0',
+    ],
+  ],
+  [
+    {
+      processes: [{ name: "parent" }],
+      moreProcesses: true,
+      threads: [
+        { process: "parent", name: "Collector", markers: { Batch: 1 }, samples: 4, complete: true },
+        { process: "worker 1", name: "Collector" },
+      ],
+      markerLabels: [
+        { process: "worker 1", marker: "File", label: "/data/2.txt (2,048B)" },
+        { marker: "File", label: "/data/b.txt (1.05MB)", count: 1 },
+        { process: "parent", marker: "Batch", label: "batch 9", kind: "chart" },
+        { process: "parent", marker: "Batch", label: "batch 7", kind: "tooltip" },
+      ],
+      markerFields: [
+        { process: "worker 2", marker: "File", field: "Path", value: "2,048B" },
+        { marker: "File", field: "Path", value: "/data/1.txt", search: "path:/data/2" },
+      ],
+      schemas: ["Missing", { name: "File", fields: ["Size", "Path"] }],
+      counters: [
+        { process: "worker 2", name: "malloc" },
+        { process: "worker 1", name: "malloc", label: "malloc", unit: "percent", graphType: "line-rate", samples: 5 },
+      ],
+      meta: { product: "something else" },
+    },
+    [
+      'thread "Collector" of "parent": markers "Batch": 1: saw 2',
+      'thread "Collector" of "parent": no other markers: saw note',
+      'thread "Collector" of "parent": samples: 4: saw 3',
+      'thread "Collector" of "worker 1" is there',
+      'table label of "File" in "worker 1" is "/data/2.txt (2,048B)": saw 0 times',
+      'table label of "File" is "/data/b.txt (1.05MB)": saw 2 times',
+      'chart label of "Batch" in "parent" is "batch 9": saw 0 times; there are "batch 0", "batch 7", "batch 8"',
+      'tooltip label of "Batch" in "parent" is "batch 7": saw 0 times',
+      'field "Path" of "File" is "2,048B": saw 0 times',
+      'field "Path" of "File" is "/data/1.txt": saw 0 times; there are "/data/2.txt"',
+      'there are markers of type "Missing": saw ',
+      'type "File" shows the fields Size, Path: saw Path, Size',
+      'counter "malloc" of "worker 2" is there',
+      'counter "malloc" of "worker 1": label malloc: saw Memory',
+      'counter "malloc" of "worker 1": unit percent: saw bytes',
+      'counter "malloc" of "worker 1": graphType line-rate: saw line-accumulated',
+      'counter "malloc" of "worker 1": samples: 5: saw 4',
+      'meta product is "something else": saw "viewer self-test"',
+    ],
+  ],
+];
+
+/** [name, how the profile is broken, the line that must fail]; the expectation is a weak one. */
+const BROKEN = [
+  ["a cut file", (text) => text.slice(0, -100), "the viewer answers"],
+  ["no JSON", () => "profile", "the viewer answers"],
+  ["a version from the future", edit((p) => (p.meta.version = 999)), "the viewer answers"],
+  ["a process without schemas", edit((p) => delete p.processes[1].meta.markerSchema), "the viewer answers"],
+  ["no threads", edit((p) => ((p.threads = []), (p.processes = []))), "the viewer answers"],
+  ["an unknown phase", edit((p) => (p.threads[1].markers.data[0][3] = 9)), "the viewer answers"],
+  ["a frame without a name", edit((p) => (p.threads[0].frameTable.data[0][0] = 99)), "the viewer answers"],
+  ["a marker without a name", edit((p) => (p.threads[1].markers.data[0][0] = 99)), "every marker has a name"],
+  ["a marker outside the range", edit((p) => (p.threads[1].markers.data[0][1] = 50)), "lie in the shown range"],
+  ["a payload without a schema", edit((p) => (p.threads[1].markers.data[0][5].type = "X")), '"X" has a schema'],
+  ["an unknown format", edit((p) => (p.meta.markerSchema[0].data[0].format = "sausage")), "complains of nothing"],
+  ["a label in no form", edit((p) => (p.meta.markerSchema[0].tableLabel = "{path}")), "complains of nothing"],
+];
+
+/** Expectations that say nothing or are misspelt: the check must refuse to run. */
+const UNUSABLE = [
+  ["an expectation of nothing", {}],
+  ["an unknown key", { proceses: [] }],
+  ["an unknown key inside", { processes: [{ name: "parent", marker: {} }] }],
+  ["a missing key", { processes: [{ threads: 2 }] }],
+  ["a count of no kind", { processes: [{ name: "parent", markers: { File: {} } }] }],
+  ["a label of no kind", { markerLabels: [{ marker: "File", label: "x", kind: "page" }] }],
+];
+
+function edit(change) {
+  return (text) => {
+    const profile = JSON.parse(text);
+    change(profile);
+    return JSON.stringify(profile);
+  };
+}
+
+// ---- running them --------------------------------------------------------------------------
+
+let failures = 0;
+
+function say(good, what, output = "") {
+  console.log(`${good ? "ok  " : "FAIL"} ${what}`);
+  if (good) return;
+  failures += 1;
+  console.log(output.replace(/^/gm, "     | "));
+}
+
+function write(name, content) {
+  const file = join(WORK, name);
+  writeFileSync(file, typeof content === "object" && !Buffer.isBuffer(content) ? JSON.stringify(content) : content);
+  return file;
+}
+
+function run(profile, expect) {
+  return new Promise((resolve) => {
+    const env = { ...process.env, TMPDIR: TEMPORARY };
+    const child = spawn(process.execPath, [CHECK, profile, expect], { env, stdio: ["ignore", "pipe", "inherit"] });
+    let output = "";
+    child.stdout.on("data", (text) => (output += text));
+    child.on("close", (code) => resolve({ code, output, failed: output.split("\n").filter((l) => l.startsWith("FAIL")) }));
+  });
+}
+
+async function rightPasses(text) {
+  const expect = write("right.json", RIGHT);
+  for (const profile of [write("plain.json", text), write("packed.json.gz", gzipSync(text))]) {
+    const { code, output, failed } = await run(profile, expect);
+    say(code === 0 && failed.length === 0, `a right profile passes: ${profile.slice(WORK.length + 1)}`, output);
+  }
+}
+
+async function wrongFails(text) {
+  const profile = write("plain.json", text);
+  for (const [index, [expect, lines]] of WRONG.entries()) {
+    const { code, output, failed } = await run(profile, write(`wrong-${index}.json`, expect));
+    for (const line of lines) say(failed.some((f) => f.includes(line)), `noticed: ${line}`, output);
+    const exact = code === 1 && failed.length === lines.length;
+    say(exact, `wrong expectations ${index + 1}: exit code 1, these ${lines.length} and no more`, output);
+  }
+}
+
+async function brokenFails(text) {
+  const weak = write("weak.json", { processes: [{ name: "parent" }], moreProcesses: true });
+  for (const [name, change, line] of BROKEN) {
+    const { code, output, failed } = await run(write("broken.json", change(text)), weak);
+    say(code === 1 && failed.some((f) => f.includes(line)), `refused: ${name}`, output);
+  }
+}
+
+async function unusableIsRefused(text) {
+  const profile = write("plain.json", text);
+  for (const [name, expect] of UNUSABLE) {
+    const { code, output } = await run(profile, write("unusable.json", expect));
+    say(code === 2, `cannot run: ${name}`, output);
+  }
+  const { code, output } = await run(join(WORK, "absent.json"), write("right.json", RIGHT));
+  say(code === 2, "cannot run: no such profile", output);
+}
+
+/** A daemon of ours would have our directory in its environment. */
+function leftBehind() {
+  const holds = (pid) => {
+    try {
+      return readFileSync(`/proc/${pid}/environ`, "utf8").includes(`HOME=${TEMPORARY}`);
+    } catch {
+      return false;
+    }
+  };
+  return [...readdirSync(TEMPORARY), ...readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && holds(pid))];
+}
+
+try {
+  const text = JSON.stringify(fixture());
+  await rightPasses(text);
+  await wrongFails(text);
+  await brokenFails(text);
+  await unusableIsRefused(text);
+  const left = leftBehind();
+  say(left.length === 0, "no daemon and no file is left behind", left.join("\n"));
+} finally {
+  rmSync(WORK, { recursive: true, force: true });
+}
+console.log(failures === 0 ? "self-test passed" : `self-test: ${failures} failed`);
+process.exitCode = failures === 0 ? 0 : 1;

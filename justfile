@@ -1,0 +1,65 @@
+# The same steps as `.ci/run`, one recipe each. `just` without arguments lists them.
+
+_default:
+    @just --list --unsorted
+
+# Everything that must pass before a merge
+all:
+    .ci/run
+
+# What the other steps need (installs only what is missing)
+tools:
+    .ci/run tools
+
+# Unit, property and integration tests, and the examples in the documentation
+test:
+    .ci/run test
+
+# Formatting, to look at (`cargo fmt` mends it)
+fmt:
+    .ci/run fmt
+
+# Lints: clippy, and rustdoc with its links
+lint:
+    .ci/run clippy doc
+
+clippy:
+    .ci/run clippy
+
+doc:
+    .ci/run doc
+
+# The fallback without memfd, signals and /proc
+portable:
+    .ci/run portable
+
+# All interleavings of the shared-memory protocols, within bounds
+loom:
+    .ci/run loom
+
+# profiler-core with recording compiled out
+featureless:
+    .ci/run featureless
+
+# Licences, advisories and banned crates
+deny:
+    .ci/run deny
+
+# The viewer's loader, and the self-test of our checks with it
+viewer:
+    .ci/run viewer
+
+# Real programs, real profiles, the real viewer
+acceptance:
+    .ci/run acceptance
+
+# The promised figures; strict=1 makes a missed one a failure
+figures strict="0":
+    FIGURES_STRICT={{ strict }} .ci/run figures
+
+# New inputs for every decoder
+fuzz seconds="60":
+    .ci/fuzz {{ seconds }}
+
+# What one usually wants before a commit
+quick: fmt clippy test
