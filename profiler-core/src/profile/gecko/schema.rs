@@ -1,10 +1,12 @@
 //! Marker schemas in the Gecko format: one element each of `meta.markerSchema`.
 //!
-//! Called by whoever writes `meta`. What equals the viewer's default is left out.
+//! Called by whoever writes `meta`. Names that mean something else to viewers get an underscore,
+//! here as in the rows ([`super::plan`]). What equals the viewer's default is left out.
 
 use std::io::Write;
 
 use super::GECKO_VERSION;
+use super::plan::{safe_key, safe_type};
 use crate::marker::schema::{
     FieldFormat, Format, MarkerField, MarkerGraph, MarkerSchema, SchemaRow, TableColumn,
 };
@@ -13,7 +15,7 @@ use crate::profile::json::JsonWriter;
 /// Writes one marker schema.
 pub fn write_schema<W: Write>(schema: &MarkerSchema, out: &mut JsonWriter<W>) {
     out.begin_object();
-    out.entry_str("name", &schema.name);
+    out.entry_str("name", &safe_type(&schema.name));
     write_list(out, "display", &schema.locations, |location, out| out.string(location.name()));
     write_label(out, "chartLabel", schema.chart_label.as_deref());
     write_label(out, "tooltipLabel", schema.tooltip_label.as_deref());
@@ -41,7 +43,7 @@ fn write_row<W: Write>(row: &SchemaRow, out: &mut JsonWriter<W>) {
 
 fn write_field<W: Write>(field: &MarkerField, out: &mut JsonWriter<W>) {
     out.begin_object();
-    out.entry_str("key", &field.key);
+    out.entry_str("key", &safe_key(&field.key));
     write_label(out, "label", field.label.as_deref());
     out.key("format");
     match &field.format {
@@ -63,7 +65,9 @@ fn write_table<W: Write>(columns: &[TableColumn], out: &mut JsonWriter<W>) {
     write_list(out, "columns", columns, |column, out| {
         out.begin_object();
         out.key("type");
-        write_format(column.format, out);
+        // Viewers look up the texts of fields, not of cells.
+        let in_cell = if column.format.is_string_index() { Format::String } else { column.format };
+        write_format(in_cell, out);
         write_label(out, "label", column.label.as_deref());
         out.end_object();
     });
@@ -72,7 +76,7 @@ fn write_table<W: Write>(columns: &[TableColumn], out: &mut JsonWriter<W>) {
 
 fn write_graph<W: Write>(graph: &MarkerGraph, out: &mut JsonWriter<W>) {
     out.begin_object();
-    out.entry_str("key", &graph.key);
+    out.entry_str("key", &safe_key(&graph.key));
     out.entry_str("type", graph.kind.name());
     write_label(out, "color", graph.color.map(|color| color.name()));
     out.end_object();
