@@ -116,10 +116,11 @@ impl DefinitionTable {
         let found = around.find(|(key, _)| {
             let seen = key.load(Ordering::Acquire);
             seen == hash
-                || (seen == 0 && match key.compare_exchange(0, hash, Ordering::AcqRel, Ordering::Acquire) {
-                    Ok(_) => true,
-                    Err(other) => other == hash,
-                })
+                || (seen == 0
+                    && match key.compare_exchange(0, hash, Ordering::AcqRel, Ordering::Acquire) {
+                        Ok(_) => true,
+                        Err(other) => other == hash,
+                    })
         });
         found.map(|(_, id)| id)
     }

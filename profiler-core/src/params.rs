@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn unreasonable_values_fall_back() {
-        let params = SessionParams { interval_ns: 0, limit: ByteLimit::new(u64::MAX), ..SessionParams::default() };
+        let params =
+            SessionParams { interval_ns: 0, limit: ByteLimit::new(u64::MAX), ..SessionParams::default() };
         let params = params.normalized();
         assert_eq!(params.interval_ns, 1_000_000);
         assert_eq!(params.limit, SessionParams::MAX_LIMIT);

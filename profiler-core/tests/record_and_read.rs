@@ -45,10 +45,17 @@ fn markers() -> Vec<(String, String, bool, Option<String>)> {
     let mut all = Vec::new();
     for thread in &snapshot.threads {
         for chunk in &thread.chunks {
-            let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
+            let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+                continue;
+            };
             for entry in entries {
                 let Entry::Marker(marker) = entry else { panic!("unknown entry") };
-                all.push((thread.name.clone(), name_of(&snapshot, &marker), is_interval(&marker), first(&marker)));
+                all.push((
+                    thread.name.clone(),
+                    name_of(&snapshot, &marker),
+                    is_interval(&marker),
+                    first(&marker),
+                ));
             }
         }
     }
@@ -98,7 +105,8 @@ fn every_kind_of_marker_comes_back() {
     }
     add_untyped_marker("dynamic", &category::TEST, MarkerOptions::default());
     add_text_marker("dynamic text", category::IO.sub(1), MarkerOptions::default(), "world");
-    let got: Vec<_> = markers().into_iter().map(|(_, name, interval, value)| (name, interval, value)).collect();
+    let got: Vec<_> =
+        markers().into_iter().map(|(_, name, interval, value)| (name, interval, value)).collect();
     let expected = [
         ("instant", false, None),
         ("interval", true, None),
@@ -134,7 +142,12 @@ fn entries_of_many_threads_arrive_exactly_and_in_order() {
             std::thread::Builder::new().name(format!("w{number}")).spawn(move || {
                 for index in 0..EACH {
                     let title = index.to_string();
-                    marker!("job", &category::TEST, MarkerOptions::default(), &Job { title: &title, bytes: 1 });
+                    marker!(
+                        "job",
+                        &category::TEST,
+                        MarkerOptions::default(),
+                        &Job { title: &title, bytes: 1 }
+                    );
                 }
             })
         })

@@ -128,10 +128,7 @@ fn make_ready(manager: &ChunkManager, class: u8, may_evict: bool) -> Option<()> 
 fn take_chunk(manager: &ChunkManager, class: u8, may_evict: bool) -> Option<ChunkIndex> {
     let mut state = manager.lock();
     state.chunks.collect_done(manager);
-    let taken = if may_evict {
-        state.chunks.acquire(manager, class)
-    } else {
-        state.chunks.take_free(manager, class)
-    };
+    let taken =
+        if may_evict { state.chunks.acquire(manager, class) } else { state.chunks.take_free(manager, class) };
     taken.ok()
 }

@@ -101,9 +101,12 @@ impl ChunkManager {
         }
     }
 
-    /// Sets what the process may hold, and destroys until it holds no more than that.
+    /// Sets what the process may hold, and destroys until it holds no more than that. An update
+    /// follows if that is a change.
     pub(crate) fn set_allowance(&self, allowance: ByteLimit) {
-        self.pool.budget().set_allowance(allowance);
+        if !self.pool.budget().set_allowance(allowance) {
+            return;
+        }
         self.lock().chunks.obey_allowance(self);
         self.report(true);
         self.work.notify();

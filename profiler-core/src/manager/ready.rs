@@ -27,10 +27,8 @@ pub(crate) struct ReadyChunks {
 
 impl ReadyChunks {
     pub(crate) fn new() -> Self {
-        let class = |_| Class {
-            places: std::array::from_fn(|_| AtomicU32::new(EMPTY)),
-            demand: AtomicU64::new(0),
-        };
+        let class =
+            |_| Class { places: std::array::from_fn(|_| AtomicU32::new(EMPTY)), demand: AtomicU64::new(0) };
         Self { classes: (0..SIZE_CLASSES).map(class).collect() }
     }
 

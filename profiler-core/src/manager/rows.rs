@@ -45,7 +45,11 @@ impl Rows {
     }
 
     /// A session starts: all rows are free but the process's own and the main thread's.
-    pub(crate) fn begin_session(&mut self, manager: &ChunkManager, main: NewThread<'_>) -> Option<ThreadIndex> {
+    pub(crate) fn begin_session(
+        &mut self,
+        manager: &ChunkManager,
+        main: NewThread<'_>,
+    ) -> Option<ThreadIndex> {
         for number in 0..self.threads.frontier {
             if let Some(row) = manager.pool().thread_row(ThreadIndex::new(number)) {
                 row.free();
@@ -60,7 +64,11 @@ impl Rows {
     }
 
     /// Takes a row for a thread.
-    pub(crate) fn add_thread(&mut self, manager: &ChunkManager, thread: NewThread<'_>) -> Option<ThreadIndex> {
+    pub(crate) fn add_thread(
+        &mut self,
+        manager: &ChunkManager,
+        thread: NewThread<'_>,
+    ) -> Option<ThreadIndex> {
         let index = ThreadIndex::new(self.threads.take(manager)?);
         let row = manager.pool().thread_row(index)?;
         row.register(thread.tid, thread.at, thread.is_main, thread.name);

@@ -30,7 +30,11 @@ pub struct Category {
 
 impl Category {
     /// A category; subcategory 0 is always "Other", the listed ones are 1, 2, ….
-    pub const fn new(name: &'static str, color: CategoryColor, subcategories: &'static [&'static str]) -> Self {
+    pub const fn new(
+        name: &'static str,
+        color: CategoryColor,
+        subcategories: &'static [&'static str],
+    ) -> Self {
         Self { name, color, subcategories, cell: DefinitionCell::new() }
     }
 

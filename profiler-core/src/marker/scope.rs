@@ -33,8 +33,12 @@ impl<'a> MarkerScope<'a> {
     /// Opens a scope if a session runs.
     #[inline(always)]
     pub fn new(site: &'static MarkerSite, category: impl Into<CategoryPair>, text: Option<&'a str>) -> Self {
-        let open = gate::is_active()
-            .then(|| Open { site, category: category.into(), start: Timestamp::now(), text });
+        let open = gate::is_active().then(|| Open {
+            site,
+            category: category.into(),
+            start: Timestamp::now(),
+            text,
+        });
         Self { open, thread: PhantomData }
     }
 

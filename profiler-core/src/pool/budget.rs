@@ -69,18 +69,20 @@ impl Budget {
         self.change(|now| Pages { used: now.used.saturating_sub(pages), ..now });
     }
 
-    /// Sets the allowance. It may now be below what is used; then the manager destroys chunks.
-    pub(crate) fn set_allowance(&self, allowance: ByteLimit) {
+    /// Sets the allowance and says whether that changed it. It may now be below what is used;
+    /// then the manager destroys chunks.
+    pub(crate) fn set_allowance(&self, allowance: ByteLimit) -> bool {
         let allowed = (allowance.get() / self.page).min(Pages::MAX);
-        self.change(|now| Pages { allowed, ..now });
+        self.change(|now| Pages { allowed, ..now }).allowed != allowed
     }
 
-    fn change(&self, change: impl Fn(Pages) -> Pages) {
+    /// Changes both numbers at once and gives what they were before.
+    fn change(&self, change: impl Fn(Pages) -> Pages) -> Pages {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let next = change(Pages::unpack(word)).pack();
             match self.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return,
+                Ok(before) => return Pages::unpack(before),
                 Err(seen) => word = seen,
             }
         }

@@ -79,7 +79,10 @@ impl Header {
         page.put_numbers(self);
         page.put_bytes(at::NAME, cut(&self.name, MAX_NAME_BYTES).as_bytes());
         let params = self.params.as_ref().and_then(|params| codec::encode(params).ok());
-        page.put_bytes(at::PARAMS, &params.filter(|bytes| bytes.len() <= MAX_PARAMS_BYTES).unwrap_or_default());
+        page.put_bytes(
+            at::PARAMS,
+            &params.filter(|bytes| bytes.len() <= MAX_PARAMS_BYTES).unwrap_or_default(),
+        );
         file.write_all_at(&page.0, 0)
     }
 

@@ -25,7 +25,7 @@ use super::SharedWords;
 use super::header::cut;
 use super::layout::MAX_THREAD_NAME_BYTES;
 use crate::ids::{DefinitionId, ThreadId};
-use crate::losses::{DropReason, Drops};
+use crate::losses::DropReason;
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Timestamp;
 
@@ -86,11 +86,6 @@ impl ThreadRow {
         self.unregistered.store(at.raw(), Ordering::Release);
     }
 
-    /// Whether the thread has ended.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.unregistered.load(Ordering::Acquire) != 0
-    }
-
     /// Frees the row. The caller holds the manager's lock and has kept its books.
     pub(crate) fn free(&self) {
         let used = self.used.load(Ordering::Relaxed);
@@ -131,20 +126,6 @@ impl ThreadRow {
         let (entries, bytes) = gone.evicted();
         self.count_evicted(entries, bytes);
         self.sealed.fetch_add(gone.sealed(), Ordering::Relaxed);
-    }
-
-    /// Forgets all counts; a new session begins.
-    pub(crate) fn reset_books(&self) {
-        let words = [&self.evicted_entries, &self.evicted_bytes, &self.sealed];
-        words.into_iter().chain(&self.dropped).for_each(|word| word.store(0, Ordering::Relaxed));
-    }
-
-    pub(crate) fn drops(&self) -> Drops {
-        let mut counts = [0; DropReason::COUNT];
-        for (count, word) in counts.iter_mut().zip(&self.dropped) {
-            *count = word.load(Ordering::Relaxed);
-        }
-        Drops::new(counts)
     }
 }
 

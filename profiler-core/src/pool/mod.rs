@@ -21,7 +21,9 @@ use std::os::unix::fs::FileExt;
 
 pub(crate) use mapping::{Mapping, SharedWords};
 
-use crate::ids::{ByteLimit, ChunkIndex, CounterIndex, DefinitionId, PoolId, ProcessId, ProcessStart, ThreadIndex};
+use crate::ids::{
+    ByteLimit, ChunkIndex, CounterIndex, DefinitionId, PoolId, ProcessId, ProcessStart, ThreadIndex,
+};
 use crate::params::SessionParams;
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys;
@@ -99,7 +101,6 @@ pub(crate) struct Pool {
     map: Mapping,
     file: File,
     layout: Layout,
-    id: PoolId,
     clock: SessionClock,
     budget: Budget,
     definitions: DefinitionWriter,
@@ -114,8 +115,8 @@ impl Pool {
         let map = Mapping::new(&file, header.layout.pool_len)?;
         let budget = Budget::new(header.allowance, header.layout.page, header.layout.page);
         let definitions = DefinitionWriter::new(&header.layout);
-        let (layout, id, clock) = (header.layout, header.id, header.clock);
-        let pool = Self { map, file, layout, id, clock, budget, definitions };
+        let (layout, clock) = (header.layout, header.clock);
+        let pool = Self { map, file, layout, clock, budget, definitions };
         (header.pid, header.start) = pool.claim()?;
         Ok((pool, header))
     }
@@ -153,10 +154,6 @@ impl Pool {
 
     pub(crate) const fn layout(&self) -> &Layout {
         &self.layout
-    }
-
-    pub(crate) const fn id(&self) -> PoolId {
-        self.id
     }
 
     pub(crate) const fn clock(&self) -> &SessionClock {

@@ -186,11 +186,6 @@ impl ChunkSlot {
         ThreadIndex::new(u32::try_from(row).unwrap_or(0))
     }
 
-    /// Whether it holds entries.
-    pub(crate) fn is_open(&self) -> bool {
-        self.generation.load(Ordering::Relaxed) & 1 == 1
-    }
-
     pub(crate) fn set_link(&self, next: Option<ChunkIndex>) {
         let word = next.map_or(0, |index| u64::from(index.get()).wrapping_add(1));
         self.link.store(word, Ordering::Relaxed);

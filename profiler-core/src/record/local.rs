@@ -184,11 +184,6 @@ pub(crate) fn set_current(session: Option<Arc<ActiveSession>>) {
     *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = session;
 }
 
-/// The session that threads join now.
-pub(crate) fn current() -> Option<Arc<ActiveSession>> {
-    CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
 /// Takes the chunks away from all threads that are not recording right now.
 ///
 /// Called after the gate was closed. Returns how many threads kept theirs because they are in

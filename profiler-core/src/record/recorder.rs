@@ -183,8 +183,13 @@ impl Recorder {
 
     /// Encodes into what is left of the chunk; if that does not suffice, into a fresh chunk,
     /// then into ever larger ones.
-    fn encode_growing<F>(&self, own: &mut Own, head: &impl Fn(usize) -> u64, fixed: &[u64], tail: &mut Tail<'_, F>)
-    where
+    fn encode_growing<F>(
+        &self,
+        own: &mut Own,
+        head: &impl Fn(usize) -> u64,
+        fixed: &[u64],
+        tail: &mut Tail<'_, F>,
+    ) where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
         loop {
@@ -193,7 +198,8 @@ impl Recorder {
                 Ok(false) => {}
                 Err(()) => return self.count(own, DropReason::Unencodable),
             }
-            let larger = if own.commit == Commit::default() { own.capacity_words() + 1 } else { own.left + 1 };
+            let larger =
+                if own.commit == Commit::default() { own.capacity_words() + 1 } else { own.left + 1 };
             if self.prepare(own, larger).is_err() {
                 return;
             }
@@ -403,7 +409,12 @@ impl Own {
     }
 
     /// Tries to write an entry with a tail into what is left; `Ok(false)` if it does not fit.
-    fn try_tail<F>(&mut self, head: &impl Fn(usize) -> u64, fixed: &[u64], tail: &mut Tail<'_, F>) -> Result<bool, ()>
+    fn try_tail<F>(
+        &mut self,
+        head: &impl Fn(usize) -> u64,
+        fixed: &[u64],
+        tail: &mut Tail<'_, F>,
+    ) -> Result<bool, ()>
     where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
@@ -495,7 +506,9 @@ where
     let Some((name_room, payload_room)) = tail.split_at_mut_checked(name.len()) else { return Ok(None) };
     name_room.copy_from_slice(name);
     let limit = payload_room.len().min(MAX_ENTRY_BYTES);
-    let Some(payload_len) = encode(payload_room.get_mut(..limit).unwrap_or_default())? else { return Ok(None) };
+    let Some(payload_len) = encode(payload_room.get_mut(..limit).unwrap_or_default())? else {
+        return Ok(None);
+    };
     let words = front.len() + (name.len() + payload_len).div_ceil(8);
     let lengths = (name.len() as u64) | ((payload_len as u64) << 32);
     let values = std::iter::once(head(words)).chain(fixed.iter().copied()).chain(std::iter::once(lengths));

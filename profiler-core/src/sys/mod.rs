@@ -15,11 +15,11 @@ use portable as imp;
 
 mod threads;
 
-pub use imp::{allocated_bytes, create_pool_file, punch_hole};
 pub(crate) use imp::{
     advise_mapping, barrier_on_all_threads, current_thread_id, on_fork_child, populate, process_start,
     release, wipe_on_fork,
 };
+pub use imp::{allocated_bytes, create_pool_file, punch_hole};
 pub use threads::spawn_quiet;
 
 use crate::ids::{ProcessId, ProcessKey, ProcessStart};

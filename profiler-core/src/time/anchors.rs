@@ -108,9 +108,8 @@ impl TimeConverter {
     /// Nanoseconds from the session's start to `at`; negative before it.
     #[inline]
     pub fn since_start_ns(&self, at: Timestamp) -> i64 {
-        let magnitude = |ticks: u64| {
-            i64::try_from((u128::from(ticks) * self.scale) >> Self::SHIFT).unwrap_or(i64::MAX)
-        };
+        let magnitude =
+            |ticks: u64| i64::try_from((u128::from(ticks) * self.scale) >> Self::SHIFT).unwrap_or(i64::MAX);
         if at >= self.start.ticks {
             magnitude(at.since(self.start.ticks))
         } else {
@@ -151,7 +150,11 @@ mod tests {
     fn a_day_of_ticks_converts_within_a_microsecond() {
         let day_ns = 86_400_000_000_000_u64;
         let rate = 3; // ticks per ns
-        let converter = TimeConverter::new(ClockKind::CycleCounter, anchor(7, 9), anchor(7 + 3_000_000_000, 9 + 1_000_000_000));
+        let converter = TimeConverter::new(
+            ClockKind::CycleCounter,
+            anchor(7, 9),
+            anchor(7 + 3_000_000_000, 9 + 1_000_000_000),
+        );
         let got = converter.since_start_ns(Timestamp::from_raw(7 + day_ns * rate));
         assert!((got - i64::try_from(day_ns).unwrap()).abs() < 1_000, "{got}");
     }

@@ -145,7 +145,9 @@ fn cycles() -> u64 {
 fn cycles() -> u64 {
     let count: u64;
     // SAFETY: reads a counter register that Linux makes readable at EL0; no memory, no flags.
-    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags))
+    };
     count
 }
 

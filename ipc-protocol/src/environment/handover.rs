@@ -1,0 +1,95 @@
+//! One thing that a child got from its parent: an inherited descriptor, or a path.
+//!
+//! Made by the parent's spawn code, opened by the child. Invariant: a descriptor is compared by
+//! inode before it is used, so a number that means something else in this process (because the
+//! variable was inherited by accident) is never touched.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use super::{EnvironmentError, text};
+use crate::sys;
+
+/// A file that the parent made and the child uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handover {
+    /// A descriptor that the child inherits, under the same number as in the parent.
+    Descriptor {
+        /// The number.
+        number: i32,
+        /// The inode it must have.
+        inode: u64,
+    },
+    /// A file to open, where descriptors are not inherited.
+    Path(PathBuf),
+}
+
+impl Handover {
+    /// In the parent: describes an open file that the child will inherit.
+    ///
+    /// # Errors
+    /// What the system says; `Unsupported` where descriptors are not inherited.
+    pub fn of(file: &File) -> io::Result<Self> {
+        let (number, inode) = sys::identity(file)?;
+        Ok(Self::Descriptor { number, inode })
+    }
+
+    /// In the child: the file, under a new descriptor that no process started later inherits.
+    /// The inherited number stays open until [`Self::release`].
+    ///
+    /// # Errors
+    /// [`EnvironmentError::NotHanded`] when there is no such file here.
+    pub fn open(&self) -> Result<File, EnvironmentError> {
+        match self {
+            Self::Descriptor { number, inode } => sys::duplicate_inherited(*number, *inode),
+            Self::Path(path) => File::options().read(true).write(true).open(path),
+        }
+        .map_err(EnvironmentError::NotHanded)
+    }
+
+    /// In the child: gives the inherited number back to the system, so that processes started
+    /// later do not get it. Call it once, after [`Self::open`] and after the content has been
+    /// recognised.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::NotHanded`] when the number is another file by now; then nothing is
+    /// closed.
+    pub fn release(self) -> Result<(), EnvironmentError> {
+        match self {
+            Self::Descriptor { number, inode } => {
+                sys::close_inherited(number, inode).map_err(EnvironmentError::NotHanded)
+            }
+            Self::Path(_) => Ok(()),
+        }
+    }
+
+    /// How it stands in the variable.
+    pub(super) fn to_value(&self) -> String {
+        match self {
+            Self::Descriptor { number, inode } => format!("fd:{number}:{inode}"),
+            Self::Path(path) => format!("path:{}", text::escape(path.as_os_str().as_encoded_bytes())),
+        }
+    }
+
+    /// Reads what [`Self::to_value`] wrote.
+    pub(super) fn parse(value: &str) -> Result<Self, EnvironmentError> {
+        match value.split_once(':') {
+            Some(("fd", rest)) => parse_descriptor(rest).ok_or(EnvironmentError::Malformed("descriptor")),
+            Some(("path", rest)) => parse_path(rest).ok_or(EnvironmentError::Malformed("path")),
+            _ => Err(EnvironmentError::Malformed("neither descriptor nor path")),
+        }
+    }
+}
+
+/// Numbers below 3 are refused: nobody hands over a standard stream.
+fn parse_descriptor(text: &str) -> Option<Handover> {
+    let (number, inode) = text.split_once(':')?;
+    let number = number.parse().ok().filter(|number| *number > 2)?;
+    Some(Handover::Descriptor { number, inode: inode.parse().ok()? })
+}
+
+fn parse_path(text: &str) -> Option<Handover> {
+    let bytes = text::unescape(text).filter(|bytes| !bytes.is_empty() && !bytes.contains(&0))?;
+    sys::path_from_bytes(bytes).map(Handover::Path)
+}

@@ -1,0 +1,149 @@
+//! What a parent hands a child at spawn, through one environment variable.
+//!
+//! The parent builds a [`ChildEnvironment`] per child and puts it into the child's `Command`;
+//! the child takes it with [`take`] before anything else. Invariants: the variable is ignored in
+//! a process with more rights than its starter; a malformed value is a typed error, never a
+//! guess; the value holds nothing but numbers, a token and two names.
+//!
+//! # The variable stays when it cannot be removed safely
+//!
+//! [`take`] removes the variable, so that grandchildren do not inherit it, but only while the
+//! process has one thread: changing the environment while another thread reads it is undefined
+//! behaviour, and that thread need not be written in Rust. Otherwise the variable stays. That
+//! does no harm: a process that inherits it by accident lacks the descriptors it names (they
+//! are compared by inode, see [`Handover`]), would find the pool taken by another process, and
+//! would be refused by the parent since the token is valid once.
+
+mod handover;
+mod text;
+mod token;
+
+use std::process::Command;
+
+pub use handover::Handover;
+pub use token::Token;
+
+use crate::message::PROTOCOL_VERSION;
+use crate::sys;
+
+/// The name of the environment variable.
+pub const VARIABLE: &str = "MULTIPROCESS_PROFILER_CHILD";
+
+/// Longest value that is read.
+const MAX_VALUE_BYTES: usize = 16 * 1024;
+
+/// Why the variable cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnvironmentError {
+    /// The parent speaks another version of the protocol.
+    #[error("the parent speaks version {theirs} of the protocol, this process version {ours}")]
+    WrongVersion {
+        /// Theirs.
+        theirs: u32,
+        /// [`PROTOCOL_VERSION`].
+        ours: u32,
+    },
+    /// The value is not what a parent writes.
+    #[error("{VARIABLE} is malformed: {0}")]
+    Malformed(&'static str),
+    /// What the value names is not there or is something else.
+    #[error("{VARIABLE} names something that this process did not get: {0}")]
+    NotHanded(#[source] std::io::Error),
+    /// The system gave no random bytes.
+    #[error("no random bytes: {0}")]
+    NoRandomness(getrandom::Error),
+}
+
+/// What a child gets from its parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildEnvironment {
+    /// The shared memory to record into.
+    pub pool: Handover,
+    /// The file to write profiles to.
+    pub outbox: Handover,
+    /// Proves to the parent that this is the child it spawned.
+    pub token: Token,
+    /// Where the parent listens.
+    pub server: String,
+}
+
+impl ChildEnvironment {
+    /// The value of the variable.
+    pub fn to_value(&self) -> String {
+        let server = text::escape(self.server.as_bytes());
+        let (pool, outbox, token) = (self.pool.to_value(), self.outbox.to_value(), self.token.to_hex());
+        format!("{PROTOCOL_VERSION};{pool};{outbox};{token};{server}")
+    }
+
+    /// Reads a value that [`Self::to_value`] made.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::WrongVersion`] before anything else, [`EnvironmentError::Malformed`].
+    pub fn parse(value: &str) -> Result<Self, EnvironmentError> {
+        if value.len() > MAX_VALUE_BYTES {
+            return Err(EnvironmentError::Malformed("too long"));
+        }
+        let mut parts = value.split(';');
+        let mut next = |what| parts.next().ok_or(EnvironmentError::Malformed(what));
+        check_version(next("no version")?)?;
+        let environment = Self {
+            pool: Handover::parse(next("no pool")?)?,
+            outbox: Handover::parse(next("no outbox")?)?,
+            token: Token::from_hex(next("no token")?).ok_or(EnvironmentError::Malformed("token"))?,
+            server: text::unescape(next("no server")?)
+                .and_then(|bytes| String::from_utf8(bytes).ok())
+                .filter(|server| !server.is_empty() && !server.contains('\0'))
+                .ok_or(EnvironmentError::Malformed("server"))?,
+        };
+        match parts.next() {
+            Some(_) => Err(EnvironmentError::Malformed("more than expected")),
+            None => Ok(environment),
+        }
+    }
+
+    /// Sets the variable for the child that `command` will start.
+    pub fn put_into(&self, command: &mut Command) {
+        command.env(VARIABLE, self.to_value());
+    }
+}
+
+fn check_version(text: &str) -> Result<(), EnvironmentError> {
+    match text.parse() {
+        Ok(PROTOCOL_VERSION) => Ok(()),
+        Ok(theirs) => Err(EnvironmentError::WrongVersion { theirs, ours: PROTOCOL_VERSION }),
+        Err(_) => Err(EnvironmentError::Malformed("version")),
+    }
+}
+
+/// In the child: reads the variable and, if that is safe, removes it (see the module's text).
+///
+/// `None` when there is no parent: the variable is not set, or this process has more rights
+/// than whoever started it (`AT_SECURE`) and so must not obey its environment.
+///
+/// # Errors
+/// [`EnvironmentError::WrongVersion`], [`EnvironmentError::Malformed`].
+pub fn take() -> Result<Option<ChildEnvironment>, EnvironmentError> {
+    if sys::has_raised_rights() {
+        return Ok(None);
+    }
+    let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
+    remove_if_single_threaded();
+    let value = value.to_str().ok_or(EnvironmentError::Malformed("not UTF-8"))?;
+    ChildEnvironment::parse(value).map(Some)
+}
+
+#[allow(unsafe_code)]
+fn remove_if_single_threaded() {
+    if sys::is_single_threaded() {
+        #[allow(clippy::disallowed_methods)] // the one argued place
+        // SAFETY: this is the only thread of the process, as the kernel itself just said, and
+        // this thread starts none in between; so nobody reads the environment meanwhile.
+        unsafe {
+            std::env::remove_var(VARIABLE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! What parent and child say to each other: one enum per direction.
+//!
+//! Built and read by `profiler-parent` and `profiler-child`. Rules that senders keep: at most
+//! one outstanding request of each kind per child (later ones coalesce), bulk data never travels
+//! here, and [`Hello`] is the child's first message. Any change of a type in this file, or of a
+//! type that it carries, is a new [`PROTOCOL_VERSION`].
+
+use std::fmt;
+
+use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
+use profiler_core::manager::update::ManagerUpdate;
+use profiler_core::profile::{ProcessSummary, ProfileSpec};
+use profiler_core::session::SessionParams;
+use profiler_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Token;
+
+/// The version of the protocol. Both sides must have the same.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+macro_rules! request_number {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// Wraps the bare number.
+            pub const fn new(value: u64) -> Self {
+                Self(value)
+            }
+
+            /// The bare number.
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+
+            /// The number that follows; wraps around after 2^64.
+            #[must_use]
+            pub const fn next(self) -> Self {
+                Self(self.0.wrapping_add(1))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+request_number! {
+    /// Names one request, so that [`ToParent::Done`] can be matched to it.
+    RequestId
+}
+request_number! {
+    /// Names one capture.
+    GatherId
+}
+
+/// How far a piece of work is: fixed point with 31 fractional bits, so 2^31 is 1.0.
+///
+/// Larger numbers are invalid. [`Proportion::INVALID`] stands for "no such work".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Proportion(u32);
+
+impl Proportion {
+    const ONE: u32 = 1 << 31;
+
+    /// Nothing is done.
+    pub const ZERO: Self = Self(0);
+    /// All is done.
+    pub const COMPLETE: Self = Self(Self::ONE);
+    /// No proportion at all.
+    pub const INVALID: Self = Self(u32::MAX);
+
+    /// Wraps the fixed-point number, whether it is valid or not.
+    pub const fn from_raw(raw: u32) -> Self {
+        Self(raw)
+    }
+
+    /// The fixed-point number.
+    pub const fn raw(self) -> u32 {
+        self.0
+    }
+
+    /// `done` of `total`. More than all is all; all of nothing is all.
+    pub fn from_ratio(done: u64, total: u64) -> Self {
+        if done >= total {
+            return Self::COMPLETE;
+        }
+        let scaled = (u128::from(done) * u128::from(Self::ONE)) / u128::from(total);
+        u32::try_from(scaled).map_or(Self::COMPLETE, Self)
+    }
+
+    /// Whether this is between 0 and 1.
+    pub const fn is_valid(self) -> bool {
+        self.0 <= Self::ONE
+    }
+
+    /// The proportion as a number between 0 and 1, if it is valid.
+    pub fn as_f64(self) -> Option<f64> {
+        self.is_valid().then(|| f64::from(self.0) / f64::from(Self::ONE))
+    }
+}
+
+impl fmt::Display for Proportion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.as_f64() {
+            Some(ratio) => write!(f, "{:.1}%", ratio * 100.0),
+            None => f.write_str("invalid"),
+        }
+    }
+}
+
+/// The first message of a child: who it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The child's [`PROTOCOL_VERSION`].
+    pub version: u32,
+    /// The secret that the parent gave this child at spawn.
+    pub token: Token,
+    /// The child's process number.
+    pub pid: ProcessId,
+    /// When the child started.
+    pub start: ProcessStart,
+    /// The name it wants to be shown under.
+    pub name: String,
+}
+
+/// What came of a request for a profile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GatherOutcome {
+    /// The child's part stands in its outbox.
+    Written {
+        /// Bytes of JSON in the outbox.
+        length: u64,
+        /// What the part holds.
+        summary: ProcessSummary,
+    },
+    /// The child could not write its part, for this reason.
+    Failed(String),
+}
+
+/// From the parent to a child.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToChild {
+    /// Start a session, ending the one that runs.
+    Start {
+        /// Answered by [`ToParent::Done`].
+        request: RequestId,
+        /// What to record.
+        params: SessionParams,
+        /// The bytes the child may hold.
+        allowance: ByteLimit,
+    },
+    /// Start a session unless one with equal parameters runs.
+    EnsureStarted {
+        /// Answered by [`ToParent::Done`].
+        request: RequestId,
+        /// What to record.
+        params: SessionParams,
+        /// The bytes the child may hold.
+        allowance: ByteLimit,
+    },
+    /// End the session.
+    Stop {
+        /// Answered by [`ToParent::Done`].
+        request: RequestId,
+    },
+    /// Record nothing until `Resume`.
+    Pause {
+        /// Answered by [`ToParent::Done`].
+        request: RequestId,
+    },
+    /// End `Pause`.
+    Resume {
+        /// Answered by [`ToParent::Done`].
+        request: RequestId,
+    },
+    /// Take no periodic samples until `ResumeSampling`; markers go on.
+    PauseSampling {
+        /// Answered by [`ToParent::Done`].
+        request: RequestId,
+    },
+    /// End `PauseSampling`.
+    ResumeSampling {
+        /// Answered by [`ToParent::Done`].
+        request: RequestId,
+    },
+    /// Answer once every selected thread has been sampled, or at once if nothing samples.
+    WaitOnePeriodicSampling {
+        /// Answered by [`ToParent::Done`].
+        request: RequestId,
+    },
+    /// Report on memory as soon as there is something new, and obey this allowance from now on.
+    AwaitNextChunkManagerUpdate {
+        /// The bytes the child may hold.
+        allowance: ByteLimit,
+    },
+    /// Destroy released chunks that were done at or before this time. Not answered: the next
+    /// update shows it.
+    DestroyReleasedChunksAtOrBefore {
+        /// Chunks done later stay.
+        timestamp: Timestamp,
+    },
+    /// Write your part of a profile to the outbox.
+    GatherProfile {
+        /// The capture.
+        id: GatherId,
+        /// What all parts share.
+        spec: ProfileSpec,
+    },
+    /// Stop writing; whatever is still sent for it is ignored.
+    CancelGather {
+        /// The capture.
+        id: GatherId,
+    },
+    /// Say how far the writing is.
+    GetGatherProfileProgress {
+        /// The capture.
+        id: GatherId,
+    },
+}
+
+/// From a child to the parent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToParent {
+    /// Who this is. The first message, and only the first.
+    Hello(Hello),
+    /// A request has been carried out.
+    Done {
+        /// The request.
+        request: RequestId,
+    },
+    /// What the child's memory looks like.
+    ChunkManagerUpdate(ManagerUpdate),
+    /// What came of a capture.
+    Profile {
+        /// The capture.
+        id: GatherId,
+        /// What came of it.
+        outcome: GatherOutcome,
+    },
+    /// How far the writing is.
+    GatherProgress {
+        /// The capture.
+        id: GatherId,
+        /// How much is written; [`Proportion::INVALID`] if nothing is being written.
+        proportion: Proportion,
+        /// What is being written.
+        location: String,
+    },
+    /// The child ends in order and has left its part in the outbox.
+    ShutdownProfile {
+        /// Bytes of JSON in the outbox.
+        length: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_becomes_a_proportion_and_back() {
+        assert_eq!(Proportion::from_ratio(1, 2).as_f64(), Some(0.5));
+        assert_eq!(Proportion::from_ratio(0, 7), Proportion::ZERO);
+        assert_eq!(Proportion::from_ratio(7, 7), Proportion::COMPLETE);
+        assert_eq!(Proportion::from_ratio(u64::MAX - 1, u64::MAX).as_f64().map(|p| p < 1.0), Some(true));
+    }
+
+    #[test]
+    fn more_than_all_is_all_and_nothing_of_nothing_is_all() {
+        assert_eq!(Proportion::from_ratio(8, 7), Proportion::COMPLETE);
+        assert_eq!(Proportion::from_ratio(0, 0), Proportion::COMPLETE);
+    }
+
+    #[test]
+    fn beyond_one_is_invalid() {
+        assert!(Proportion::from_raw(1 << 31).is_valid());
+        assert!(!Proportion::from_raw((1 << 31) + 1).is_valid());
+        assert_eq!(Proportion::INVALID.as_f64(), None);
+        assert_eq!(Proportion::INVALID.to_string(), "invalid");
+    }
+}

@@ -1,0 +1,15 @@
+//! What only the operating system can do, behind one set of functions.
+//!
+//! Used by [`crate::environment`] and [`crate::transport`]. `linux` is complete; `portable` is
+//! what every other system starts from, and is compiled and tested on Linux with
+//! `--cfg profiler_portable`. Both have the same functions.
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[path = "linux.rs"]
+mod imp;
+
+#[cfg(not(all(target_os = "linux", not(profiler_portable))))]
+#[path = "portable.rs"]
+mod imp;
+
+pub(crate) use imp::*;

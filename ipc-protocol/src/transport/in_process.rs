@@ -1,0 +1,49 @@
+//! The transport's double: two bounded queues inside one process.
+//!
+//! Used by tests of everything that talks over a channel, here and in the crates above. It
+//! keeps the same rules as the real one, including that a full queue makes the sender wait.
+
+use crossbeam_channel as queue;
+
+use super::{
+    ChildEnds, FrameReceiver, FrameSender, ParentEnds, Receiver, Sender, TransportError, check_frame,
+};
+
+/// Frames that wait before the sender does; about what a socket holds of short ones.
+pub const QUEUE_FRAMES: usize = 256;
+
+/// The sending end of a queue.
+#[derive(Debug)]
+pub struct QueueSender(queue::Sender<Vec<u8>>);
+
+/// The receiving end of a queue.
+#[derive(Debug)]
+pub struct QueueReceiver(queue::Receiver<Vec<u8>>);
+
+/// A one-way channel of frames.
+pub fn frames() -> (QueueSender, QueueReceiver) {
+    let (sender, receiver) = queue::bounded(QUEUE_FRAMES);
+    (QueueSender(sender), QueueReceiver(receiver))
+}
+
+/// A parent and a child that are connected.
+pub fn pair() -> (ParentEnds, ChildEnds) {
+    let (to_child, from_parent) = frames();
+    let (to_parent, from_child) = frames();
+    let parent = ParentEnds { sender: Sender::new(to_child), receiver: Receiver::new(from_child) };
+    let child = ChildEnds { sender: Sender::new(to_parent), receiver: Receiver::new(from_parent) };
+    (parent, child)
+}
+
+impl FrameSender for QueueSender {
+    fn send(&mut self, frame: &[u8]) -> Result<(), TransportError> {
+        check_frame(frame)?;
+        self.0.send(frame.to_vec()).map_err(|_| TransportError::Disconnected)
+    }
+}
+
+impl FrameReceiver for QueueReceiver {
+    fn recv(&mut self) -> Result<Vec<u8>, TransportError> {
+        self.0.recv().map_err(|_| TransportError::Disconnected)
+    }
+}

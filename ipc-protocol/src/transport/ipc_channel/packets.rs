@@ -1,0 +1,128 @@
+//! Packets of ipc-channel: frames wrapped, errors and panics contained.
+//!
+//! Used by the transport above. Invariants: nothing is received that the guard did not find
+//! whole; the first error ends a receiver; a fork of the process neither sends nor receives.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ipc_channel::IpcError;
+use ipc_channel::ipc::{IpcReceiver, IpcSender};
+use serde::{Deserialize, Serialize};
+
+use crate::limits::MAX_FRAME_BYTES;
+use crate::sys::{Guard, Peek};
+use crate::transport::{FrameReceiver, FrameSender, TransportError, check_frame};
+
+/// Bytes that a packet may have beyond its frame: the packet's kind and the frame's length.
+const PACKET_SLACK: usize = 16;
+
+/// What travels. Only the first packet of a channel may be another one than `Frame`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Packet {
+    Frame(Vec<u8>),
+    Hello { frame: Vec<u8>, answers: IpcSender<Packet> },
+    Abandon,
+}
+
+/// Runs what may panic inside ipc-channel; a panic is the loss of this peer, nothing more.
+pub(super) fn guarded<T>(
+    what: &'static str,
+    act: impl FnOnce() -> Result<T, TransportError>,
+) -> Result<T, TransportError> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or(Err(TransportError::PeerMisbehaved(what)))
+}
+
+/// Sends frames as packets.
+pub(super) struct PacketSender {
+    pub(super) packets: IpcSender<Packet>,
+    pub(super) owner: u32,
+}
+
+/// Receives packets and unpacks their frames.
+pub(super) struct PacketReceiver {
+    pub(super) packets: IpcReceiver<Packet>,
+    pub(super) guard: Option<Guard>,
+    pub(super) owner: u32,
+    /// Set by the first error, after which nothing is received.
+    pub(super) ended: bool,
+}
+
+impl PacketSender {
+    pub(super) fn new(packets: IpcSender<Packet>) -> Self {
+        Self { packets, owner: std::process::id() }
+    }
+}
+
+impl FrameSender for PacketSender {
+    fn send(&mut self, frame: &[u8]) -> Result<(), TransportError> {
+        check_frame(frame)?;
+        check_owner(self.owner)?;
+        retry_interrupted(|| {
+            guarded("a channel that fails", || Ok(self.packets.send(Packet::Frame(frame.to_vec()))?))
+        })
+    }
+}
+
+impl PacketReceiver {
+    pub(super) fn new(packets: IpcReceiver<Packet>, guard: Option<Guard>) -> Self {
+        Self { packets, guard, owner: std::process::id(), ended: false }
+    }
+
+    fn receive(&mut self) -> Result<Vec<u8>, TransportError> {
+        if let Some(guard) = &self.guard {
+            check_packet(guard.peek()?)?;
+        }
+        let packets = &self.packets;
+        match retry_interrupted(|| guarded("a packet that cannot be received", || Ok(packets.recv()?)))? {
+            Packet::Frame(frame) if frame.len() <= MAX_FRAME_BYTES => Ok(frame),
+            Packet::Frame(_) => Err(TransportError::PeerMisbehaved("a frame too large")),
+            _ => Err(TransportError::PeerMisbehaved("a second Hello")),
+        }
+    }
+}
+
+impl FrameReceiver for PacketReceiver {
+    fn recv(&mut self) -> Result<Vec<u8>, TransportError> {
+        check_owner(self.owner)?;
+        if self.ended {
+            return Err(TransportError::Disconnected);
+        }
+        let received = self.receive();
+        self.ended = received.is_err();
+        received
+    }
+}
+
+fn check_packet(peek: Peek) -> Result<(), TransportError> {
+    match peek {
+        Peek::Closed => Err(TransportError::Disconnected),
+        Peek::Whole { length } if length <= MAX_FRAME_BYTES + PACKET_SLACK => Ok(()),
+        Peek::Whole { .. } => Err(TransportError::PeerMisbehaved("a packet too large")),
+        Peek::Foreign => Err(TransportError::PeerMisbehaved("a packet of another kind")),
+    }
+}
+
+/// A fork shares the socket and must not speak for its parent.
+fn check_owner(owner: u32) -> Result<(), TransportError> {
+    if std::process::id() == owner { Ok(()) } else { Err(TransportError::Forked) }
+}
+
+fn retry_interrupted<T>(mut act: impl FnMut() -> Result<T, TransportError>) -> Result<T, TransportError> {
+    loop {
+        match act() {
+            Err(TransportError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+impl From<IpcError> for TransportError {
+    fn from(error: IpcError) -> Self {
+        match error {
+            IpcError::Disconnected => Self::Disconnected,
+            IpcError::SerializationError(_) => Self::PeerMisbehaved("a packet that does not decode"),
+            IpcError::Io(error) => error.into(),
+        }
+    }
+}

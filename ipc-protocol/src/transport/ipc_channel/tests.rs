@@ -1,0 +1,335 @@
+//! What only the transport between processes can get wrong.
+
+use super::super::tests::{hello, on_thread};
+use super::*;
+use crate::limits::MAX_FRAME_BYTES;
+use crate::message::RequestId;
+
+fn refused(packet: Packet) -> TransportError {
+    let listener = Listener::new().unwrap();
+    IpcSender::connect(listener.name().to_owned()).unwrap().send(packet).unwrap();
+    listener.accept(&Token::from_bytes([1; 16])).unwrap_err()
+}
+
+fn answers() -> IpcSender<Packet> {
+    ipc::channel().unwrap().0
+}
+
+#[test]
+fn abandon_ends_a_waiting_accept() {
+    let listener = Listener::new().unwrap();
+    let abandon = listener.abandon_handle();
+    let (started, starts) = crossbeam_channel::bounded(1);
+    let waiting = on_thread(move || {
+        started.send(()).unwrap();
+        listener.accept(&Token::from_bytes([1; 16]))
+    });
+    starts.recv().unwrap();
+    abandon.abandon();
+    assert!(matches!(waiting.join().unwrap(), Err(TransportError::Abandoned)));
+}
+
+#[test]
+fn abandon_counts_when_it_comes_before_accept() {
+    let listener = Listener::new().unwrap();
+    listener.abandon_handle().abandon();
+    let error = listener.accept(&Token::from_bytes([1; 16])).unwrap_err();
+    assert!(matches!(error, TransportError::Abandoned), "{error}");
+}
+
+#[test]
+fn a_child_that_said_hello_and_died_is_still_accepted() {
+    let token = Token::generate().unwrap();
+    let listener = Listener::new().unwrap();
+    let abandon = listener.abandon_handle();
+    let mut child = connect(listener.name(), hello(&token)).unwrap();
+    let last = ToParent::ShutdownProfile { length: 5 };
+    child.sender.send(&last).unwrap();
+    drop(child);
+    abandon.abandon();
+    let mut accepted = listener.accept(&token).unwrap();
+    assert_eq!(accepted.ends.receiver.recv().unwrap(), last);
+}
+
+#[test]
+fn abandon_after_accept_does_nothing() {
+    let token = Token::generate().unwrap();
+    let listener = Listener::new().unwrap();
+    let abandon = listener.abandon_handle();
+    let mut child = connect(listener.name(), hello(&token)).unwrap();
+    let mut accepted = listener.accept(&token).unwrap();
+    abandon.abandon();
+    let message = ToParent::Done { request: RequestId::new(1) };
+    child.sender.send(&message).unwrap();
+    assert_eq!(accepted.ends.receiver.recv().unwrap(), message);
+}
+
+#[test]
+fn a_wrong_token_is_refused() {
+    let listener = Listener::new().unwrap();
+    let _child = connect(listener.name(), hello(&Token::from_bytes([2; 16]))).unwrap();
+    let error = listener.accept(&Token::from_bytes([1; 16])).unwrap_err();
+    assert!(matches!(error, TransportError::WrongToken), "{error}");
+}
+
+#[test]
+fn a_child_of_another_version_is_named_as_such() {
+    let error = refused(Packet::Hello { frame: vec![0xff, 0x7f, 1], answers: answers() });
+    let wrong = codec::ProtocolError::WrongVersion { theirs: 0x7fff, ours: PROTOCOL_VERSION };
+    assert!(matches!(&error, TransportError::Protocol(e) if *e == wrong), "{error}");
+}
+
+#[test]
+fn whoever_does_not_begin_with_hello_is_refused() {
+    let done = codec::encode(&ToParent::Done { request: RequestId::new(1) }).unwrap();
+    for packet in [
+        Packet::Frame(done.clone()),
+        Packet::Hello { frame: done, answers: answers() },
+        Packet::Hello { frame: vec![], answers: answers() },
+        Packet::Hello { frame: vec![0; MAX_FRAME_BYTES + 1], answers: answers() },
+    ] {
+        let error = refused(packet);
+        assert!(matches!(error, TransportError::PeerMisbehaved(_) | TransportError::Protocol(_)), "{error}");
+    }
+}
+
+#[test]
+fn nobody_listens_any_more() {
+    let name = Listener::new().unwrap().name().to_owned();
+    let error = connect(&name, hello(&Token::from_bytes([1; 16]))).unwrap_err();
+    assert!(matches!(error, TransportError::Disconnected), "{error}");
+}
+
+#[test]
+fn a_name_that_would_be_cut_is_refused() {
+    let long = format!("/tmp/{}", "x".repeat(MAX_SOCKET_PATH));
+    let error = connect(&long, hello(&Token::from_bytes([1; 16]))).unwrap_err();
+    assert!(matches!(error, TransportError::NameTooLong { .. }), "{error}");
+    assert!(matches!(check_room(Path::new(&long)), Err(TransportError::NameTooLong { .. })));
+    assert!(matches!(check_bound(&long), Err(TransportError::NameTooLong { .. })));
+    assert!(check_room(Path::new(&"/".repeat(MAX_SOCKET_PATH - SOCKET_SUFFIX))).is_ok());
+}
+
+#[test]
+fn the_suffix_is_what_ipc_channel_appends() {
+    let listener = Listener::new().unwrap();
+    let directory = std::env::temp_dir();
+    assert_eq!(listener.name().len(), directory.as_os_str().len() + SOCKET_SUFFIX, "{}", listener.name());
+}
+
+#[test]
+fn a_listener_leaves_nothing_behind() {
+    let listener = Listener::new().unwrap();
+    let directory = Path::new(listener.name()).parent().unwrap().to_owned();
+    assert!(directory.exists());
+    drop(listener);
+    assert!(!directory.exists());
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod guarded_packets {
+    use std::io::{IoSlice, IoSliceMut};
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+        SocketType,
+    };
+
+    use super::*;
+
+    /// A child that has said Hello, and its socket for packets of any content.
+    fn hostile() -> (Accepted, OwnedFd) {
+        let token = Token::from_bytes([3; 16]);
+        let listener = Listener::new().unwrap();
+        let packets = IpcSender::connect(listener.name().to_owned()).unwrap();
+        // ipc-channel does not show its descriptor: find the newest socket that is connected to the name.
+        let frame = codec::encode(&ToParent::Hello(hello(&token))).unwrap();
+        packets.send(Packet::Hello { frame, answers: answers() }).unwrap();
+        let socket = peer_socket(listener.name());
+        (listener.accept(&token).unwrap(), socket)
+    }
+
+    fn peer_socket(name: &str) -> OwnedFd {
+        let is_peer = |fd: &OwnedFd| {
+            let peer = rustix::net::getpeername(fd).ok().flatten();
+            let peer = peer.and_then(|address| SocketAddrUnix::try_from(address).ok());
+            peer.is_some_and(|address| address.path_bytes() == Some(name.as_bytes()))
+        };
+        (3..1024).filter_map(|n| sys::duplicate(n).ok()).find(is_peer).unwrap()
+    }
+
+    fn send(socket: &OwnedFd, parts: &[&[u8]], attached: bool) {
+        let parts: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [socket.as_fd()];
+        if attached {
+            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        }
+        rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::EOR).unwrap();
+    }
+
+    fn open_descriptors() -> usize {
+        std::fs::read_dir("/proc/self/fd").unwrap().count()
+    }
+
+    fn header(packet: usize, message: usize) -> Vec<u8> {
+        [packet.to_ne_bytes(), message.to_ne_bytes()].concat()
+    }
+
+    fn ends_the_channel(parts: &[&[u8]], attached: bool) {
+        let (mut accepted, socket) = hostile();
+        send(&socket, parts, attached);
+        let error = accepted.ends.receiver.recv().unwrap_err();
+        assert!(matches!(error, TransportError::PeerMisbehaved(_)), "{error}");
+        let error = accepted.ends.receiver.recv().unwrap_err();
+        assert!(matches!(error, TransportError::Disconnected), "{error}");
+    }
+
+    #[test]
+    fn three_bytes_do_not_hang_the_parent() {
+        ends_the_channel(&[&[1, 2, 3]], false);
+    }
+
+    #[test]
+    fn a_forged_length_does_not_allocate() {
+        ends_the_channel(&[&header(24, 1 << 40), &[0; 8]], true);
+        ends_the_channel(&[&header(24, 1 << 63), &[0; 8]], false);
+        ends_the_channel(&[&header(1 << 20, 8), &[0; 8]], false);
+    }
+
+    #[test]
+    fn attached_descriptors_are_refused_and_not_received() {
+        let (mut accepted, socket) = hostile();
+        let before = open_descriptors();
+        for _ in 0..40 {
+            send(&socket, &[&header(24, 8), &[0; 8]], true);
+        }
+        let error = accepted.ends.receiver.recv().unwrap_err();
+        assert!(matches!(error, TransportError::PeerMisbehaved("a packet of another kind")), "{error}");
+        drop((accepted, socket));
+        // Other tests open and close descriptors meanwhile, but not 40 of them.
+        assert!(open_descriptors() < before + 30);
+    }
+
+    #[test]
+    fn a_packet_beyond_a_frame_is_refused_before_it_is_received() {
+        let content = vec![0; 100_000];
+        ends_the_channel(&[&header(100_016, 100_000), &content], false);
+    }
+
+    #[test]
+    fn a_whole_packet_that_does_not_decode_is_refused() {
+        ends_the_channel(&[&header(24, 8), &[0xff; 8]], false);
+    }
+
+    #[test]
+    fn a_second_hello_is_refused() {
+        // Its sender travels as a descriptor.
+        let token = Token::from_bytes([3; 16]);
+        let listener = Listener::new().unwrap();
+        let packets = IpcSender::connect(listener.name().to_owned()).unwrap();
+        let frame = codec::encode(&ToParent::Hello(hello(&token))).unwrap();
+        for _ in 0..2 {
+            packets.send(Packet::Hello { frame: frame.clone(), answers: answers() }).unwrap();
+        }
+        let mut accepted = listener.accept(&token).unwrap();
+        let error = accepted.ends.receiver.recv().unwrap_err();
+        assert!(matches!(error, TransportError::PeerMisbehaved("a packet of another kind")), "{error}");
+    }
+
+    #[test]
+    fn a_forged_first_packet_is_contained() {
+        let listener = Listener::new().unwrap();
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(listener.name()).unwrap()).unwrap();
+        send(&socket, &[&header(24, 1 << 63), &[0; 8]], false);
+        let error = listener.accept(&Token::from_bytes([3; 16])).unwrap_err();
+        assert!(matches!(error, TransportError::PeerMisbehaved(_)), "{error}");
+    }
+
+    #[test]
+    fn a_silent_child_that_lives_does_not_outlast_abandon() {
+        let listener = Listener::new().unwrap();
+        let abandon = listener.abandon_handle();
+        let name = listener.name().to_owned();
+        let waiting = on_thread(move || listener.accept(&Token::from_bytes([3; 16])));
+        let _silent: IpcSender<Packet> = IpcSender::connect(name.clone()).unwrap();
+        // Accepted once a socket bound to the name has a peer; then accept waits for the packet.
+        while accepted_sockets(&name).is_empty() {
+            std::thread::yield_now();
+        }
+        abandon.abandon();
+        assert!(matches!(waiting.join().unwrap(), Err(TransportError::Abandoned)));
+    }
+
+    fn accepted_sockets(name: &str) -> Vec<i32> {
+        let is_accepted = |number: &i32| {
+            let Ok(socket) = sys::duplicate(*number) else { return false };
+            let own = rustix::net::getsockname(&socket).ok().and_then(|a| SocketAddrUnix::try_from(a).ok());
+            own.is_some_and(|address| address.path_bytes() == Some(name.as_bytes()))
+                && rustix::net::getpeername(&socket).is_ok()
+        };
+        (3..1024).filter(is_accepted).collect()
+    }
+
+    #[test]
+    fn no_process_started_later_inherits_the_accepted_socket() {
+        let token = Token::from_bytes([3; 16]);
+        let listener = Listener::new().unwrap();
+        let name = listener.name().to_owned();
+        let _child = connect(&name, hello(&token)).unwrap();
+        let _accepted = listener.accept(&token).unwrap();
+        let sockets = accepted_sockets(&name);
+        assert!(!sockets.is_empty());
+        for number in sockets {
+            let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap();
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
+            let flags = i32::from_str_radix(flags, 8).unwrap();
+            assert_ne!(flags & libc::O_CLOEXEC, 0, "descriptor {number} is inherited");
+        }
+    }
+
+    #[test]
+    fn only_its_owner_may_enter_the_directory_of_the_socket() {
+        let listener = Listener::new().unwrap();
+        let directory = Path::new(listener.name()).parent().unwrap();
+        assert_eq!(directory.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_fork_may_not_speak_for_its_parent() {
+        let token = Token::from_bytes([3; 16]);
+        let listener = Listener::new().unwrap();
+        let _child = connect(listener.name(), hello(&token)).unwrap();
+        let (sender, receiver) = ipc::channel().unwrap();
+        let owner = std::process::id() + 1;
+        use crate::transport::{FrameReceiver, FrameSender};
+        let mut sender = PacketSender { packets: sender, owner };
+        let mut receiver = PacketReceiver { packets: receiver, guard: None, owner, ended: false };
+        assert!(matches!(sender.send(&[1]), Err(TransportError::Forked)));
+        assert!(matches!(receiver.recv(), Err(TransportError::Forked)));
+    }
+
+    #[test]
+    fn a_peek_leaves_the_packet_where_it_is() {
+        let (mut accepted, socket) = hostile();
+        let frame = codec::encode(&ToParent::ShutdownProfile { length: 1 }).unwrap();
+        let mut content = vec![0, u8::try_from(frame.len()).unwrap()]; // Packet::Frame, its length
+        content.extend(&frame);
+        send(&socket, &[&header(content.len() + 16, content.len()), &content], false);
+        assert_eq!(accepted.ends.receiver.recv().unwrap(), ToParent::ShutdownProfile { length: 1 });
+        let mut byte = [0];
+        let nothing = rustix::net::recvmsg(
+            &socket,
+            &mut [IoSliceMut::new(&mut byte)],
+            &mut rustix::net::RecvAncillaryBuffer::default(),
+            rustix::net::RecvFlags::DONTWAIT,
+        );
+        assert!(nothing.is_err());
+    }
+}

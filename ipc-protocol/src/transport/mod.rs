@@ -1,0 +1,168 @@
+//! Frames across the process border, and the typed ends above them.
+//!
+//! The seam is two small traits, [`FrameSender`] and [`FrameReceiver`]; above it everything is
+//! [`Sender`] and [`Receiver`] of messages. [`ipc_channel`] is the transport between processes,
+//! [`in_process`] the double for tests; one suite of tests holds both to the same rules:
+//! order is kept, what was sent before the sender went still arrives, then comes
+//! [`TransportError::Disconnected`], and nothing that a peer sends is worse than an error.
+
+pub mod in_process;
+pub mod ipc_channel;
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::codec::{self, Message, ProtocolError};
+use crate::message::{ToChild, ToParent};
+
+/// Why nothing could be sent or received. After any of these but a [`TransportError::Protocol`]
+/// the channel is of no more use.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// The other side is gone.
+    #[error("the other side is gone")]
+    Disconnected,
+    /// Waiting for the child was given up.
+    #[error("waiting for the child was given up")]
+    Abandoned,
+    /// The other side sent something that none of our processes sends.
+    #[error("the other side sent {0}")]
+    PeerMisbehaved(&'static str),
+    /// Somebody connected who does not know the secret.
+    #[error("whoever connected does not know this child's token")]
+    WrongToken,
+    /// The socket's path would be cut by the system.
+    #[error("{length} bytes are too long for the path of a socket; use a shorter TMPDIR")]
+    NameTooLong {
+        /// Its length.
+        length: usize,
+    },
+    /// This process is a fork of the one that owns the channel.
+    #[error("a fork may not use the channel of its parent")]
+    Forked,
+    /// A frame is not a message.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// The system's own error.
+    #[error("channel: {0}")]
+    Io(#[source] std::io::Error),
+}
+
+impl From<std::io::Error> for TransportError {
+    /// Tells the errors by which the system says that the peer is gone from all others.
+    fn from(error: std::io::Error) -> Self {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
+        match error.kind() {
+            BrokenPipe | ConnectionRefused | ConnectionReset | NotFound => Self::Disconnected,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl TransportError {
+    /// Whether the channel may still be used.
+    pub const fn is_recoverable(&self) -> bool {
+        matches!(self, Self::Protocol(_))
+    }
+}
+
+/// Sends frames, in order, to one peer. May block when the peer does not read, so only a
+/// control thread owns one, and requests coalesce.
+pub trait FrameSender: Send {
+    /// Sends one frame of at most [`crate::limits::MAX_FRAME_BYTES`].
+    ///
+    /// # Errors
+    /// [`TransportError::Disconnected`] when the peer is gone, [`TransportError::Protocol`] for
+    /// a frame too large.
+    fn send(&mut self, frame: &[u8]) -> Result<(), TransportError>;
+}
+
+/// Receives frames from one peer. Blocks until there is one.
+pub trait FrameReceiver: Send {
+    /// Waits for the next frame.
+    ///
+    /// # Errors
+    /// [`TransportError::Disconnected`] when the peer is gone and all it sent was received.
+    fn recv(&mut self) -> Result<Vec<u8>, TransportError>;
+}
+
+/// Sends messages of one kind to one peer.
+pub struct Sender<M> {
+    frames: Box<dyn FrameSender>,
+    messages: PhantomData<fn(M)>,
+}
+
+/// Receives messages of one kind from one peer.
+pub struct Receiver<M> {
+    frames: Box<dyn FrameReceiver>,
+    messages: PhantomData<fn() -> M>,
+}
+
+impl<M: Message> Sender<M> {
+    /// Sends over `frames`.
+    pub fn new(frames: impl FrameSender + 'static) -> Self {
+        Self { frames: Box::new(frames), messages: PhantomData }
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// All of [`TransportError`]; after [`TransportError::Protocol`] nothing was sent.
+    pub fn send(&mut self, message: &M) -> Result<(), TransportError> {
+        self.frames.send(&codec::encode(message)?)
+    }
+}
+
+impl<M: Message> Receiver<M> {
+    /// Receives from `frames`.
+    pub fn new(frames: impl FrameReceiver + 'static) -> Self {
+        Self { frames: Box::new(frames), messages: PhantomData }
+    }
+
+    /// Waits for the next message.
+    ///
+    /// # Errors
+    /// All of [`TransportError`]; after [`TransportError::Protocol`] one frame was consumed.
+    pub fn recv(&mut self) -> Result<M, TransportError> {
+        Ok(codec::decode(&self.frames.recv()?)?)
+    }
+}
+
+impl<M> fmt::Debug for Sender<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl<M> fmt::Debug for Receiver<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").finish_non_exhaustive()
+    }
+}
+
+/// The parent's ends of the channels to one child.
+#[derive(Debug)]
+pub struct ParentEnds {
+    /// To the child.
+    pub sender: Sender<ToChild>,
+    /// From the child.
+    pub receiver: Receiver<ToParent>,
+}
+
+/// The child's ends of the channels to its parent.
+#[derive(Debug)]
+pub struct ChildEnds {
+    /// To the parent.
+    pub sender: Sender<ToParent>,
+    /// From the parent.
+    pub receiver: Receiver<ToChild>,
+}
+
+/// For implementations: refuses a frame that is too large, in either direction.
+fn check_frame(frame: &[u8]) -> Result<(), TransportError> {
+    Ok(codec::check_frame(frame)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! The rules of a transport, held by every one of them.
+
+use super::*;
+use crate::environment::Token;
+use crate::limits;
+use crate::message::{Hello, PROTOCOL_VERSION, RequestId};
+use profiler_core::ids::{ProcessId, ProcessStart};
+
+/// A `Hello` of this process.
+pub(super) fn hello(token: &Token) -> Hello {
+    Hello {
+        version: PROTOCOL_VERSION,
+        token: token.clone(),
+        pid: ProcessId::new(std::process::id()),
+        start: ProcessStart::new(0),
+        name: "child".into(),
+    }
+}
+
+/// Runs `act` on a thread of its own.
+pub(super) fn on_thread<T: Send + 'static>(
+    act: impl FnOnce() -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
+    std::thread::Builder::new().name("test".into()).spawn(act).unwrap()
+}
+
+fn ipc_pair() -> (ParentEnds, ChildEnds) {
+    let token = Token::generate().unwrap();
+    let listener = ipc_channel::Listener::new().unwrap();
+    let (name, said) = (listener.name().to_owned(), hello(&token));
+    let child = on_thread(move || ipc_channel::connect(&name, said).unwrap());
+    let accepted = listener.accept(&token).unwrap();
+    assert_eq!(accepted.hello, hello(&token));
+    (accepted.ends, child.join().unwrap())
+}
+
+const fn done(number: u64) -> ToParent {
+    ToParent::Done { request: RequestId::new(number) }
+}
+
+fn order_is_kept((mut parent, mut child): (ParentEnds, ChildEnds)) {
+    let sender = on_thread(move || (0..1000).for_each(|n| child.sender.send(&done(n)).unwrap()));
+    for number in 0..1000 {
+        assert_eq!(parent.receiver.recv().unwrap(), done(number));
+    }
+    sender.join().unwrap();
+}
+
+fn both_directions_work((mut parent, mut child): (ParentEnds, ChildEnds)) {
+    let stop = ToChild::Stop { request: RequestId::new(9) };
+    parent.sender.send(&stop).unwrap();
+    assert_eq!(child.receiver.recv().unwrap(), stop);
+    child.sender.send(&done(9)).unwrap();
+    assert_eq!(parent.receiver.recv().unwrap(), done(9));
+}
+
+fn queued_messages_arrive_after_the_sender_is_gone((mut parent, mut child): (ParentEnds, ChildEnds)) {
+    (0..50).for_each(|number| child.sender.send(&done(number)).unwrap());
+    drop(child);
+    for number in 0..50 {
+        assert_eq!(parent.receiver.recv().unwrap(), done(number));
+    }
+    for _ in 0..2 {
+        assert!(matches!(parent.receiver.recv(), Err(TransportError::Disconnected)));
+    }
+}
+
+fn a_gone_peer_is_seen_by_the_sender((mut parent, child): (ParentEnds, ChildEnds)) {
+    drop(child);
+    let stop = ToChild::Stop { request: RequestId::new(1) };
+    let error = parent.sender.send(&stop).unwrap_err();
+    assert!(matches!(error, TransportError::Disconnected), "{error}");
+}
+
+fn an_oversize_frame_is_refused_by_the_sender((mut parent, mut child): (ParentEnds, ChildEnds)) {
+    let error = child.sender.frames.send(&vec![0; limits::MAX_FRAME_BYTES + 1]).unwrap_err();
+    assert!(matches!(error, TransportError::Protocol(ProtocolError::TooLarge { .. })), "{error}");
+    child.sender.send(&done(1)).unwrap();
+    assert_eq!(parent.receiver.recv().unwrap(), done(1));
+}
+
+fn the_largest_frame_arrives((mut parent, mut child): (ParentEnds, ChildEnds)) {
+    let frame: Vec<u8> = (0..limits::MAX_FRAME_BYTES).map(|n| u8::try_from(n % 251).unwrap()).collect();
+    child.sender.frames.send(&frame).unwrap();
+    assert!(parent.receiver.frames.recv().unwrap() == frame);
+}
+
+fn a_wrong_version_is_an_error_that_ends_nothing((mut parent, mut child): (ParentEnds, ChildEnds)) {
+    child.sender.frames.send(&[0xff, 0xff, 1, 2, 3]).unwrap();
+    let error = parent.receiver.recv().unwrap_err();
+    let wrong = ProtocolError::WrongVersion { theirs: 0xffff, ours: PROTOCOL_VERSION };
+    assert!(matches!(&error, TransportError::Protocol(e) if *e == wrong), "{error}");
+    assert!(error.is_recoverable());
+    child.sender.send(&done(2)).unwrap();
+    assert_eq!(parent.receiver.recv().unwrap(), done(2));
+}
+
+fn gibberish_is_an_error_that_ends_nothing((mut parent, mut child): (ParentEnds, ChildEnds)) {
+    let version = u16::try_from(PROTOCOL_VERSION).unwrap().to_le_bytes();
+    for frame in [&[][..], &[1], &[version[0], version[1], 0xee, 0xee]] {
+        child.sender.frames.send(frame).unwrap();
+        assert!(matches!(parent.receiver.recv(), Err(TransportError::Protocol(_))));
+    }
+    child.sender.send(&done(3)).unwrap();
+    assert_eq!(parent.receiver.recv().unwrap(), done(3));
+}
+
+macro_rules! every_transport {
+    ($($rule:ident)*) => {
+        mod in_process_channel { $(#[test] fn $rule() { super::$rule(super::in_process::pair()); })* }
+        mod between_processes { $(#[test] fn $rule() { super::$rule(super::ipc_pair()); })* }
+    };
+}
+
+every_transport! {
+    order_is_kept
+    both_directions_work
+    queued_messages_arrive_after_the_sender_is_gone
+    a_gone_peer_is_seen_by_the_sender
+    an_oversize_frame_is_refused_by_the_sender
+    the_largest_frame_arrives
+    a_wrong_version_is_an_error_that_ends_nothing
+    gibberish_is_an_error_that_ends_nothing
+}

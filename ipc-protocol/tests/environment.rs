@@ -1,0 +1,82 @@
+//! What a child makes of its environment: real processes, with one thread and with two.
+//!
+//! Without the usual test harness, because that starts threads. The program starts itself again
+//! in the role of the child, which prints what it found.
+
+use std::process::Command;
+
+use ipc_protocol::environment::{self, ChildEnvironment, Handover, Token, VARIABLE};
+
+fn main() {
+    match std::env::args().nth(1).as_deref() {
+        Some("child") => child(),
+        Some("child-with-threads") => child_with_threads(),
+        _ => parent(),
+    }
+}
+
+fn parent() {
+    let removed = if cfg!(all(target_os = "linux", not(profiler_portable))) { "gone" } else { "there" };
+    check(
+        "a_single_threaded_child_takes_the_variable_away",
+        "child",
+        Some(&sample().to_value()),
+        &format!("taken {removed}"),
+    );
+    check(
+        "a_child_with_threads_leaves_the_variable",
+        "child-with-threads",
+        Some(&sample().to_value()),
+        "taken there",
+    );
+    check("without_the_variable_there_is_no_parent", "child", None, "none gone");
+    check("a_malformed_variable_is_an_error", "child", Some("1;nonsense"), &format!("malformed {removed}"));
+    check("another_version_is_an_error", "child", Some("2;nonsense"), &format!("wrong version {removed}"));
+}
+
+fn check(rule: &str, role: &str, value: Option<&str>, expected: &str) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg(role).env_remove(VARIABLE);
+    if let Some(value) = value {
+        command.env(VARIABLE, value);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{rule}: {}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{rule}");
+    println!("test {rule} ... ok");
+}
+
+fn sample() -> ChildEnvironment {
+    ChildEnvironment {
+        pool: Handover::Descriptor { number: 3, inode: 4 },
+        outbox: Handover::Path("/nowhere".into()),
+        token: Token::from_bytes([7; Token::BYTES]),
+        server: "/tmp/nowhere/socket".into(),
+    }
+}
+
+fn child() {
+    let found = match environment::take() {
+        Ok(Some(found)) => {
+            if found == sample() {
+                "taken"
+            } else {
+                "other"
+            }
+        }
+        Ok(None) => "none",
+        Err(environment::EnvironmentError::WrongVersion { .. }) => "wrong version",
+        Err(environment::EnvironmentError::Malformed(_)) => "malformed",
+        Err(_) => "error",
+    };
+    let variable = if std::env::var_os(VARIABLE).is_some() { "there" } else { "gone" };
+    println!("{found} {variable}");
+}
+
+fn child_with_threads() {
+    let (done, waits) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::Builder::new().spawn(move || waits.recv().is_err()).unwrap();
+    child();
+    drop(done);
+    assert!(other.join().unwrap());
+}

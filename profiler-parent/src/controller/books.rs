@@ -1,0 +1,160 @@
+//! The books: all accounts, their sums, and who is next to be asked.
+//!
+//! Used by the controller. Invariants: the sums and the three orders agree with the accounts at
+//! all times, because every change of an account goes through [`Books::change`]; each change costs
+//! O(log n). Time in the books is the number of bytes that all processes have recorded: there
+//! is no clock, and when nothing is recorded nothing is urgent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use profiler_core::ids::ProcessKey;
+use profiler_core::time::Timestamp;
+
+use super::account::Account;
+
+/// Where an account stands in the sums and orders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    booked: u64,
+    planned: u64,
+    late: u64,
+    alive: bool,
+    age: Option<Timestamp>,
+    quiet: Option<u64>,
+    asked: Option<u64>,
+}
+
+impl Place {
+    fn of(account: &Account, floor: u64) -> Self {
+        let free_to_ask = account.can_be_asked();
+        let least = account.least(floor);
+        let more = free_to_ask && account.target > least;
+        let unused = more && account.is_alive() && account.held() < account.target;
+        let owes = account.owed() > 0;
+        Self {
+            booked: account.booked(),
+            planned: account.target,
+            late: if account.late { account.owed() } else { 0 },
+            alive: account.is_alive(),
+            age: account.oldest().filter(|_| more),
+            quiet: unused.then_some(account.heard),
+            asked: (owes && !account.late).then_some(account.asked),
+        }
+    }
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(super) struct Books {
+    floor: u64,
+    accounts: BTreeMap<ProcessKey, Account>,
+    by_age: BTreeSet<(Timestamp, ProcessKey)>,
+    by_quiet: BTreeSet<(u64, ProcessKey)>,
+    by_asked: BTreeSet<(u64, ProcessKey)>,
+    booked: u64,
+    planned: u64,
+    late: u64,
+    alive: u64,
+}
+
+impl Books {
+    pub(super) const fn new(floor: u64) -> Self {
+        Self {
+            floor,
+            accounts: BTreeMap::new(),
+            by_age: BTreeSet::new(),
+            by_quiet: BTreeSet::new(),
+            by_asked: BTreeSet::new(),
+            booked: 0,
+            planned: 0,
+            late: 0,
+            alive: 0,
+        }
+    }
+
+    pub(super) fn get(&self, key: ProcessKey) -> Option<&Account> {
+        self.accounts.get(&key)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ProcessKey, &Account)> {
+        self.accounts.iter().map(|(key, account)| (*key, account))
+    }
+
+    /// Sum of what the processes may hold now.
+    pub(super) const fn booked(&self) -> u64 {
+        self.booked
+    }
+
+    /// Sum of what they are to hold once all debts are paid, plus the debts that nobody counts on.
+    pub(super) const fn expected(&self) -> u64 {
+        self.planned.saturating_add(self.late)
+    }
+
+    pub(super) const fn alive(&self) -> u64 {
+        self.alive
+    }
+
+    pub(super) fn insert(&mut self, key: ProcessKey, account: Account) {
+        self.enter(key, Place::of(&account, self.floor));
+        self.accounts.insert(key, account);
+    }
+
+    pub(super) fn remove(&mut self, key: ProcessKey) -> Option<Account> {
+        let account = self.accounts.remove(&key)?;
+        self.leave(key, Place::of(&account, self.floor));
+        Some(account)
+    }
+
+    /// Changes one account; `None` when the process is not in the books.
+    pub(super) fn change<R>(&mut self, key: ProcessKey, change: impl FnOnce(&mut Account) -> R) -> Option<R> {
+        let account = self.accounts.get_mut(&key)?;
+        let before = Place::of(account, self.floor);
+        let result = change(account);
+        let after = Place::of(account, self.floor);
+        if before != after {
+            self.leave(key, before);
+            self.enter(key, after);
+        }
+        Some(result)
+    }
+
+    /// Who can be asked for data, oldest data first.
+    pub(super) fn oldest_first(&self) -> impl Iterator<Item = (Timestamp, ProcessKey)> {
+        self.by_age.iter().copied()
+    }
+
+    /// Who can be asked for unused allowance, with the time of the latest report, quietest first.
+    pub(super) fn quietest_first(&self) -> impl Iterator<Item = (u64, ProcessKey)> {
+        self.by_quiet.iter().copied()
+    }
+
+    /// Stops counting on debts that were asked for before `then`.
+    pub(super) fn give_up_on_debts_before(&mut self, then: u64) {
+        while let Some(&(asked, key)) = self.by_asked.first() {
+            if asked >= then {
+                return;
+            }
+            self.change(key, |account| account.late = true);
+        }
+    }
+
+    fn enter(&mut self, key: ProcessKey, place: Place) {
+        self.booked = self.booked.saturating_add(place.booked);
+        self.planned = self.planned.saturating_add(place.planned);
+        self.late = self.late.saturating_add(place.late);
+        self.alive += u64::from(place.alive);
+        self.by_age.extend(place.age.map(|age| (age, key)));
+        self.by_quiet.extend(place.quiet.map(|heard| (heard, key)));
+        self.by_asked.extend(place.asked.map(|asked| (asked, key)));
+    }
+
+    fn leave(&mut self, key: ProcessKey, place: Place) {
+        self.booked = self.booked.saturating_sub(place.booked);
+        self.planned = self.planned.saturating_sub(place.planned);
+        self.late = self.late.saturating_sub(place.late);
+        self.alive = self.alive.saturating_sub(u64::from(place.alive));
+        place.age.map(|age| self.by_age.remove(&(age, key)));
+        place.quiet.map(|heard| self.by_quiet.remove(&(heard, key)));
+        place.asked.map(|asked| self.by_asked.remove(&(asked, key)));
+    }
+}

@@ -1,0 +1,219 @@
+//! The global controller: one hard byte limit over all processes of a session.
+//!
+//! Used by the session, which feeds it [`Event`]s and carries out its [`Command`]s. It is a pure
+//! state machine: no I/O, no thread, no clock. The idea is that of Gecko's
+//! `ProfileBufferGlobalController` (the oldest chunk of all processes goes first); the bound is
+//! not Gecko's, which counts memory as free before anyone freed it.
+//!
+//! # The rule
+//!
+//! Every process, the parent itself included, has an *allowance*, and its own chunk manager never
+//! holds more. A process that had to destroy its own oldest chunk to go on says so in its
+//! update (`wanted_bytes`). It is then served, in this order, from
+//!
+//! 1. free budget, at once;
+//! 2. unused allowance of processes that have been quiet while others recorded much;
+//! 3. the oldest data of all processes, if it is older than the asker's own.
+//!
+//! For 2 and 3 the owners get `DestroyReleasedChunksAtOrBefore` and a smaller allowance. Exactly
+//! the chunks older than the asker's are taken, merged over all owners by age, so a process with
+//! little data is never emptied to feed one step of a large one. All processes end up keeping about
+//! the same span of time.
+//!
+//! # The invariant, and why the bound is hard
+//!
+//! *Booked* of a process is the most it may hold at this moment, for all the controller knows: the
+//! greatest of the allowance it was last seen to obey, those sent since, the one decided, and
+//! what it held. The invariant is **sum of booked ≤ limit**. Nothing is given that is not free
+//! under that sum, so whatever is late, lost or reordered between processes, the true bytes stay
+//! below it: a process cannot hold more than its allowance, its allowance is one of those booked,
+//! and the sum of those is within the limit.
+//!
+//! A raise is booked when it is decided, before it is sent. A cut stays booked at the old
+//! value until an update shows the new one obeyed:
+//!
+//! ```text
+//!   controller                               process             booked   allowance
+//!   ─────────────────────────────────────────────────────────────────────────────────
+//!   Await(8)     ──────────────────────────▶ obeys 8                8         8
+//!   another process wants 2
+//!   Destroy(ts)  ──────────────────────────▶                        8         6    owes 2
+//!                ◀── update {allowance 8} ── destroys ≤ ts          8         6    owes 2
+//!   Await(6)     ──────────────────────────▶ obeys 6                8         6    owes 2
+//!                ◀── update {allowance 6, held 6}                   6         6    2 are free
+//!   the other process gets 2
+//! ```
+//!
+//! The first answer frees nothing: until `Await(6)` arrives the process may fill up to 8 again. Between
+//! two settled states the allowances sent to a process only rise or only fall, so the value in an
+//! update tells how far it got, without sequence numbers (see `account`).
+//!
+//! # What follows from it
+//!
+//! - A process that does not answer is passed over: what it owes stays booked, it is not asked again,
+//!   others serve. After an eighth of the limit has been recorded meanwhile nobody counts on it.
+//! - A process that dies is booked with what its pool holds. Its chunks go by age, like
+//!   anyone's, by [`Command::DestroyDead`]; a pool without chunks is dropped.
+//! - A lowered limit is enforced by cuts, oldest data first; until they are shown
+//!   [`Controller::over`] says how much is too much. Live processes keep their floors: a limit below
+//!   the sum of the floors (0 included) leaves all at their floors, gives nothing and admits nobody.
+//! - Each event costs O(log n) for n processes and asks at most a few of them; only a lowered limit
+//!   may touch all.
+
+mod account;
+mod books;
+mod graves;
+mod joins;
+mod messages;
+mod pressure;
+mod rows;
+mod rule;
+mod take;
+
+use std::collections::BTreeSet;
+
+use profiler_core::ids::{ByteLimit, ProcessKey};
+use profiler_core::manager::update::Update;
+use profiler_core::time::Timestamp;
+
+use account::Account;
+use books::Books;
+use take::{Demand, take};
+
+pub use messages::{Command, DeadPool, Event, Policy, ProcessFigures, Refusal};
+
+/// The global controller. See the module's head.
+#[derive(Debug)]
+pub struct Controller {
+    limit: u64,
+    policy: Policy,
+    books: Books,
+    /// Refused processes that try again: their floors are kept free.
+    waiting: BTreeSet<ProcessKey>,
+    /// Bytes recorded so far: the time of the books.
+    now: u64,
+}
+
+impl Controller {
+    /// A controller for a session of at most `limit` bytes.
+    pub const fn new(limit: ByteLimit, policy: Policy) -> Self {
+        let policy = Policy { page: if policy.page == 0 { 1 } else { policy.page }, ..policy };
+        let books = Books::new(policy.floor);
+        Self { limit: limit.get(), policy, books, waiting: BTreeSet::new(), now: 0 }
+    }
+
+    /// Takes in one event and appends what is to be done to `out`, in the order in which it is
+    /// to be done. Events about unknown processes change nothing.
+    pub fn handle(&mut self, event: Event, out: &mut Vec<Command>) {
+        match event {
+            Event::Join { key } => self.join(key, out),
+            Event::Connected { key } => self.connect(key, out),
+            Event::Disconnected { key } => {
+                self.books.change(key, |account| account.set_connected(false));
+            }
+            Event::Update { key, update } => self.update(key, &update, out),
+            Event::Died { key, pool } => self.bury(key, pool, out),
+            Event::DeadDestroyed { key, held_bytes } => self.dead_destroyed(key, held_bytes, out),
+            Event::Forgotten { key } => self.forget(key),
+            Event::LimitChanged { limit } => self.limit = limit.get(),
+        }
+        self.take_what_is_missing(out);
+    }
+
+    /// The limit of the session.
+    pub const fn limit(&self) -> ByteLimit {
+        ByteLimit::new(self.limit)
+    }
+
+    /// Sum of what all processes may hold at this moment.
+    pub const fn booked(&self) -> u64 {
+        self.books.booked()
+    }
+
+    /// What may still be given.
+    pub const fn free(&self) -> u64 {
+        self.limit.saturating_sub(self.books.booked())
+    }
+
+    /// By how much `booked` exceeds the limit: 0, except after the limit was lowered and until that
+    /// is shown obeyed, or where floors alone exceed the limit.
+    pub const fn over(&self) -> u64 {
+        self.books.booked().saturating_sub(self.limit)
+    }
+
+    /// What a process is to hold at most.
+    pub fn allowance(&self, key: ProcessKey) -> Option<ByteLimit> {
+        self.books.get(key).map(|account| ByteLimit::new(account.target))
+    }
+
+    /// What the books say about one process.
+    pub fn figures(&self, key: ProcessKey) -> Option<ProcessFigures> {
+        self.books.get(key).map(Account::figures)
+    }
+
+    /// What the books say about all processes, in the order of their keys.
+    pub fn all_figures(&self) -> impl Iterator<Item = (ProcessKey, ProcessFigures)> {
+        self.books.iter().map(|(key, account)| (key, account.figures()))
+    }
+
+    fn reserve(&self) -> u64 {
+        rule::reserve(&self.policy, self.limit, self.waiting.len())
+    }
+
+    /// Free budget that is not kept for joins.
+    fn spare(&self) -> u64 {
+        rule::pages_down(self.free().saturating_sub(self.reserve()), self.policy.page)
+    }
+
+    fn pass_time(&mut self, bytes: u64) {
+        self.now = self.now.saturating_add(bytes);
+        let then = self.now.saturating_sub(rule::quiet_after(self.limit));
+        self.books.give_up_on_debts_before(then);
+    }
+
+    fn connect(&mut self, key: ProcessKey, out: &mut Vec<Command>) {
+        self.books.change(key, |account| account.set_connected(true));
+        self.send(key, out);
+    }
+
+    fn send(&mut self, key: ProcessKey, out: &mut Vec<Command>) {
+        let allowance = self.books.change(key, Account::send).flatten();
+        out.extend(allowance.map(|allowance| Command::Await { key, allowance }));
+        if self.books.change(key, Account::provoke) == Some(true) {
+            out.push(Command::Destroy { key, at_or_before: Timestamp::ZERO });
+        }
+    }
+
+    fn update(&mut self, key: ProcessKey, update: &Update, out: &mut Vec<Command>) {
+        if !self.books.get(key).is_some_and(Account::is_alive) {
+            return;
+        }
+        let recorded = update.newly_released.iter().fold(0_u64, |sum, chunk| sum.saturating_add(chunk.bytes));
+        let recorded = recorded.min(self.limit);
+        self.pass_time(recorded);
+        self.settle(key, |account, now, page| account.learn(update, now, page));
+        self.serve(key, update.wanted_bytes, recorded, out);
+        self.send(key, out);
+    }
+
+    /// Takes from all what a lowered limit, or the reserve for joins, lacks.
+    fn take_what_is_missing(&mut self, out: &mut Vec<Command>) {
+        let expected = self.books.expected().saturating_add(self.reserve());
+        let demand = Demand {
+            bytes: expected.saturating_sub(self.limit),
+            older_than: Timestamp::MAX,
+            quiet_since: u64::MAX,
+            creditor: None,
+            owners: usize::MAX,
+        };
+        if demand.bytes > 0 {
+            take(&mut self.books, &demand, &self.policy, self.now, out);
+        }
+    }
+
+    fn forget(&mut self, key: ProcessKey) {
+        self.waiting.remove(&key);
+        self.settle(key, |account, _, _| account.found(0));
+        self.books.remove(key);
+    }
+}

@@ -1,0 +1,76 @@
+//! Pressure: serving a process that could use more, and passing on what others gave up for it.
+//!
+//! Part of the controller, called for each report. Invariants: nothing is given that is not
+//! free; a process that owes is given nothing; what is on its way to a process is not asked
+//! for a second time.
+
+use profiler_core::ids::ProcessKey;
+use profiler_core::time::Timestamp;
+
+use super::Controller;
+use super::account::Account;
+use super::messages::Command;
+use super::rule::{self, Need};
+use super::take::{Demand, take};
+
+impl Controller {
+    /// Takes in what `learn` learns about a process; what it has freed goes to whom it was asked for.
+    pub(super) fn settle(&mut self, key: ProcessKey, learn: impl FnOnce(&mut Account, u64, u64)) {
+        let (now, page) = (self.now, self.policy.page);
+        let settled = self.books.change(key, |account| {
+            let owed = account.owed();
+            learn(account, now, page);
+            let paid = owed.saturating_sub(account.owed());
+            let creditor = if account.owed() == 0 { account.creditor.take() } else { account.creditor };
+            (paid, creditor)
+        });
+        if let Some((paid, Some(creditor))) = settled {
+            self.pay(creditor, paid);
+        }
+    }
+
+    /// Gives a process what was asked back for it, as far as it is free; its next `Await` tells it.
+    fn pay(&mut self, creditor: ProcessKey, paid: u64) {
+        let spare = self.spare();
+        self.books.change(creditor, |account| {
+            let paid = paid.min(account.coming);
+            account.coming -= paid;
+            if account.is_alive() && account.owed() == 0 {
+                account.target += paid.min(spare);
+            }
+        });
+    }
+
+    /// Serves the need that a report tells of.
+    pub(super) fn serve(&mut self, key: ProcessKey, wanted: u64, recorded: u64, out: &mut Vec<Command>) {
+        let Some(account) = self.books.get(key).filter(|account| account.owed() == 0) else { return };
+        let newest = account.listed().last();
+        let mut need = Need {
+            wanted,
+            recorded,
+            chunk: newest.map_or(0, |chunk| chunk.bytes),
+            allowance: account.target,
+            unused: account.unused(),
+        };
+        let older_than = rule::older_than(account.oldest(), newest.map(|chunk| chunk.done));
+        let given = need.given(self.spare(), self.policy.page);
+        self.books.change(key, |account| account.target += given);
+        need.wanted = wanted.saturating_sub(given);
+        self.ask_for(key, need.asked(self.policy.page), older_than, out);
+    }
+
+    /// Asks others for `bytes` on behalf of `key`, less what is on its way to it already. Hope in what
+    /// is on its way fades with each report, in case it never comes.
+    fn ask_for(&mut self, key: ProcessKey, bytes: u64, older_than: Timestamp, out: &mut Vec<Command>) {
+        let coming = self.books.change(key, |account| {
+            account.coming -= account.coming.div_ceil(4);
+            account.coming
+        });
+        let bytes = bytes.saturating_sub(coming.unwrap_or(0));
+        let quiet_since = self.now.saturating_sub(rule::quiet_after(self.limit).max(1));
+        let demand =
+            Demand { bytes, older_than, quiet_since, creditor: Some(key), owners: rule::ASKED_AT_ONCE };
+        let taken = take(&mut self.books, &demand, &self.policy, self.now, out);
+        self.books.change(key, |account| account.coming = account.coming.saturating_add(taken));
+    }
+}

@@ -1,0 +1,315 @@
+//! Who is waited for during a capture, and for how long: a machine without clock, channel or file.
+//!
+//! The capture drives it: it asks every child for its part, makes the machine, feeds it what
+//! comes in and obeys what comes out; it calls again at [`Gather::next_wakeup`] at the latest.
+//! Invariants: every child leaves exactly once, accepted or given up; a child that gets on is
+//! waited for until the deadline, whatever the others do; one that does not is given up after
+//! the progress timeout, alone; at most one progress request per child is unanswered; what comes
+//! after a child was given up changes nothing; at the deadline nobody is waited for.
+//!
+//! A child gets on when its proportion exceeds all it had reported before, or when its location
+//! changes. So a child that alternates between two locations is waited for until the deadline,
+//! and no longer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ipc_protocol::message::{GatherOutcome, Proportion};
+
+use super::verdict::Why;
+
+/// A point on the driver's clock, or a span of it, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Millis(u64);
+
+impl Millis {
+    /// Wraps the bare number.
+    pub const fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The bare number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// This long after `self`.
+    #[must_use]
+    pub const fn after(self, span: Self) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl From<Duration> for Millis {
+    fn from(duration: Duration) -> Self {
+        Self(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Millis> for Duration {
+    fn from(millis: Millis) -> Self {
+        Self::from_millis(millis.0)
+    }
+}
+
+/// How patient a capture is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Between an answer about progress and the next question.
+    pub ask_every: Millis,
+    /// Longest time that a child may not get on.
+    pub progress_timeout: Millis,
+    /// Longest time for everything.
+    pub deadline: Millis,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            ask_every: Millis::new(250),
+            progress_timeout: Millis::new(5_000),
+            deadline: Millis::new(60_000),
+        }
+    }
+}
+
+/// What happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input<K> {
+    /// A child says how far it is.
+    Progress {
+        /// The child.
+        child: K,
+        /// Its proportion; an invalid one is not progress.
+        proportion: Proportion,
+        /// What it is writing.
+        location: String,
+    },
+    /// A child says what came of it.
+    Profile {
+        /// The child.
+        child: K,
+        /// What came of it.
+        outcome: GatherOutcome,
+    },
+    /// A child ended.
+    Died {
+        /// The child.
+        child: K,
+        /// How.
+        why: Why,
+    },
+    /// What a child wrote is not a part of a profile. May come after it was accepted.
+    Rejected {
+        /// The child.
+        child: K,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Time passed.
+    Tick,
+}
+
+/// What the driver must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output<K> {
+    /// Ask the child how far it is.
+    RequestProgress(K),
+    /// Check the child's outbox and take it. If it does not pass: [`Input::Rejected`].
+    Accept(K),
+    /// Cancel the child's work and read its memory instead.
+    GiveUp {
+        /// The child.
+        child: K,
+        /// Why.
+        why: Why,
+    },
+    /// Nobody is waited for any more. Comes once.
+    Finished,
+}
+
+/// One capture.
+#[derive(Clone, Debug)]
+pub struct Gather<K> {
+    patience: Patience,
+    started: Millis,
+    now: Millis,
+    children: BTreeMap<K, Standing>,
+    finished: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Standing {
+    Waiting(Waiting),
+    Accepted,
+    GivenUp,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    best: Proportion,
+    location: String,
+    /// When it last got on.
+    moved: Millis,
+    /// When it was last asked, or was told to write.
+    asked: Millis,
+    /// Whether a question is unanswered.
+    outstanding: bool,
+}
+
+impl<K: Clone + Ord> Gather<K> {
+    /// Begins to wait for `children`, who have been told to write at `now`. Feed it
+    /// [`Input::Tick`] at once: without children it has finished.
+    pub fn new(now: Millis, patience: Patience, children: impl IntoIterator<Item = K>) -> Self {
+        let waiting = Waiting {
+            best: Proportion::ZERO,
+            location: String::new(),
+            moved: now,
+            asked: now,
+            outstanding: false,
+        };
+        let children =
+            children.into_iter().map(|child| (child, Standing::Waiting(waiting.clone()))).collect();
+        Self { patience, started: now, now, children, finished: false }
+    }
+
+    /// Takes in what happened at `now`, and says what to do. A clock that goes back stands still.
+    pub fn step(&mut self, now: Millis, input: Input<K>) -> Vec<Output<K>> {
+        self.now = self.now.max(now);
+        let mut outputs: Vec<_> = self.take_in(input).into_iter().collect();
+        self.judge_time(&mut outputs);
+        if !self.finished && self.waiting().next().is_none() {
+            self.finished = true;
+            outputs.push(Output::Finished);
+        }
+        outputs
+    }
+
+    /// When to call [`Self::step`] at the latest; `None` once finished.
+    pub fn next_wakeup(&self) -> Option<Millis> {
+        let of_child = |child: &Waiting| match child.outstanding {
+            true => child.gives_up(&self.patience),
+            false => child.gives_up(&self.patience).min(child.asks(&self.patience)),
+        };
+        Some(self.waiting().map(|(_, child)| of_child(child)).min()?.min(self.deadline()))
+    }
+
+    /// The children that are waited for.
+    pub fn pending(&self) -> impl Iterator<Item = &K> {
+        self.waiting().map(|(key, _)| key)
+    }
+
+    /// Whether nobody is waited for any more, and the driver was told.
+    pub const fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    const fn deadline(&self) -> Millis {
+        self.started.after(self.patience.deadline)
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = (&K, &Waiting)> {
+        self.children.iter().filter_map(|(key, standing)| match standing {
+            Standing::Waiting(waiting) => Some((key, waiting)),
+            _ => None,
+        })
+    }
+
+    fn take_in(&mut self, input: Input<K>) -> Option<Output<K>> {
+        match input {
+            Input::Progress { child, proportion, location } => {
+                if let Some(Standing::Waiting(waiting)) = self.children.get_mut(&child) {
+                    waiting.answer(self.now, proportion, location);
+                }
+                None
+            }
+            Input::Profile { child, outcome: GatherOutcome::Written { .. } } => self.accept(child),
+            Input::Profile { child, outcome: GatherOutcome::Failed(message) } => {
+                self.give_up_waiting(child, Why::Refused { message })
+            }
+            Input::Died { child, why } => self.give_up_waiting(child, why),
+            Input::Rejected { child, message } => self.reject(child, message),
+            Input::Tick => None,
+        }
+    }
+
+    fn accept(&mut self, child: K) -> Option<Output<K>> {
+        let standing = self.children.get_mut(&child)?;
+        if !matches!(standing, Standing::Waiting(_)) {
+            return None;
+        }
+        *standing = Standing::Accepted;
+        Some(Output::Accept(child))
+    }
+
+    fn give_up_waiting(&mut self, child: K, why: Why) -> Option<Output<K>> {
+        let standing = self.children.get_mut(&child)?;
+        if !matches!(standing, Standing::Waiting(_)) {
+            return None;
+        }
+        *standing = Standing::GivenUp;
+        Some(Output::GiveUp { child, why })
+    }
+
+    /// Also an accepted part may turn out to be none.
+    fn reject(&mut self, child: K, message: String) -> Option<Output<K>> {
+        let standing = self.children.get_mut(&child)?;
+        if matches!(standing, Standing::GivenUp) {
+            return None;
+        }
+        *standing = Standing::GivenUp;
+        Some(Output::GiveUp { child, why: Why::Refused { message } })
+    }
+
+    fn judge_time(&mut self, outputs: &mut Vec<Output<K>>) {
+        let (now, patience, deadline) = (self.now, self.patience, self.deadline());
+        for (child, standing) in &mut self.children {
+            let Standing::Waiting(waiting) = standing else { continue };
+            let why = match waiting.gives_up(&patience) {
+                frozen if frozen < deadline && frozen <= now => Some(Why::Frozen),
+                _ if deadline <= now => Some(Why::Late),
+                _ => None,
+            };
+            if let Some(why) = why {
+                outputs.push(Output::GiveUp { child: child.clone(), why });
+                *standing = Standing::GivenUp;
+            } else if waiting.ask(now, &patience) {
+                outputs.push(Output::RequestProgress(child.clone()));
+            }
+        }
+    }
+}
+
+impl Waiting {
+    const fn gives_up(&self, patience: &Patience) -> Millis {
+        self.moved.after(patience.progress_timeout)
+    }
+
+    const fn asks(&self, patience: &Patience) -> Millis {
+        self.asked.after(patience.ask_every)
+    }
+
+    /// Whether to ask now, in which case it counts as asked.
+    fn ask(&mut self, now: Millis, patience: &Patience) -> bool {
+        let due = !self.outstanding && self.asks(patience) <= now;
+        if due {
+            (self.asked, self.outstanding) = (now, true);
+        }
+        due
+    }
+
+    fn answer(&mut self, now: Millis, proportion: Proportion, location: String) {
+        self.outstanding = false;
+        if !proportion.is_valid() {
+            return;
+        }
+        if proportion > self.best || location != self.location {
+            self.moved = now;
+        }
+        self.best = self.best.max(proportion);
+        self.location = location;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! What a profile says about each process: how its data came to be there, or why not.
+//!
+//! Decided by the capture, written into `processes` and `profileGatheringLog`, shown to the
+//! user. Invariant: a process of the session without a [`Verdict`] does not exist.
+
+use std::fmt;
+use std::process::ExitStatus;
+
+use serde::Serialize;
+
+/// How a process came into the profile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "lowercase")]
+pub enum Verdict {
+    /// By itself, as asked.
+    Complete,
+    /// Through its memory, which the parent read; all of it is there.
+    Recovered {
+        /// Why it did not come by itself.
+        why: Why,
+    },
+    /// Through its memory, some of which could not be read.
+    Partial {
+        /// Why it is not all there.
+        why: Why,
+    },
+    /// Not at all.
+    Missing {
+        /// Why.
+        why: Why,
+    },
+}
+
+/// What kept a process from handing over its part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Why {
+    /// A signal ended it.
+    Crashed {
+        /// Which, such as `signal 9 (SIGKILL)`.
+        status: String,
+    },
+    /// It ended by itself.
+    Exited {
+        /// Its exit code.
+        status: i32,
+    },
+    /// It ended, nobody knows how.
+    Gone,
+    /// It lived, but its part did not get on.
+    Frozen,
+    /// Its part got on, but was not there in time.
+    Late,
+    /// It answered with an error, or with something that is not a part of a profile.
+    Refused {
+        /// The error.
+        message: String,
+    },
+    /// It was started but never spoke to the parent.
+    NeverConnected,
+    /// Its memory cannot be read.
+    Unreadable {
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+impl Verdict {
+    /// Whether anything of the process is in the profile.
+    pub const fn is_present(&self) -> bool {
+        !matches!(self, Self::Missing { .. })
+    }
+
+    /// What went wrong, if anything did.
+    pub const fn why(&self) -> Option<&Why> {
+        match self {
+            Self::Complete => None,
+            Self::Recovered { why } | Self::Partial { why } | Self::Missing { why } => Some(why),
+        }
+    }
+}
+
+impl Why {
+    /// What the end of a process says. `None`: somebody else took its exit status.
+    pub fn ended(status: Option<ExitStatus>) -> Self {
+        let Some(status) = status else { return Self::Gone };
+        match (status.code(), signal_of(status)) {
+            (Some(status), _) => Self::Exited { status },
+            (None, Some(signal)) => Self::Crashed { status: signal },
+            (None, None) => Self::Gone,
+        }
+    }
+}
+
+#[cfg(unix)]
+fn signal_of(status: ExitStatus) -> Option<String> {
+    use std::os::unix::process::ExitStatusExt;
+    let number = status.signal()?;
+    let dumped = if status.core_dumped() { ", core dumped" } else { "" };
+    Some(match signal_name(number) {
+        Some(name) => format!("signal {number} ({name}{dumped})"),
+        None => format!("signal {number}"),
+    })
+}
+
+#[cfg(not(unix))]
+fn signal_of(_: ExitStatus) -> Option<String> {
+    None
+}
+
+#[cfg(unix)]
+const fn signal_name(number: i32) -> Option<&'static str> {
+    Some(match number {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGSYS => "SIGSYS",
+        _ => return None,
+    })
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete => f.write_str("complete"),
+            Self::Recovered { why } => write!(f, "recovered: {why}"),
+            Self::Partial { why } => write!(f, "partial: {why}"),
+            Self::Missing { why } => write!(f, "missing: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Crashed { status } => write!(f, "crashed with {status}"),
+            Self::Exited { status } => write!(f, "exited with code {status}"),
+            Self::Gone => f.write_str("ended, with unknown status"),
+            Self::Frozen => f.write_str("frozen: made no progress"),
+            Self::Late => f.write_str("not finished at the deadline"),
+            Self::Refused { message } => write!(f, "refused: {message}"),
+            Self::NeverConnected => f.write_str("never connected"),
+            Self::Unreadable { message } => write!(f, "memory unreadable: {message}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, to_value};
+
+    use super::*;
+
+    #[test]
+    fn a_verdict_reads_as_a_sentence() {
+        let crashed = Why::Crashed { status: "signal 9 (SIGKILL)".into() };
+        let texts = [
+            (Verdict::Complete, "complete"),
+            (Verdict::Recovered { why: crashed }, "recovered: crashed with signal 9 (SIGKILL)"),
+            (Verdict::Partial { why: Why::Frozen }, "partial: frozen: made no progress"),
+            (Verdict::Missing { why: Why::NeverConnected }, "missing: never connected"),
+        ];
+        for (verdict, text) in texts {
+            assert_eq!(verdict.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_verdict_has_a_json_form() {
+        assert_eq!(to_value(Verdict::Complete).unwrap(), json!({ "verdict": "complete" }));
+        let why = Why::Refused { message: "no \"disk\"".into() };
+        assert_eq!(
+            to_value(Verdict::Recovered { why }).unwrap(),
+            json!({ "verdict": "recovered", "why": { "reason": "refused", "message": "no \"disk\"" } })
+        );
+        assert_eq!(
+            to_value(Verdict::Missing { why: Why::NeverConnected }).unwrap(),
+            json!({ "verdict": "missing", "why": { "reason": "never-connected" } })
+        );
+    }
+
+    #[test]
+    fn only_a_missing_process_is_absent() {
+        assert!(Verdict::Complete.is_present() && Verdict::Complete.why().is_none());
+        assert!(Verdict::Partial { why: Why::Late }.is_present());
+        assert!(!Verdict::Missing { why: Why::Gone }.is_present());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_end_of_a_process_is_told_apart() {
+        use std::os::unix::process::ExitStatusExt;
+        let ended = |raw| Why::ended(Some(ExitStatus::from_raw(raw)));
+        assert_eq!(ended(3 << 8), Why::Exited { status: 3 });
+        assert_eq!(ended(9), Why::Crashed { status: "signal 9 (SIGKILL)".into() });
+        assert_eq!(ended(6 | 0x80), Why::Crashed { status: "signal 6 (SIGABRT, core dumped)".into() });
+        assert_eq!(ended(64), Why::Crashed { status: "signal 64".into() });
+        assert_eq!(Why::ended(None), Why::Gone);
+    }
+}

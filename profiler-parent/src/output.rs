@@ -1,0 +1,149 @@
+//! The file that a profile is written to: whole and private, or not there at all.
+//!
+//! Written by the capture and by the exporters. The bytes go to a temporary file in the
+//! target's directory, `.NAME.XXXXXX.part`, which takes the target's place in one step once all
+//! of it is on disk. Invariants: nobody but the owner can read it; whatever stood at the target
+//! is replaced, never written through (a symbolic link there is replaced, not followed); an
+//! unfinished file is removed, unless the process is killed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tempfile::NamedTempFile;
+
+/// How hard a `.gz` is compressed, 1 to 9.
+const GZIP_LEVEL: u32 = 6;
+
+/// Bytes gathered before the system is asked to write.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Why a profile is not in its file.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {source}", path.display())]
+pub struct OutputError {
+    /// What was tried.
+    pub action: &'static str,
+    /// The file that was asked for.
+    pub path: PathBuf,
+    /// The system's reason.
+    #[source]
+    pub source: io::Error,
+}
+
+type Temporary = BufWriter<NamedTempFile<File>>;
+
+/// A profile being written.
+#[derive(Debug)]
+pub struct ProfileFile {
+    target: PathBuf,
+    sink: Sink,
+}
+
+#[derive(Debug)]
+enum Sink {
+    Plain(Temporary),
+    Gzip(Box<GzEncoder<Temporary>>),
+}
+
+impl ProfileFile {
+    /// Begins a file that [`Self::commit`] will put at `target`; compressed if that ends in
+    /// `.gz`.
+    ///
+    /// # Errors
+    /// [`OutputError`]; then nothing was made.
+    pub fn create(target: impl Into<PathBuf>) -> Result<Self, OutputError> {
+        let target = target.into();
+        let temporary = match temporary_beside(&target) {
+            Ok(file) => BufWriter::with_capacity(BUFFER_BYTES, file),
+            Err(source) => return Err(OutputError { action: "create", path: target, source }),
+        };
+        let sink = match target.extension().is_some_and(|extension| extension == "gz") {
+            true => Sink::Gzip(Box::new(GzEncoder::new(temporary, Compression::new(GZIP_LEVEL)))),
+            false => Sink::Plain(temporary),
+        };
+        Ok(Self { target, sink })
+    }
+
+    /// Where the file will be.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Puts the file at its place, with all its bytes on disk, and says how many they are.
+    ///
+    /// # Errors
+    /// [`OutputError`]; then the target is as it was before.
+    pub fn commit(self) -> Result<u64, OutputError> {
+        let Self { target, sink } = self;
+        finish(sink, &target).map_err(|source| OutputError { action: "write", path: target, source })
+    }
+}
+
+impl Write for ProfileFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.sink {
+            Sink::Plain(file) => file.write(bytes),
+            Sink::Gzip(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.sink {
+            Sink::Plain(file) => file.flush(),
+            Sink::Gzip(file) => file.flush(),
+        }
+    }
+}
+
+fn finish(sink: Sink, target: &Path) -> io::Result<u64> {
+    let buffered = match sink {
+        Sink::Plain(file) => file,
+        Sink::Gzip(file) => file.finish()?,
+    };
+    let file = buffered.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.as_file().sync_all()?;
+    let length = file.as_file().metadata()?.len();
+    file.persist(target).map_err(|error| error.error)?;
+    sync_directory(target);
+    Ok(length)
+}
+
+fn temporary_beside(target: &Path) -> io::Result<NamedTempFile<File>> {
+    let Some(name) = target.file_name() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"));
+    };
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(name);
+    prefix.push(".");
+    tempfile::Builder::new().prefix(&prefix).suffix(".part").make_in(directory_of(target), create_private)
+}
+
+fn directory_of(target: &Path) -> &Path {
+    target.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file that is new, nobody else's and not inherited: `O_EXCL`, `O_CLOEXEC`, and on Unix
+/// `O_NOFOLLOW` and mode 0600.
+fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    }
+    options.open(path)
+}
+
+/// Makes the new name last. Some file systems cannot; the file itself is on disk by then.
+fn sync_directory(target: &Path) {
+    if let Ok(directory) = File::open(directory_of(target)) {
+        let _ = directory.sync_all();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! The output file's rules.
+
+use std::io::Read;
+
+use tempfile::tempdir;
+
+use super::*;
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn a_committed_file_holds_what_was_written() {
+    let directory = tempdir().unwrap();
+    let target = directory.path().join("profile.json");
+    let mut file = ProfileFile::create(&target).unwrap();
+    file.write_all(b"{}").unwrap();
+    assert!(!target.exists(), "not before all of it is there");
+    assert_eq!(file.commit().unwrap(), 2);
+    assert_eq!(std::fs::read(&target).unwrap(), b"{}");
+    assert_eq!(names_in(directory.path()), ["profile.json"]);
+}
+
+#[test]
+fn a_name_in_gz_is_compressed() {
+    let directory = tempdir().unwrap();
+    let target = directory.path().join("profile.json.gz");
+    let text = "{\"a\":1}".repeat(100_000);
+    let mut file = ProfileFile::create(&target).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    let length = file.commit().unwrap();
+    assert!(length < 100_000);
+    assert_eq!(length, target.metadata().unwrap().len());
+    let mut unpacked = String::new();
+    flate2::read::GzDecoder::new(File::open(&target).unwrap()).read_to_string(&mut unpacked).unwrap();
+    assert_eq!(unpacked, text);
+}
+
+#[test]
+fn without_commit_nothing_is_left_and_nothing_is_replaced() {
+    let directory = tempdir().unwrap();
+    let target = directory.path().join("profile.json.gz");
+    std::fs::write(&target, "the old one").unwrap();
+    let mut file = ProfileFile::create(&target).unwrap();
+    file.write_all(&[b'x'; 1_000_000]).unwrap();
+    file.flush().unwrap();
+    assert_eq!(names_in(directory.path()).len(), 2);
+    drop(file);
+    assert_eq!(names_in(directory.path()), ["profile.json.gz"]);
+    assert_eq!(std::fs::read(&target).unwrap(), b"the old one");
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_named() {
+    let error = ProfileFile::create("/no/such/directory/profile.json").unwrap_err();
+    assert!(error.to_string().contains("/no/such/directory/profile.json"), "{error}");
+    assert_eq!(error.source.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_name_that_is_no_file_is_refused() {
+    for name in ["", "/", ".."] {
+        assert_eq!(ProfileFile::create(name).unwrap_err().source.kind(), io::ErrorKind::InvalidInput);
+    }
+}
+
+#[test]
+fn a_directory_at_the_target_is_an_error_that_leaves_nothing() {
+    let directory = tempdir().unwrap();
+    let target = directory.path().join("taken");
+    std::fs::create_dir(&target).unwrap();
+    std::fs::write(target.join("file"), "").unwrap();
+    let error = ProfileFile::create(&target).unwrap().commit().unwrap_err();
+    assert_eq!(error.path, target);
+    assert_eq!(names_in(directory.path()), ["taken"]);
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn only_its_owner_may_read_it() {
+        let directory = tempdir().unwrap();
+        let target = directory.path().join("profile.json");
+        std::fs::write(&target, "").unwrap();
+        std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let file = ProfileFile::create(&target).unwrap();
+        for name in names_in(directory.path()).iter().filter(|name| name.ends_with(".part")) {
+            assert_eq!(mode(&directory.path().join(name)), 0o600);
+        }
+        file.commit().unwrap();
+        assert_eq!(mode(&target), 0o600);
+    }
+
+    #[test]
+    fn a_symbolic_link_at_the_target_is_replaced_not_followed() {
+        let directory = tempdir().unwrap();
+        let (target, victim) = (directory.path().join("profile.json"), directory.path().join("victim"));
+        std::fs::write(&victim, "precious").unwrap();
+        symlink(&victim, &target).unwrap();
+        let mut file = ProfileFile::create(&target).unwrap();
+        file.write_all(b"{}").unwrap();
+        file.commit().unwrap();
+        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+        assert!(target.symlink_metadata().unwrap().is_file());
+        assert_eq!(std::fs::read(&target).unwrap(), b"{}");
+    }
+
+    #[test]
+    fn an_unwritable_directory_is_an_error() {
+        let directory = tempdir().unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o500)).unwrap();
+        let as_root = std::fs::write(directory.path().join("probe"), "").is_ok();
+        let made = ProfileFile::create(directory.path().join("profile.json"));
+        assert_eq!(made.is_ok(), as_root, "{made:?}");
+    }
+
+    #[test]
+    fn the_file_is_not_inherited_by_programs_started_meanwhile() {
+        use std::os::fd::AsFd;
+        let directory = tempdir().unwrap();
+        let file = ProfileFile::create(directory.path().join("profile.json")).unwrap();
+        let Sink::Plain(plain) = &file.sink else { unreachable!() };
+        let flags = rustix::io::fcntl_getfd(plain.get_ref().as_file().as_fd()).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+}

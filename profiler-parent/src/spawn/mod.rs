@@ -1,0 +1,95 @@
+//! Starting a child that records: what it gets, and how it gets only that.
+//!
+//! Called by the session. The child inherits the files it is given, under numbers that its
+//! environment names, and nobody else does: they are made inheritable between fork and exec, in
+//! the child alone, so a process that another thread starts at the same time does not get them.
+//! [`watch`] sees to what becomes of the child.
+
+pub mod watch;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command};
+
+use ipc_protocol::environment::{ChildEnvironment, Handover, Token};
+
+use crate::sys;
+
+/// Why a child could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// A file could not be prepared for the child.
+    #[error("cannot hand the {what} over to the child: {source}")]
+    HandOver {
+        /// Which file.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The program could not be started.
+    #[error("cannot start {program:?}: {source}")]
+    Start {
+        /// The program.
+        program: std::ffi::OsString,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// A file for the child.
+#[derive(Clone, Copy, Debug)]
+pub enum Gift<'a> {
+    /// Inherited. Linux only.
+    Open(&'a File),
+    /// Opened by the child, under this path.
+    At(&'a Path),
+}
+
+/// All that a child gets.
+#[derive(Clone, Debug)]
+pub struct Gifts<'a> {
+    /// The memory to record into.
+    pub pool: Gift<'a>,
+    /// The file to write profiles to.
+    pub outbox: Gift<'a>,
+    /// What it proves itself with.
+    pub token: Token,
+    /// Where the parent listens for it.
+    pub server: &'a str,
+}
+
+/// Starts the child. `command` is used up, so that nothing can start a second process with the
+/// same gifts.
+///
+/// # Errors
+/// All of [`SpawnError`]; then no process was started.
+pub fn spawn(mut command: Command, gifts: &Gifts<'_>) -> Result<Child, SpawnError> {
+    let mut inherited = Vec::new();
+    let environment = ChildEnvironment {
+        pool: hand_over("pool", gifts.pool, &mut inherited)?,
+        outbox: hand_over("outbox", gifts.outbox, &mut inherited)?,
+        token: gifts.token.clone(),
+        server: gifts.server.to_owned(),
+    };
+    environment.put_into(&mut command);
+    sys::inherit(&mut command, inherited).map_err(|source| SpawnError::HandOver { what: "files", source })?;
+    command.spawn().map_err(|source| SpawnError::Start { program: command.get_program().into(), source })
+}
+
+fn hand_over(what: &'static str, gift: Gift<'_>, inherited: &mut Vec<File>) -> Result<Handover, SpawnError> {
+    let failed = |source| SpawnError::HandOver { what, source };
+    match gift {
+        Gift::At(path) => Ok(Handover::Path(path.to_owned())),
+        Gift::Open(file) => {
+            let copy = sys::copy_for_child(file).map_err(failed)?;
+            let handover = Handover::of(&copy).map_err(failed)?;
+            inherited.push(copy);
+            Ok(handover)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

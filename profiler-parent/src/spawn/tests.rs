@@ -1,0 +1,114 @@
+//! What a child gets, and what nobody else gets.
+
+use std::process::Stdio;
+
+use ipc_protocol::environment::VARIABLE;
+
+use super::*;
+
+fn token() -> Token {
+    Token::from_bytes([5; Token::BYTES])
+}
+
+fn output(command: Command, gifts: &Gifts<'_>) -> String {
+    let mut child = spawn(command, gifts).unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut text).unwrap();
+    assert!(child.wait().unwrap().success());
+    text
+}
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
+#[cfg(unix)]
+#[test]
+fn the_child_finds_its_gifts_in_the_environment() {
+    let (pool, outbox) = (Path::new("/tmp/pool of mine"), Path::new("/tmp/outbox"));
+    let gifts =
+        Gifts { pool: Gift::At(pool), outbox: Gift::At(outbox), token: token(), server: "/tmp/server" };
+    let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &gifts);
+    let environment = ChildEnvironment::parse(&value).unwrap();
+    assert_eq!(environment.pool, Handover::Path(pool.to_owned()));
+    assert_eq!(environment.outbox, Handover::Path(outbox.to_owned()));
+    assert_eq!((environment.token, environment.server.as_str()), (token(), "/tmp/server"));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let nowhere = Path::new("/nowhere");
+    let gifts = Gifts { pool: Gift::At(nowhere), outbox: Gift::At(nowhere), token: token(), server: "s" };
+    let error = spawn(Command::new("/no/such/program"), &gifts).unwrap_err();
+    assert!(matches!(error, SpawnError::Start { .. }));
+    assert!(error.to_string().contains("/no/such/program"), "{error}");
+}
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+mod inherited {
+    use std::io::{Read, Seek, Write};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    fn file(content: &str) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content.as_bytes()).unwrap();
+        file
+    }
+
+    #[test]
+    fn the_child_can_read_and_write_what_it_was_given() {
+        let (pool, mut outbox) = (file("from the parent"), file(""));
+        let gifts =
+            Gifts { pool: Gift::Open(&pool), outbox: Gift::Open(&outbox), token: token(), server: "/tmp/s" };
+        // Numbers are read out of the variable as a child would: version;fd:N:inode;fd:N:inode;…
+        let script = format!(
+            "IFS=';:'; set -- ${VARIABLE}; cat /proc/self/fd/$3; printf 'from the child' > /proc/self/fd/$6"
+        );
+        assert_eq!(output(shell(&script), &gifts), "from the parent");
+        let mut written = String::new();
+        outbox.rewind().unwrap();
+        outbox.read_to_string(&mut written).unwrap();
+        assert_eq!(written, "from the child");
+    }
+
+    /// Prints the inodes of all that a process has open.
+    const LIST: &str = "stat -L -c %i /proc/$$/fd/* 2>/dev/null; true";
+
+    fn inode(file: &File) -> String {
+        std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap()).to_string()
+    }
+
+    #[test]
+    fn the_child_gets_these_two_files_once_and_no_other() {
+        let (pool, outbox, secret) = (file("p"), file("o"), file("s"));
+        let gifts =
+            Gifts { pool: Gift::Open(&pool), outbox: Gift::Open(&outbox), token: token(), server: "/tmp/s" };
+        let text = output(shell(LIST), &gifts);
+        let times = |file: &File| text.lines().filter(|line| *line == inode(file)).count();
+        assert_eq!((times(&pool), times(&outbox), times(&secret)), (1, 1, 0), "{text}");
+    }
+
+    #[test]
+    fn nothing_of_it_stays_inheritable_or_open_in_the_parent() {
+        let (pool, outbox) = (file("p"), file("o"));
+        let gifts =
+            Gifts { pool: Gift::Open(&pool), outbox: Gift::Open(&outbox), token: token(), server: "/tmp/s" };
+        let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &gifts);
+        let environment = ChildEnvironment::parse(&value).unwrap();
+        // The copies are closed: their numbers are free, or another test's files.
+        assert!(environment.pool.open().is_err());
+        assert!(environment.outbox.open().is_err());
+        let listed = String::from_utf8(shell(LIST).output().unwrap().stdout).unwrap();
+        assert!(listed.lines().all(|line| line != inode(&pool) && line != inode(&outbox)), "{listed}");
+    }
+
+    #[test]
+    fn numbers_of_standard_streams_are_not_handed_over() {
+        let copy = sys::copy_for_child(&file("p")).unwrap();
+        assert!(copy.as_raw_fd() > 2);
+    }
+}

@@ -1,0 +1,189 @@
+//! One thread that knows when any child ends.
+//!
+//! Made once per session. The exit of a process is the truth about its death: a closed channel
+//! is only a hint, since a fork of the child may hold it open. Invariants: every watched child
+//! is told about exactly once, unless the watcher is stopped before; its exit status is taken
+//! (no zombie stays) unless the host took it first; the callback runs on the watcher's thread
+//! with no lock held, so it may call the watcher.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::sys::{self, Bell, ChildHandle, Reaped};
+
+/// How often a child is asked where the system does not tell by itself.
+const ASK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A child that is not watched, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot watch process {}: {error}", child.id())]
+pub struct WatchError {
+    /// The child, still the caller's.
+    pub child: Child,
+    /// Why.
+    #[source]
+    pub error: io::Error,
+}
+
+/// Watches children, each under a key of the caller's.
+#[derive(Debug)]
+pub struct ExitWatcher<K: Ord> {
+    shared: Arc<Shared<K>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared<K> {
+    bell: Bell,
+    state: Mutex<State<K>>,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    children: BTreeMap<K, Watched>,
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct Watched {
+    child: Child,
+    /// Absent where the system has none; then the child is asked at intervals.
+    handle: Option<Arc<ChildHandle>>,
+}
+
+impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
+    /// Starts the thread. `on_exit` gets the key and the exit status, or `None` when somebody
+    /// else in this process took the status (`waitpid(-1)`, an ignored `SIGCHLD`).
+    ///
+    /// # Errors
+    /// When the system gives no thread or descriptor.
+    pub fn start(on_exit: impl FnMut(K, Option<ExitStatus>) + Send + 'static) -> io::Result<Self> {
+        let state = Mutex::new(State { children: BTreeMap::new(), stopped: false });
+        let shared = Arc::new(Shared { bell: Bell::new()?, state });
+        let theirs = Arc::clone(&shared);
+        let thread = sys::spawn_quiet("profiler-exits", move || theirs.run(on_exit))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Watches a child from now on. Take its pipes before.
+    ///
+    /// # Errors
+    /// `AlreadyExists` for a key that is being watched, `BrokenPipe` after [`Self::stop`].
+    pub fn watch(&self, key: K, child: Child) -> Result<(), WatchError> {
+        let mut state = self.shared.lock();
+        let refused = match (state.stopped, state.children.contains_key(&key)) {
+            (true, _) => Some(io::ErrorKind::BrokenPipe),
+            (_, true) => Some(io::ErrorKind::AlreadyExists),
+            _ => None,
+        };
+        if let Some(kind) = refused {
+            return Err(WatchError { child, error: kind.into() });
+        }
+        let handle = ChildHandle::open(&child).map(Arc::new);
+        state.children.insert(key, Watched { child, handle });
+        drop(state);
+        self.shared.bell.ring();
+        Ok(())
+    }
+
+    /// Ends a child at once. `false` if it is not watched: never was, or has ended.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn kill(&self, key: &K) -> io::Result<bool> {
+        match self.shared.lock().children.get_mut(key) {
+            None => Ok(false),
+            Some(Watched { handle: Some(handle), .. }) => handle.kill().map(|()| true),
+            Some(Watched { child, .. }) => child.kill().map(|()| true),
+        }
+    }
+
+    /// Stops watching, and gives back the children that have not ended.
+    pub fn stop(mut self) -> Vec<(K, Child)> {
+        self.end();
+        let children = std::mem::take(&mut self.shared.lock().children);
+        children.into_iter().map(|(key, watched)| (key, watched.child)).collect()
+    }
+}
+
+impl<K: Ord> ExitWatcher<K> {
+    fn end(&mut self) {
+        self.shared.lock().stopped = true;
+        self.shared.bell.ring();
+        let Some(thread) = self.thread.take() else { return };
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join(); // its panics are caught on it
+        }
+    }
+}
+
+impl<K: Ord> Drop for ExitWatcher<K> {
+    /// Ends the thread. Children that still run are left to themselves.
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<K> Shared<K> {
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Ord> Shared<K> {
+    fn run(&self, mut on_exit: impl FnMut(K, Option<ExitStatus>)) {
+        while let Some((handles, timeout)) = self.to_wait_for() {
+            self.bell.wait(&handles, timeout);
+            drop(handles);
+            for (key, status) in self.take_ended() {
+                // A panic of the callback is the callback's loss, not that of all later exits.
+                let _ = catch_unwind(AssertUnwindSafe(|| on_exit(key, status)));
+            }
+        }
+    }
+
+    /// `None` once stopped.
+    fn to_wait_for(&self) -> Option<(Vec<Arc<ChildHandle>>, Option<Duration>)> {
+        let state = self.lock();
+        let handles: Vec<_> = state.children.values().filter_map(|watched| watched.handle.clone()).collect();
+        let timeout = (handles.len() < state.children.len()).then_some(ASK_INTERVAL);
+        (!state.stopped).then_some((handles, timeout))
+    }
+
+    fn take_ended(&self) -> Vec<(K, Option<ExitStatus>)> {
+        let mut ended = Vec::new();
+        let mut state = self.lock();
+        for (key, watched) in &mut state.children {
+            match watched.reap() {
+                Reaped::Running => {}
+                Reaped::Ended(status) => ended.push((key.clone(), Some(status))),
+                Reaped::Elsewhere => ended.push((key.clone(), None)),
+            }
+        }
+        for (key, _) in &ended {
+            state.children.remove(key);
+        }
+        ended
+    }
+}
+
+impl Watched {
+    fn reap(&mut self) -> Reaped {
+        match &self.handle {
+            Some(handle) => handle.reap(),
+            None => match self.child.try_wait() {
+                Ok(None) => Reaped::Running,
+                Ok(Some(status)) => Reaped::Ended(status),
+                Err(_) => Reaped::Elsewhere,
+            },
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests;

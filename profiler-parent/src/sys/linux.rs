@@ -1,0 +1,146 @@
+//! Linux: inherited descriptors, pidfds, and a bell that wakes a thread out of `poll`.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
+
+use super::Reaped;
+
+/// Whether a child can inherit a descriptor.
+pub(crate) const INHERITS: bool = true;
+
+/// Reads at a position, leaving the file's offset alone.
+pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, room, position)
+}
+
+/// A copy of an open file whose number is above the standard streams', so that `Command` does
+/// not put one of them in its place.
+pub(crate) fn copy_for_child(file: &File) -> io::Result<File> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(file, 3)?.into())
+}
+
+/// Makes the child that `command` starts inherit `files`, and no other process.
+/// The numbers stay taken as long as `command` lives.
+#[allow(unsafe_code)]
+pub(crate) fn inherit(command: &mut Command, files: Vec<File>) -> io::Result<()> {
+    let clear = move || files.iter().try_for_each(clear_close_on_exec);
+    // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are
+    // allowed. It makes one fcntl per file, reads a vector that was filled before the fork and
+    // allocates, locks and drops nothing; an error is a bare number.
+    unsafe { command.pre_exec(clear) };
+    Ok(())
+}
+
+#[allow(unsafe_code)]
+fn clear_close_on_exec(file: &File) -> io::Result<()> {
+    // SAFETY: takes plain numbers, the first of an open file; touches no memory.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Starts a named thread on which no signal handler of the host ever runs.
+pub(crate) fn spawn_quiet<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    let before = block_signals()?; // the new thread inherits the mask
+    let thread = Builder::new().name(name.into()).spawn(work);
+    restore_signals(&before);
+    thread
+}
+
+#[allow(unsafe_code)]
+fn block_signals() -> io::Result<libc::sigset_t> {
+    let mut all = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: the call writes a set through a pointer that is valid for one.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: both pointers are valid for a set, and the first holds one since the call above.
+    match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } {
+        // SAFETY: a call that did not fail wrote the old set.
+        0 => Ok(unsafe { before.assume_init() }),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+#[allow(unsafe_code)]
+fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: the first pointer is a reference to a set, the second may be null.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
+}
+
+/// A child process, named beyond doubt: it never means a later process of the same number.
+#[derive(Debug)]
+pub(crate) struct ChildHandle(OwnedFd);
+
+impl ChildHandle {
+    /// The handle of a child that nobody has waited for. `None` on kernels without pidfds.
+    pub(crate) fn open(child: &Child) -> Option<Self> {
+        let pid = Pid::from_raw(i32::try_from(child.id()).ok()?)?;
+        rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
+    }
+
+    /// Ends it at once. An error if it has ended already.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        Ok(rustix::process::pidfd_send_signal(&self.0, Signal::KILL)?)
+    }
+
+    /// Takes its exit status, if it has ended.
+    pub(crate) fn reap(&self) -> Reaped {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        match rustix::process::waitid(WaitId::PidFd(self.0.as_fd()), options) {
+            Ok(None) | Err(rustix::io::Errno::INTR) => Reaped::Running,
+            Ok(Some(status)) => exit_status(&status).map_or(Reaped::Elsewhere, Reaped::Ended),
+            Err(_) => Reaped::Elsewhere,
+        }
+    }
+}
+
+/// The same in the form that `wait` uses: signal in the low bits, or code in the high ones.
+fn exit_status(status: &WaitIdStatus) -> Option<ExitStatus> {
+    const CORE_DUMPED: i32 = 0x80;
+    let core = if status.dumped() { CORE_DUMPED } else { 0 };
+    let code = status.exit_status().map(|code| (code & 0xff) << 8);
+    code.or_else(|| status.terminating_signal().map(|signal| signal | core)).map(ExitStatus::from_raw)
+}
+
+/// Wakes the one thread that waits on it.
+#[derive(Debug)]
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    /// A bell that has not been rung.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    /// Ends the present wait, or the next.
+    pub(crate) fn ring(&self) {
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes()); // full: it has been rung often enough
+    }
+
+    /// Waits until the bell rings, one of the children ends or the time is over.
+    pub(crate) fn wait(&self, children: &[Arc<ChildHandle>], timeout: Option<Duration>) {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let fds = std::iter::once(self.0.as_fd()).chain(children.iter().map(|child| child.0.as_fd()));
+        let mut polled: Vec<PollFd<'_>> = fds.map(readable).collect();
+        let _ = rustix::event::poll(&mut polled, timeout.as_ref()); // interrupted: the caller looks again
+        let _ = rustix::io::read(&self.0, &mut [0; 8]); // unrung: nothing to read
+    }
+}
+
+fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(fd, PollFlags::IN)
+}

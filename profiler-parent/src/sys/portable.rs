@@ -1,0 +1,97 @@
+//! Every other system: nothing is inherited, and children are asked at intervals.
+
+use std::fs::File;
+use std::io;
+use std::process::{Child, Command};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use super::Reaped;
+
+/// Whether a child can inherit a descriptor.
+pub(crate) const INHERITS: bool = false;
+
+/// Reads at a position, leaving the file's offset alone.
+#[cfg(unix)]
+pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, room, position)
+}
+
+/// Reads at a position. Moves the offset of this handle, which is not the child's.
+#[cfg(windows)]
+pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, room, position)
+}
+
+/// Descriptors are not inherited here.
+pub(crate) fn copy_for_child(_: &File) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Descriptors are not inherited here.
+pub(crate) fn inherit(_: &mut Command, files: Vec<File>) -> io::Result<()> {
+    if files.is_empty() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
+}
+
+/// Starts a named thread.
+pub(crate) fn spawn_quiet<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    Builder::new().name(name.into()).spawn(work)
+}
+
+/// Never made here: children are asked through the standard library.
+#[derive(Debug)]
+pub(crate) enum ChildHandle {}
+
+impl ChildHandle {
+    /// None.
+    pub(crate) fn open(_: &Child) -> Option<Self> {
+        None
+    }
+
+    /// Never called.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(crate) fn reap(&self) -> Reaped {
+        match *self {}
+    }
+}
+
+/// Wakes the one thread that waits on it.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    rung: Mutex<bool>,
+    change: Condvar,
+}
+
+impl Bell {
+    /// A bell that has not been rung.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self::default())
+    }
+
+    /// Ends the present wait, or the next.
+    pub(crate) fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.change.notify_one();
+    }
+
+    /// Waits until the bell rings or the time is over.
+    pub(crate) fn wait(&self, _: &[Arc<ChildHandle>], timeout: Option<Duration>) {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rung = match timeout {
+            Some(timeout) => {
+                let waited = self.change.wait_timeout_while(rung, timeout, |rung| !*rung);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => self.change.wait_while(rung, |rung| !*rung).unwrap_or_else(PoisonError::into_inner),
+        };
+        *rung = false;
+    }
+}

@@ -1,0 +1,163 @@
+//! A naive chunk manager with its control thread, as the controller's rules describe them.
+//!
+//! Used by all tests here. It holds a real list of chunks and obeys its allowance at every step;
+//! what it was told last (`told`) and what its manager obeys (`allowance`) may differ for a while.
+
+use std::collections::VecDeque;
+
+use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
+use profiler_core::manager::update::{ManagerUpdate, ReleasedChunk, Update};
+use profiler_core::time::Timestamp;
+use profiler_parent::controller::DeadPool;
+
+pub(crate) fn key(pid: u32, life: u64) -> ProcessKey {
+    ProcessKey {
+        pid: ProcessId::new(pid),
+        start: ProcessStart::new(life),
+        pool: PoolId::new((u128::from(life) << 32) | u128::from(pid)),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) opened: u64,
+    pub(crate) done: u64,
+    pub(crate) bytes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Child {
+    pub(crate) told: u64,
+    pub(crate) allowance: u64,
+    base: u64,
+    pub(crate) open: Option<Chunk>,
+    pub(crate) released: VecDeque<Chunk>,
+    pending: ManagerUpdate,
+    awaiting: bool,
+    pub(crate) dropped: u64,
+}
+
+impl Child {
+    /// A process that was spawned with `allowance` and needs `base` bytes for header and tables.
+    pub(crate) fn new(allowance: u64, base: u64) -> Self {
+        let mut child = Self {
+            told: allowance,
+            allowance,
+            base,
+            open: None,
+            released: VecDeque::new(),
+            pending: ManagerUpdate::None,
+            awaiting: false,
+            dropped: 0,
+        };
+        child.report(Vec::new(), 0);
+        child
+    }
+
+    pub(crate) fn released_bytes(&self) -> u64 {
+        self.released.iter().map(|chunk| chunk.bytes).sum()
+    }
+
+    pub(crate) fn held(&self) -> u64 {
+        self.base + self.open.map_or(0, |chunk| chunk.bytes) + self.released_bytes()
+    }
+
+    /// The open chunk is full at `now`, and the thread wants another of `bytes`.
+    pub(crate) fn fill(&mut self, now: u64, bytes: u64) {
+        self.obey();
+        let mut newly = Vec::new();
+        if let Some(chunk) = self.open.take() {
+            let full = Chunk { done: now, ..chunk };
+            self.released.push_back(full);
+            newly.push(ReleasedChunk { done: Timestamp::from_raw(now), bytes: full.bytes });
+        }
+        let fits = self.held() + bytes <= self.allowance;
+        self.shrink(bytes);
+        if self.held() + bytes <= self.allowance {
+            self.open = Some(Chunk { opened: now, done: 0, bytes });
+        } else {
+            self.dropped += 1;
+        }
+        self.report(newly, if fits { 0 } else { bytes });
+    }
+
+    fn shrink(&mut self, room: u64) {
+        while self.held() + room > self.allowance && self.released.pop_front().is_some() {}
+    }
+
+    /// The manager sees what the control thread was told.
+    pub(crate) fn obey(&mut self) {
+        let lowered = self.told < self.allowance;
+        if lowered && self.base + self.open.map_or(0, |chunk| chunk.bytes) > self.told {
+            // What is being written stays; the manager holds on to as little as it can.
+            self.released.clear();
+        }
+        self.allowance = self.told;
+        if lowered {
+            self.shrink(0);
+            self.report(Vec::new(), 0);
+        }
+    }
+
+    fn report(&mut self, mut newly: Vec<ReleasedChunk>, wanted: u64) {
+        let oldest = self.released.front().map(|chunk| Timestamp::from_raw(chunk.done));
+        newly.retain(|chunk| oldest.is_some_and(|oldest| chunk.done >= oldest));
+        self.pending.fold(ManagerUpdate::Changed(Update {
+            unreleased_bytes: self.base + self.open.map_or(0, |chunk| chunk.bytes),
+            released_bytes: self.released_bytes(),
+            oldest_done: oldest,
+            newly_released: newly,
+            wanted_bytes: wanted,
+            allowance: ByteLimit::new(self.allowance),
+        }));
+    }
+
+    pub(crate) fn on_await(&mut self, allowance: ByteLimit) {
+        assert!(!self.awaiting, "two Awaits outstanding");
+        self.awaiting = true;
+        self.told = allowance.get();
+    }
+
+    pub(crate) fn on_destroy(&mut self, at_or_before: Timestamp) {
+        self.obey();
+        self.destroy(at_or_before);
+        self.report(Vec::new(), 0);
+    }
+
+    pub(crate) fn destroy(&mut self, at_or_before: Timestamp) {
+        while self.released.front().is_some_and(|chunk| chunk.done <= at_or_before.raw()) {
+            self.released.pop_front();
+        }
+    }
+
+    /// What the control thread sends now, if anything.
+    pub(crate) fn answer(&mut self) -> Option<Update> {
+        if !self.awaiting {
+            return None;
+        }
+        let ManagerUpdate::Changed(update) = self.pending.take() else { return None };
+        self.awaiting = false;
+        Some(update)
+    }
+
+    /// The channel broke; a new one begins with a full report, because the old may be lost.
+    pub(crate) fn reconnect(&mut self) {
+        self.awaiting = false;
+        let all = self.released.iter();
+        let all =
+            all.map(|chunk| ReleasedChunk { done: Timestamp::from_raw(chunk.done), bytes: chunk.bytes });
+        self.pending = ManagerUpdate::None;
+        self.report(all.collect(), 0);
+    }
+
+    /// Dies at `now`: what the parent reads from the pool. The open chunk is one of its chunks.
+    pub(crate) fn die(&mut self, now: u64) -> DeadPool {
+        if let Some(chunk) = self.open.take() {
+            self.released.push_back(Chunk { done: now, ..chunk });
+        }
+        let chunks = self.released.iter();
+        let chunks =
+            chunks.map(|chunk| ReleasedChunk { done: Timestamp::from_raw(chunk.done), bytes: chunk.bytes });
+        DeadPool { true_bytes: self.held(), unreleased_bytes: self.base, chunks: chunks.collect() }
+    }
+}

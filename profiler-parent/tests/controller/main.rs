@@ -1,0 +1,8 @@
+//! Tests of the global controller: one binary, a simulated chunk manager, and what is held against it.
+
+mod child;
+mod crowd;
+mod properties;
+mod rules;
+mod simulation;
+mod world;

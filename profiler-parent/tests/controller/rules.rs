@@ -1,0 +1,280 @@
+//! The rules one by one, with reports written by hand.
+
+use profiler_core::ids::{ByteLimit, ProcessKey};
+use profiler_core::manager::update::{ReleasedChunk, Update};
+use profiler_core::time::Timestamp;
+use profiler_parent::controller::{Command, Controller, DeadPool, Event, Policy, Refusal};
+
+use super::child::key;
+
+const PAGE: u64 = 4096;
+
+/// A floor of 4 pages and first allowances of exactly 4 pages.
+const POLICY: Policy = Policy { floor: 4 * PAGE, page: PAGE, initial: 0, reserve: 0 };
+
+struct Parent(Controller);
+
+impl Parent {
+    fn new() -> Self {
+        Self(Controller::new(ByteLimit::new(0), POLICY))
+    }
+
+    fn set_limit(&mut self, pages: u64) -> Vec<Command> {
+        self.handle(Event::LimitChanged { limit: ByteLimit::new(pages * PAGE) })
+    }
+
+    fn handle(&mut self, event: Event) -> Vec<Command> {
+        let mut out = Vec::new();
+        self.0.handle(event, &mut out);
+        out
+    }
+
+    /// The limit grows by `pages`, and a new process takes them all: chunks of one page from `time` on,
+    /// and one page that is not released.
+    fn filled(&mut self, pid: u32, pages: u64, time: u64) -> ProcessKey {
+        self.set_limit(self.0.limit().get() / PAGE + pages);
+        let key = key(pid, 1);
+        self.handle(Event::Join { key });
+        self.handle(Event::Connected { key });
+        while self.pages(key) < pages {
+            let missing = pages - self.pages(key);
+            let sent = self.pages(key);
+            self.handle(Event::Update { key, update: report(sent, 1, &[], missing) });
+        }
+        self.handle(Event::Update { key, update: report(pages, 1, &row(time, pages - 1), 0) });
+        key
+    }
+
+    fn update(&mut self, key: ProcessKey, update: Update) -> Vec<Command> {
+        self.handle(Event::Update { key, update })
+    }
+
+    fn pages(&self, key: ProcessKey) -> u64 {
+        self.0.allowance(key).unwrap().get() / PAGE
+    }
+
+    fn free_pages(&self) -> u64 {
+        self.0.free() / PAGE
+    }
+}
+
+fn row(time: u64, pages: u64) -> Vec<ReleasedChunk> {
+    (time..time + pages).map(|done| ReleasedChunk { done: Timestamp::from_raw(done), bytes: PAGE }).collect()
+}
+
+/// All in pages; `chunks` are all that are released.
+fn report(allowance: u64, unreleased: u64, chunks: &[ReleasedChunk], wanted: u64) -> Update {
+    Update {
+        unreleased_bytes: unreleased * PAGE,
+        released_bytes: chunks.iter().map(|chunk| chunk.bytes).sum(),
+        oldest_done: chunks.first().map(|chunk| chunk.done),
+        newly_released: chunks.to_vec(),
+        wanted_bytes: wanted * PAGE,
+        allowance: ByteLimit::new(allowance * PAGE),
+    }
+}
+
+/// The same, without listing the chunks again.
+fn again(allowance: u64, chunks: &[ReleasedChunk], wanted: u64) -> Update {
+    Update { newly_released: Vec::new(), ..report(allowance, 1, chunks, wanted) }
+}
+
+fn destroy(key: ProcessKey, at_or_before: u64) -> Command {
+    Command::Destroy { key, at_or_before: Timestamp::from_raw(at_or_before) }
+}
+
+fn awaits(key: ProcessKey, pages: u64) -> Command {
+    Command::Await { key, allowance: ByteLimit::new(pages * PAGE) }
+}
+
+/// `old` and `young` share 24 pages; `young` wants one more, and `old` has the oldest data.
+fn old_and_young() -> (Parent, ProcessKey, ProcessKey) {
+    let mut parent = Parent::new();
+    let (old, young) = (parent.filled(1, 12, 100), parent.filled(2, 12, 200));
+    assert_eq!(parent.free_pages(), 0);
+    let out = parent.update(young, again(12, &row(201, 10), 1));
+    assert_eq!(out, [destroy(old, 100), awaits(young, 12)]);
+    (parent, old, young)
+}
+
+#[test]
+fn a_lowered_allowance_is_free_only_when_shown() {
+    let (mut parent, old, young) = old_and_young();
+    assert_eq!((parent.pages(old), parent.free_pages()), (11, 0));
+    // The chunk is destroyed, but until the smaller allowance arrives it may take another.
+    assert_eq!(parent.update(old, again(12, &row(101, 10), 0)), [awaits(old, 11)]);
+    assert_eq!((parent.0.figures(old).unwrap().owed(), parent.free_pages()), (PAGE, 0));
+    assert_eq!(parent.update(old, again(11, &row(101, 10), 0)), [awaits(old, 11)]);
+    assert_eq!(parent.0.figures(old).unwrap().owed(), 0);
+    assert_eq!((parent.pages(young), parent.free_pages()), (13, 0), "goes to whom it was taken for");
+}
+
+#[test]
+fn a_smaller_allowance_with_more_held_frees_only_the_difference_to_what_is_held() {
+    let (mut parent, old, _) = old_and_young();
+    parent.update(old, again(12, &row(101, 11), 0));
+    parent.update(old, again(11, &row(101, 11), 0));
+    assert_eq!(parent.0.figures(old).unwrap().owed(), PAGE);
+}
+
+#[test]
+fn an_owner_that_does_not_answer_is_passed_over() {
+    let (mut parent, old, young) = old_and_young();
+    let third = key(3, 1);
+    let out = parent.handle(Event::Join { key: third });
+    let refused = Command::Refuse { key: third, why: Refusal::NotYet { missing: 4 * PAGE } };
+    assert_eq!(out, [refused, destroy(young, 202)], "only for what is not owed already");
+    assert_eq!(parent.pages(old), 11, "not asked again while it owes");
+}
+
+#[test]
+fn a_refused_process_finds_its_floor_when_it_tries_again() {
+    let mut parent = Parent::new();
+    let (old, young) = (parent.filled(1, 12, 100), parent.filled(2, 12, 200));
+    let third = key(3, 1);
+    let out = parent.handle(Event::Join { key: third });
+    assert_eq!(out[1..], [destroy(old, 103)]);
+    parent.update(old, again(12, &row(104, 7), 0));
+    parent.update(old, again(8, &row(104, 7), 0));
+    assert_eq!(parent.free_pages(), 4);
+    // Nobody else gets it meanwhile.
+    parent.update(young, again(12, &row(201, 10), 4));
+    assert_eq!((parent.pages(young), parent.free_pages()), (12, 4));
+    let out = parent.handle(Event::Join { key: third });
+    assert_eq!(out, [Command::Admit { key: third, allowance: ByteLimit::new(4 * PAGE) }]);
+}
+
+#[test]
+fn who_gives_up_joining_frees_its_claim() {
+    let mut parent = Parent::new();
+    let first = parent.filled(1, 12, 100);
+    parent.handle(Event::Join { key: key(3, 1) });
+    parent.handle(Event::Forgotten { key: key(3, 1) });
+    parent.update(first, again(12, &row(104, 7), 0));
+    parent.update(first, again(8, &row(104, 7), 0));
+    parent.update(first, again(8, &row(105, 6), 4));
+    assert_eq!(parent.pages(first), 12);
+}
+
+#[test]
+fn data_younger_than_the_askers_is_not_taken() {
+    let mut parent = Parent::new();
+    let (old, young) = (parent.filled(1, 12, 100), parent.filled(2, 12, 200));
+    assert_eq!(parent.update(old, again(12, &row(101, 10), 5)), [awaits(old, 12)]);
+    assert_eq!((parent.pages(old), parent.pages(young)), (12, 12));
+}
+
+#[test]
+fn the_oldest_data_goes_first_whoever_owns_it() {
+    let mut parent = Parent::new();
+    let (even, odd) = (parent.filled(1, 12, 100), parent.filled(2, 12, 105));
+    parent.filled(3, 12, 300);
+    let out = parent.set_limit(28);
+    assert_eq!(out, [destroy(even, 106), destroy(odd, 105)]);
+    assert_eq!((parent.pages(even), parent.pages(odd), parent.0.over()), (5, 11, 8 * PAGE));
+}
+
+#[test]
+fn unused_allowance_of_a_quiet_process_goes_before_any_data() {
+    let mut parent = Parent::new();
+    let (busy, quiet) = (parent.filled(1, 24, 100), parent.filled(2, 24, 200));
+    parent.update(quiet, again(24, &row(200, 7), 0)); // holds 8 of 24
+    for time in 0..7 {
+        let update = Update { newly_released: row(124 + time, 1), ..again(24, &row(101 + time, 23), 0) };
+        parent.update(busy, update);
+    }
+    let out = parent.update(busy, again(24, &row(108, 23), 4));
+    assert_eq!(out, [destroy(quiet, 0), awaits(busy, 24)]);
+    assert_eq!(parent.pages(quiet), 16, "half of what it does not use");
+}
+
+#[test]
+fn no_command_takes_a_live_process_below_its_floor() {
+    let mut parent = Parent::new();
+    let (one, two) = (parent.filled(1, 12, 100), parent.filled(2, 12, 200));
+    parent.set_limit(0);
+    assert_eq!((parent.pages(one), parent.pages(two)), (4, 4));
+    for (key, time) in [(one, 108), (two, 208)] {
+        parent.update(key, again(12, &row(time, 3), 0));
+        parent.update(key, again(4, &row(time, 3), 9));
+    }
+    assert_eq!((parent.pages(one), parent.pages(two), parent.0.over()), (4, 4, 8 * PAGE));
+    let out = parent.handle(Event::Join { key: key(3, 1) });
+    let why = Refusal::LimitTooSmall { limit: 0, needed: 12 * PAGE };
+    assert_eq!(out, [Command::Refuse { key: key(3, 1), why }]);
+}
+
+#[test]
+fn a_dead_process_keeps_its_data_until_it_is_the_oldest() {
+    let mut parent = Parent::new();
+    let (dead, young) = (parent.filled(1, 12, 100), parent.filled(2, 12, 200));
+    let pool = DeadPool { true_bytes: 10 * PAGE, unreleased_bytes: PAGE, chunks: row(102, 9) };
+    assert_eq!(parent.handle(Event::Died { key: dead, pool }), []);
+    assert_eq!(parent.free_pages(), 2, "it can never use more than it holds");
+    let out = parent.update(young, again(12, &row(201, 10), 3));
+    assert_eq!(out[0], Command::DestroyDead { key: dead, at_or_before: Timestamp::from_raw(102) });
+    parent.handle(Event::DeadDestroyed { key: dead, held_bytes: 9 * PAGE });
+    assert_eq!(parent.0.figures(dead).unwrap().booked, 9 * PAGE);
+}
+
+#[test]
+fn a_dead_pool_without_chunks_is_dropped() {
+    let mut parent = Parent::new();
+    let dead = parent.filled(1, 12, 100);
+    let pool = DeadPool { true_bytes: 10 * PAGE, unreleased_bytes: PAGE, chunks: row(102, 9) };
+    parent.handle(Event::Died { key: dead, pool });
+    let out = parent.set_limit(0);
+    assert_eq!(out, [Command::DestroyDead { key: dead, at_or_before: Timestamp::from_raw(110) }]);
+    let out = parent.handle(Event::DeadDestroyed { key: dead, held_bytes: PAGE });
+    assert_eq!(out, [Command::DropDead { key: dead }]);
+    assert_eq!(parent.0.booked(), PAGE, "until it is closed");
+    parent.handle(Event::Forgotten { key: dead });
+    assert_eq!(parent.0.booked(), 0);
+}
+
+#[test]
+fn a_reused_pid_is_another_process() {
+    let mut parent = Parent::new();
+    let first = parent.filled(1, 12, 100);
+    let pool = DeadPool { true_bytes: 10 * PAGE, unreleased_bytes: PAGE, chunks: row(102, 9) };
+    parent.handle(Event::Died { key: first, pool });
+    parent.set_limit(24);
+    let out = parent.handle(Event::Join { key: key(1, 2) });
+    assert!(matches!(out[..], [Command::Admit { .. }]));
+    assert_eq!(parent.update(first, again(12, &[], 9)), [], "a late report of the dead one");
+    assert_eq!(parent.0.booked(), 14 * PAGE);
+}
+
+#[test]
+fn a_report_that_claims_more_than_allowed_takes_nothing_from_others() {
+    let (mut parent, old, _) = old_and_young();
+    let boast = Update {
+        unreleased_bytes: u64::MAX,
+        allowance: ByteLimit::new(u64::MAX),
+        ..report(1, 1, &row(300, 50), 0)
+    };
+    parent.update(old, boast);
+    assert_eq!((parent.0.booked(), parent.0.over()), (24 * PAGE, 0));
+}
+
+#[test]
+fn what_a_process_cannot_free_it_keeps() {
+    let (mut parent, old, _) = old_and_young();
+    parent.update(old, report(12, 12, &[], 0));
+    parent.update(old, report(11, 12, &[], 0));
+    let figures = parent.0.figures(old).unwrap();
+    assert_eq!((parent.pages(old), figures.owed()), (12, 0));
+}
+
+#[test]
+fn a_debt_nobody_pays_is_taken_from_others_in_the_end() {
+    let mut parent = Parent::new();
+    let (silent, other) = (parent.filled(1, 12, 100), parent.filled(2, 12, 200));
+    parent.set_limit(20);
+    assert_eq!((parent.pages(silent), parent.pages(other)), (8, 12));
+    for time in 0..4 {
+        let update = Update { newly_released: row(212 + time, 1), ..again(12, &row(202 + time, 10), 0) };
+        parent.update(other, update);
+    }
+    assert_eq!((parent.pages(silent), parent.pages(other)), (8, 8));
+}

@@ -1,0 +1,330 @@
+//! A parent, its processes and the channels between them, one small step at a time.
+//!
+//! Used by `properties`. Messages are FIFO per process and as late as the history says; after every
+//! event and every step of a process everything that must always hold is checked.
+
+use std::collections::VecDeque;
+
+use profiler_core::ids::{ByteLimit, ProcessKey};
+use profiler_core::time::Timestamp;
+use profiler_parent::controller::{Command, Controller, Event, Policy, ProcessFigures};
+
+use super::child::{Child, key};
+
+pub(crate) const PAGE: u64 = 4096;
+pub(crate) const POLICY: Policy =
+    Policy { floor: 3 * PAGE, page: PAGE, initial: 64 * PAGE, reserve: 3 * PAGE };
+
+/// A process of the history.
+#[derive(Debug)]
+struct Node {
+    key: ProcessKey,
+    child: Option<Child>,
+    dead: bool,
+    connected: bool,
+    /// Stopped by a signal: answers nothing, records nothing.
+    frozen: bool,
+    to_child: VecDeque<Command>,
+    to_parent: VecDeque<Event>,
+    /// Commands about its pool that the parent has not carried out yet.
+    jobs: VecDeque<Command>,
+    awaiting: bool,
+    destroying: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    controller: Controller,
+    nodes: Vec<Node>,
+    /// What the sum of allowances may be: the limit, or less and less after it was lowered.
+    ceiling: u64,
+    now: u64,
+    lives: u64,
+}
+
+impl World {
+    pub(crate) fn new(limit: u64) -> Self {
+        let controller = Controller::new(ByteLimit::new(limit), POLICY);
+        Self { controller, nodes: Vec::new(), ceiling: limit, now: 1, lives: 0 }
+    }
+
+    fn pick(&mut self, index: usize) -> Option<&mut Node> {
+        let count = self.nodes.len().max(1);
+        self.nodes.get_mut(index % count)
+    }
+
+    /// A new life of a pid that an earlier process may have had.
+    pub(crate) fn join(&mut self, pid: u32) {
+        self.lives += 1;
+        let key = key(pid, self.lives);
+        self.nodes.push(Node {
+            key,
+            child: None,
+            dead: false,
+            connected: false,
+            frozen: false,
+            to_child: VecDeque::new(),
+            to_parent: VecDeque::new(),
+            jobs: VecDeque::new(),
+            awaiting: false,
+            destroying: false,
+        });
+        self.handle(Event::Join { key });
+    }
+
+    /// A refused process tries again.
+    pub(crate) fn retry(&mut self, index: usize) {
+        let refused = self.pick(index).filter(|node| node.child.is_none()).map(|node| node.key);
+        if let Some(key) = refused {
+            self.handle(Event::Join { key });
+        }
+    }
+
+    pub(crate) fn fill(&mut self, index: usize, class: u32) {
+        self.now += 1 + u64::from(class);
+        let now = self.now;
+        self.with_child(index, |child| child.fill(now, PAGE << class));
+    }
+
+    pub(crate) fn obey(&mut self, index: usize) {
+        self.with_child(index, Child::obey);
+    }
+
+    fn with_child(&mut self, index: usize, act: impl FnOnce(&mut Child)) {
+        let Some(node) = self.pick(index).filter(|node| !node.frozen && !node.dead) else { return };
+        let Some(child) = &mut node.child else { return };
+        act(child);
+        if let Some(update) = child.answer() {
+            node.to_parent.push_back(Event::Update { key: node.key, update });
+        }
+        self.check();
+    }
+
+    pub(crate) fn to_child(&mut self, index: usize) {
+        let Some(node) = self.pick(index).filter(|node| !node.frozen && !node.dead) else { return };
+        let Some(command) = node.to_child.pop_front() else { return };
+        self.with_child(index, |child| match command {
+            Command::Await { allowance, .. } => child.on_await(allowance),
+            Command::Destroy { at_or_before, .. } => child.on_destroy(at_or_before),
+            other => panic!("{other:?} sent to a process"),
+        });
+    }
+
+    pub(crate) fn to_parent(&mut self, index: usize) {
+        let Some(event) = self.pick(index).and_then(|node| node.to_parent.pop_front()) else { return };
+        self.handle(event);
+    }
+
+    pub(crate) fn freeze(&mut self, index: usize, frozen: bool) {
+        if let Some(node) = self.pick(index) {
+            node.frozen = frozen;
+        }
+    }
+
+    pub(crate) fn die(&mut self, index: usize) {
+        self.now += 1;
+        let now = self.now;
+        let Some(node) = self.pick(index).filter(|node| !node.dead) else { return };
+        let Some(child) = &mut node.child else { return };
+        let pool = child.die(now);
+        node.dead = true;
+        node.to_child.clear();
+        let key = node.key;
+        self.handle(Event::Died { key, pool });
+    }
+
+    /// The channel breaks and is made anew; what was on the way is lost.
+    pub(crate) fn reconnect(&mut self, index: usize) {
+        let Some(node) = self.pick(index).filter(|node| node.connected && !node.dead) else { return };
+        node.to_child.clear();
+        node.to_parent.clear();
+        node.connected = false;
+        (node.awaiting, node.destroying) = (false, false);
+        node.child.iter_mut().for_each(Child::reconnect);
+        node.to_parent.push_back(Event::Connected { key: node.key });
+        let key = node.key;
+        self.handle(Event::Disconnected { key });
+    }
+
+    /// The parent carries out a command about a dead pool.
+    pub(crate) fn work(&mut self, index: usize) {
+        let Some(node) = self.pick(index) else { return };
+        let Some(job) = node.jobs.pop_front() else { return };
+        let Some(child) = &mut node.child else { panic!("{job:?} without a pool") };
+        match job {
+            Command::DestroyDead { key, at_or_before } => {
+                child.destroy(at_or_before);
+                let held_bytes = child.held();
+                self.handle(Event::DeadDestroyed { key, held_bytes });
+            }
+            Command::DropDead { key } => self.forget_key(key),
+            other => panic!("{other:?} as a job"),
+        }
+    }
+
+    pub(crate) fn forget(&mut self, index: usize) {
+        if let Some(key) = self.pick(index).map(|node| node.key) {
+            self.forget_key(key);
+        }
+    }
+
+    fn forget_key(&mut self, key: ProcessKey) {
+        self.nodes.retain(|node| node.key != key);
+        self.handle(Event::Forgotten { key });
+    }
+
+    pub(crate) fn set_limit(&mut self, limit: u64) {
+        self.ceiling = self.controller.booked().max(limit);
+        self.handle(Event::LimitChanged { limit: ByteLimit::new(limit) });
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.expect_answer(&event);
+        let before: Vec<_> = self.controller.all_figures().collect();
+        let (asker, mut out) = (key_of(&event), Vec::new());
+        self.controller.handle(event, &mut out);
+        self.check_order(asker, &before, &out);
+        for command in out {
+            self.carry_out(command);
+        }
+        self.check();
+    }
+
+    fn expect_answer(&mut self, event: &Event) {
+        let Some(node) = self.nodes.iter_mut().find(|node| Some(node.key) == key_of(event)) else { return };
+        match event {
+            Event::Update { .. } => (node.awaiting, node.destroying) = (false, false),
+            Event::Connected { .. } => node.connected = true,
+            _ => {}
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        let to = match &command {
+            Command::Admit { key, .. } | Command::Refuse { key, .. } | Command::Await { key, .. } => *key,
+            Command::Destroy { key, .. } | Command::DestroyDead { key, .. } | Command::DropDead { key } => {
+                *key
+            }
+        };
+        let Some(node) = self.nodes.iter_mut().find(|node| node.key == to) else {
+            panic!("{command:?} to nobody");
+        };
+        match &command {
+            Command::Admit { allowance, .. } => {
+                node.child = Some(Child::new(allowance.get(), PAGE));
+                node.to_parent.push_back(Event::Connected { key: to });
+            }
+            Command::Refuse { .. } => {}
+            Command::Await { allowance, .. } => {
+                assert!(node.connected && !node.awaiting, "a second Await");
+                assert!(allowance.get() >= POLICY.floor, "below the floor");
+                node.awaiting = true;
+                node.to_child.push_back(command);
+            }
+            Command::Destroy { .. } => {
+                assert!(node.connected && !node.destroying && !node.dead, "a second Destroy");
+                node.destroying = true;
+                node.to_child.push_back(command);
+            }
+            Command::DestroyDead { .. } | Command::DropDead { .. } => {
+                assert!(node.dead && node.jobs.is_empty(), "a second job");
+                node.jobs.push_back(command);
+            }
+        }
+    }
+
+    /// No one who could have been asked keeps older data than what is destroyed.
+    fn check_order(
+        &self,
+        asker: Option<ProcessKey>,
+        before: &[(ProcessKey, ProcessFigures)],
+        out: &[Command],
+    ) {
+        let youngest = out.iter().filter_map(|command| match command {
+            Command::Destroy { at_or_before, .. } | Command::DestroyDead { at_or_before, .. } => {
+                Some(*at_or_before)
+            }
+            _ => None,
+        });
+        let youngest = youngest.max().unwrap_or(Timestamp::ZERO);
+        for (key, _) in before.iter().filter(|(key, figures)| figures.can_be_asked && Some(*key) != asker) {
+            let Some(after) = self.controller.figures(*key) else { continue };
+            let spared = after.dead || after.allowance.get() > POLICY.floor;
+            let older = after.oldest.is_some_and(|oldest| oldest < youngest);
+            assert!(!(spared && older), "{key} keeps {:?}, destroyed up to {youngest:?}", after.oldest);
+        }
+    }
+
+    /// What must hold at every instant.
+    fn check(&mut self) {
+        let booked = self.controller.booked();
+        self.ceiling = self.ceiling.min(booked).max(self.controller.limit().get());
+        assert!(booked <= self.ceiling, "{booked} booked, {} allowed", self.ceiling);
+        let sum: u64 = self.controller.all_figures().map(|(_, figures)| figures.booked).sum();
+        assert_eq!(sum, booked, "the books do not add up");
+        for node in &self.nodes {
+            let Some(child) = &node.child else { continue };
+            let figures = self.controller.figures(node.key).unwrap();
+            assert!(child.held() <= figures.booked, "{node:?} holds more than {figures:?}");
+            assert!(node.dead || may_hold(node, child) <= figures.booked, "{node:?} {figures:?}");
+        }
+    }
+
+    /// Lets everything that is under way arrive; nobody records.
+    pub(crate) fn settle(&mut self) {
+        for index in 0..self.nodes.len() {
+            self.freeze(index, false);
+        }
+        for _ in 0..10_000 {
+            if !self.is_anything_under_way() {
+                return self.check_settled();
+            }
+            for index in 0..self.nodes.len() {
+                self.to_child(index);
+                self.obey(index);
+                self.to_parent(index);
+                self.work(index);
+            }
+        }
+        panic!("never settles: {self:?}");
+    }
+
+    fn is_anything_under_way(&self) -> bool {
+        self.nodes.iter().any(|node| {
+            let unseen = node.child.as_ref().is_some_and(|child| !node.dead && child.told != child.allowance);
+            unseen || !(node.to_child.is_empty() && node.to_parent.is_empty() && node.jobs.is_empty())
+        })
+    }
+
+    fn check_settled(&self) {
+        for node in &self.nodes {
+            let Some(child) = &node.child else { continue };
+            let figures = self.controller.figures(node.key).unwrap();
+            assert_eq!(figures.owed(), 0, "{node:?} owes");
+            assert_eq!(figures.held, child.held(), "{node:?}");
+            assert_eq!(figures.released, child.released_bytes(), "{node:?}");
+            assert!(!node.dead || figures.booked == child.held());
+            let could_give = figures.can_be_asked && (figures.allowance.get() > POLICY.floor || figures.dead);
+            let gives = figures.oldest.is_some() || figures.held < figures.allowance.get();
+            assert!(self.controller.over() == 0 || !(could_give && gives), "over, and {figures:?}");
+        }
+    }
+}
+
+/// The most that a process may hold by what it obeys, was told and is being told.
+fn may_hold(node: &Node, child: &Child) -> u64 {
+    let coming = node.to_child.iter().map(|command| match command {
+        Command::Await { allowance, .. } => allowance.get(),
+        _ => 0,
+    });
+    coming.max().unwrap_or(0).max(child.told).max(child.allowance)
+}
+
+fn key_of(event: &Event) -> Option<ProcessKey> {
+    match event {
+        Event::Join { key } | Event::Connected { key } | Event::Disconnected { key } => Some(*key),
+        Event::Update { key, .. } | Event::Died { key, .. } | Event::DeadDestroyed { key, .. } => Some(*key),
+        Event::Forgotten { key } => Some(*key),
+        Event::LimitChanged { .. } => None,
+    }
+}
