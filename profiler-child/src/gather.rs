@@ -121,7 +121,7 @@ fn write_part(
         late: None,
         latch: &latch,
     };
-    let mut out = JsonWriter::new(LatchedWriter::new(outbox, &latch));
+    let mut out = JsonWriter::new(LatchedWriter::new(outbox, latch.clone()));
     let summary = part.write(&mut out, progress.logger()).map_err(|failure| failure.to_string())?;
     out.finish().map_err(|error| error.to_string())?;
     Ok(summary)

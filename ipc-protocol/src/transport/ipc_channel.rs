@@ -144,6 +144,14 @@ impl Abandon {
     }
 }
 
+impl Abandon {
+    /// Ends the channel of the child that was accepted: whoever waits for its messages hears that
+    /// it is gone. Linux only; elsewhere the channel ends with the child.
+    pub fn hang_up(&self) {
+        sys::interrupt_sockets(Path::new(&self.name));
+    }
+}
+
 /// In the child: connects to the parent and says `hello`.
 ///
 /// # Errors

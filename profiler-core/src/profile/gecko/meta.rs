@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io::Write;
 
 use super::context::Context;
-use super::{GECKO_VERSION, categories, losses, schema};
+use super::{GECKO_VERSION, categories, late, losses, schema};
 use crate::marker::schema::MarkerSchema;
 use crate::params::{Features, SessionParams};
 use crate::profile::json::JsonWriter;
@@ -100,9 +100,9 @@ fn write_configuration<W: Write>(params: &SessionParams, out: &mut JsonWriter<W>
 fn write_schemas<W: Write>(context: &Context<'_>, out: &mut JsonWriter<W>) {
     out.key("markerSchema");
     out.begin_array();
-    let own = losses::schema();
+    let own = [losses::schema(), late::schema()];
     let known = context.snapshot.definitions.marker_types();
-    let all = std::iter::once(&own).chain(known.into_iter().map(|marker_type| &marker_type.schema));
+    let all = own.iter().chain(known.into_iter().map(|marker_type| &marker_type.schema));
     let mut names = HashSet::new();
     let is_first = |schema: &&MarkerSchema| names.insert(schema.name.clone());
     all.filter(is_first).for_each(|schema| schema::write_schema(schema, out));

@@ -15,6 +15,7 @@ mod categories;
 mod context;
 mod counters;
 mod foreign;
+mod late;
 mod losses;
 mod markers;
 mod meta;
@@ -26,6 +27,7 @@ mod thread;
 mod value;
 
 pub use categories::merge_categories;
+pub use late::{IncompleteProcess, LateMarkers};
 pub use process::ProcessPart;
 pub use schema::write_schema;
 pub use value::write_value;

@@ -11,7 +11,8 @@ use super::foreign::{OwnedChunk, Owners, Place, markers};
 use super::markers::MarkerTable;
 use super::plan::MarkerPlans;
 use super::thread::{self, ThreadHead};
-use super::{counters, losses, meta, paused};
+use super::late::LateMarkers;
+use super::{counters, late, losses, meta, paused};
 use crate::entry::MarkerEntry;
 use crate::losses::EntryCounts;
 use crate::profile::failure::{Failure, FailureLatch};
@@ -36,6 +37,8 @@ pub struct ProcessPart<'a, S> {
     pub role: &'a ProcessRole,
     /// When the process ended, if it did.
     pub ended: Option<Timestamp>,
+    /// Markers for the main thread that are known only at the very end; the root's.
+    pub late: Option<LateMarkers<'a>>,
     /// Where failures are reported, and found.
     pub latch: &'a FailureLatch,
 }
@@ -137,12 +140,18 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         if !threads.iter().any(|thread| thread.is_main) {
             thread::write(context, ThreadHead::missing_main(context), out, |_| Ok::<_, Failure>(()))?;
         }
-        for (place, info) in threads.iter().enumerate() {
-            let progress = progress.step(place, threads.len());
+        // The main thread last: its late markers may have to be waited for.
+        let main_last = threads.iter().enumerate().filter(|(_, info)| !info.is_main);
+        let main_last = main_last.chain(threads.iter().enumerate().filter(|(_, info)| info.is_main));
+        for (step, (place, info)) in main_last.enumerate() {
+            let progress = progress.step(step, threads.len());
             let fill = |table: &mut MarkerTable<'_, '_, W>| {
                 let own = self.fill(place, table, progress)?;
                 let delivered = own.saturating_add(self.owners.given(place));
                 losses::write_marker(context, info, &losses::counts(info, delivered), table);
+                if let Some(late) = self.part.late.filter(|_| info.is_main) {
+                    late::write(context, &(late.0)(), table);
+                }
                 Ok::<_, Failure>(())
             };
             shown += thread::write(context, ThreadHead::of(info), out, fill)?;
