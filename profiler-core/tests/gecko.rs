@@ -319,6 +319,66 @@ fn a_cancelled_capture_stops_with_its_reason() {
     assert_eq!(result.map(|_| ()), Err(Failure::Cancelled));
 }
 
+#[test]
+fn children_stand_under_the_root_on_its_time_line() {
+    let _session = start(1 << 20);
+    add_untyped_marker("late", &category::TEST, MarkerOptions::instant_at(at(30_000_000_000)));
+    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let snapshot = reader.snapshot().unwrap();
+    let (spec, latch, progress) = (spec(&snapshot), FailureLatch::default(), ProgressCell::new(""));
+    let child = ProcessRole { pid: ProcessId::new(7), name: "Child".to_owned(), is_root: false };
+    let part = |role| {
+        let (reader, snapshot, spec, latch) = (&reader, &snapshot, &spec, &latch);
+        ProcessPart { reader, snapshot, clock: reader.header().clock, spec, role, ended: Some(at(1)), latch }
+    };
+    let mut out = JsonWriter::new(Vec::new());
+    let root = role();
+    let mut shown = part(&root).write_open(&mut out, progress.logger()).unwrap().shown;
+    out.key("processes");
+    out.begin_array();
+    shown += part(&child).write(&mut out, progress.logger()).unwrap().shown;
+    out.end_array();
+    part(&root).close(&mut out, shown);
+    let profile: Value = serde_json::from_slice(&out.finish().unwrap()).unwrap();
+    let child = &profile["processes"][0];
+    assert_eq!(child["meta"]["startTime"], profile["meta"]["startTime"]);
+    assert_eq!(child["meta"]["categories"], profile["meta"]["categories"]);
+    assert_eq!(
+        (&child["threads"][0]["pid"], &child["threads"][0]["processName"]),
+        (&7.into(), &"Child".into())
+    );
+    assert!(child["threads"][0]["unregisterTime"].is_number() && child["meta"]["shutdownTime"].is_number());
+    assert!(profile["meta"]["profilingEndTime"].as_f64().unwrap() > 30_000.0 - 1.0);
+    assert!(child["meta"]["profilingEndTime"].is_null());
+}
+
+#[test]
+fn a_process_without_its_main_thread_still_has_one_to_be_named_by() {
+    let _session = start(1 << 20);
+    marker!("here");
+    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let mut snapshot = reader.snapshot().unwrap();
+    snapshot.threads.retain(|thread| !thread.is_main);
+    let (_, json) = write(&reader, &snapshot, &spec(&snapshot), &FailureLatch::default()).unwrap();
+    let profile: Value = serde_json::from_slice(&json).unwrap();
+    assert_loadable(&profile);
+    assert_eq!(profile["threads"].as_array().unwrap().len(), snapshot.threads.len() + 1);
+}
+
+#[test]
+fn merging_the_same_categories_again_adds_nothing() {
+    let _session = start(1 << 20);
+    marker!("a", &category::IO, MarkerOptions::default());
+    let snapshot = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap();
+    let once = spec(&snapshot).categories;
+    let mut twice = once.clone();
+    merge_categories(&mut twice, &snapshot.definitions);
+    assert_eq!(twice, once);
+    assert_eq!((once[0].name.as_str(), once[0].color.as_str()), ("Other", "grey"));
+    let io = once.iter().find(|row| row.name == "I/O").unwrap();
+    assert_eq!(io.subcategories, ["Other", "Read", "Write"]);
+}
+
 const PAGE: usize = 4096;
 
 /// A copy of a pool, of which only the pages that are not empty are kept.

@@ -91,3 +91,32 @@ pub(super) fn markers<'e>(entries: impl Iterator<Item = Entry<'e>>) -> impl Iter
         Entry::Unknown(_) => None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Timing;
+    use crate::ids::DefinitionId;
+
+    fn marker(foreign: Option<u64>, at: u64) -> MarkerEntry<'static> {
+        let timing = Timing::Instant(Timestamp::from_raw(at));
+        let foreign = foreign.map(ThreadId::new);
+        MarkerEntry { site: DefinitionId::NONE, timing, foreign, name: None, payload: &[] }
+    }
+
+    #[test]
+    fn a_reused_thread_number_means_the_thread_that_had_it_at_the_time() {
+        let mut owners = Owners::default();
+        let lives = vec![(Timestamp::from_raw(10), 4), (Timestamp::from_raw(20), 7)];
+        owners.places.insert(ThreadId::new(99), lives);
+        let owner = |at| owners.owner(0, &marker(Some(99), at));
+        assert_eq!([5, 10, 19, 20, 1_000].map(owner), [4, 4, 4, 7, 7]);
+    }
+
+    #[test]
+    fn without_a_known_thread_number_the_recorder_keeps_the_marker() {
+        let owners = Owners::default();
+        assert_eq!(owners.owner(3, &marker(None, 1)), 3);
+        assert_eq!(owners.owner(3, &marker(Some(99), 1)), 3);
+    }
+}

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use super::context::Context;
-use super::plan::{Shape, SitePlan, TypePlan};
+use super::plan::{Shape, TypePlan};
 use super::value::write_value;
 use crate::entry::{MarkerEntry, Timing};
 use crate::ids::DefinitionId;
@@ -18,11 +18,13 @@ use crate::profile::strings::{StringId, StringTable};
 
 const UNNAMED: &str = "(unnamed)";
 
-/// A call site with its name's number in this thread's string table.
+/// A call site, looked up once per thread.
 #[derive(Clone, Copy, Debug)]
 struct ThreadSite<'a> {
+    /// Its name's number in this thread's string table.
     name: Option<StringId>,
-    plan: SitePlan<'a>,
+    category: u64,
+    marker_type: Option<&'a TypePlan>,
 }
 
 /// Writes the marker table of one thread; see the [module](self).
@@ -71,8 +73,8 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
         self.out.begin_array();
         self.out.u64(u64::from(name.get()));
         self.write_timing(marker.timing);
-        self.out.u64(site.plan.category);
-        if let Some(marker_type) = self.context.plans.marker_type(site.plan.marker_type) {
+        self.out.u64(site.category);
+        if let Some(marker_type) = site.marker_type {
             self.write_payload(marker_type, marker.payload);
         }
         self.out.end_array();
@@ -101,7 +103,7 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
         }
         let plan = self.context.plans.site(id);
         let name = (!plan.name.is_empty()).then(|| self.strings.intern(plan.name));
-        let site = ThreadSite { name, plan };
+        let site = ThreadSite { name, category: plan.category, marker_type: plan.marker_type };
         self.sites.insert(id, site);
         site
     }

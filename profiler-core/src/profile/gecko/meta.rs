@@ -44,7 +44,8 @@ fn write_times<W: Write>(context: &Context<'_>, shown: ShownRange, out: &mut Jso
         let first = shown.first_ns.clamp(-MARGIN_NS, 0);
         let last = shown.last_ns.clamp(capture, capture.saturating_add(MARGIN_NS));
         out.entry_millis_ns("profilingStartTime", Some(first));
-        out.entry_millis_ns("profilingEndTime", Some(last));
+        // Viewers leave the end itself out.
+        out.entry_millis_ns("profilingEndTime", Some(last.saturating_add(1)));
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) struct SitePlan<'a> {
     /// Row of its category.
     pub(super) category: u64,
     /// Type of its payloads.
-    pub(super) marker_type: DefinitionId,
+    pub(super) marker_type: Option<&'a TypePlan>,
 }
 
 /// Everything that is known before the first marker is written.
@@ -93,17 +93,13 @@ impl<'a> MarkerPlans<'a> {
     }
 
     /// The plan of a call site. An unknown one has neither name nor type.
-    pub(super) fn site(&self, id: DefinitionId) -> SitePlan<'a> {
+    pub(super) fn site(&self, id: DefinitionId) -> SitePlan<'_> {
         let Some(site) = self.definitions.site(id) else {
-            return SitePlan { name: "", category: 0, marker_type: DefinitionId::NONE };
+            return SitePlan { name: "", category: 0, marker_type: None };
         };
         let category = self.definitions.category(site.category).map(|category| category.name.as_str());
         let category = categories::index_of(self.categories, category);
-        SitePlan { name: &site.name, category, marker_type: site.marker_type }
-    }
-
-    pub(super) fn marker_type(&self, id: DefinitionId) -> Option<&TypePlan> {
-        self.types.get(&id)
+        SitePlan { name: &site.name, category, marker_type: self.types.get(&site.marker_type) }
     }
 }
 
