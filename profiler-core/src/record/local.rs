@@ -166,11 +166,10 @@ pub(crate) fn leave_thread() {
 
 /// Counts an entry that no thread's row can count.
 pub(crate) fn count_in_process_row(reason: DropReason) {
-    if let Ok(Some(session)) = CURRENT.try_read().as_deref() {
-        if let Some(row) = session.manager.pool().thread_row(ThreadIndex::PROCESS) {
-            row.count_drop(reason);
-        }
-    }
+    let _ = with_manager(|manager| {
+        manager.pool().thread_row(ThreadIndex::PROCESS)?.count_drop(reason);
+        Some(())
+    });
 }
 
 /// Runs `body` with the chunk manager of the running session.

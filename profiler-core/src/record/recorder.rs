@@ -170,10 +170,9 @@ impl Recorder {
         // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         let minimum = fixed.len().saturating_add(2).saturating_add(tail.name.len().div_ceil(8));
-        if self.armed.load(Ordering::Relaxed) != gate::word() || own.left < minimum {
-            if self.prepare(own, minimum).is_err() {
-                return;
-            }
+        let is_ready = self.armed.load(Ordering::Relaxed) == gate::word() && own.left >= minimum;
+        if !is_ready && self.prepare(own, minimum).is_err() {
+            return;
         }
         if foreign {
             own.mark_foreign();

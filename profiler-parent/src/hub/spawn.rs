@@ -196,7 +196,13 @@ fn adopt(
 }
 
 /// Starts the child's receive thread: hello first, then messages, until the channel ends.
-fn listen(hub: &HubHandle, key: PoolId, listener: Listener, token: Token, abandon: Abandon) -> io::Result<()> {
+fn listen(
+    hub: &HubHandle,
+    key: PoolId,
+    listener: Listener,
+    token: Token,
+    abandon: Abandon,
+) -> io::Result<()> {
     let theirs = hub.clone();
     let thread = spawn_quiet("profiler-child", move || {
         let error = match listener.accept(&token) {
