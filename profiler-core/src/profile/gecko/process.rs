@@ -19,7 +19,7 @@ use crate::profile::failure::{Failure, FailureLatch};
 use crate::profile::json::JsonWriter;
 use crate::profile::progress::{ProgressLogger, Proportion};
 use crate::profile::spec::{ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
-use crate::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ReadError, Snapshot};
+use crate::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ReadError, Snapshot, ThreadInfo};
 use crate::time::{SessionClock, Timestamp};
 
 /// What the object of one process is written from.
@@ -140,10 +140,12 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         if !threads.iter().any(|thread| thread.is_main) {
             thread::write(context, ThreadHead::missing_main(context), out, |_| Ok::<_, Failure>(()))?;
         }
-        // The main thread last: its late markers may have to be waited for.
-        let main_last = threads.iter().enumerate().filter(|(_, info)| !info.is_main);
-        let main_last = main_last.chain(threads.iter().enumerate().filter(|(_, info)| info.is_main));
-        for (step, (place, info)) in main_last.enumerate() {
+        let mut order: Vec<(Place, &ThreadInfo)> = threads.iter().enumerate().collect();
+        if self.part.late.is_some() {
+            // The main thread last: its late markers may have to be waited for.
+            order.sort_by_key(|(_, info)| info.is_main);
+        }
+        for (step, (place, info)) in order.into_iter().enumerate() {
             let progress = progress.step(step, threads.len());
             let fill = |table: &mut MarkerTable<'_, '_, W>| {
                 let own = self.fill(place, table, progress)?;
