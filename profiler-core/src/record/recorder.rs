@@ -80,7 +80,8 @@ struct Own {
     left: usize,
     commit: Commit,
     slot: *const ChunkSlot,
-    class: u8,
+    /// Class wished for at the last switch; a smaller one may be what there was.
+    wish: u8,
     taken: Timestamp,
     first_entry: u64,
     home: Option<Home>,
@@ -101,7 +102,7 @@ impl Recorder {
             left: 0,
             commit: Commit::default(),
             slot: ptr::null(),
-            class: 0,
+            wish: 0,
             taken: Timestamp::ZERO,
             first_entry: 0,
             home: None,
@@ -246,7 +247,7 @@ impl Recorder {
         let wished = own.wished_class(now);
         self.leave(own, now);
         let taken = self.take_chunk(own, wished, words).and_then(|index| self.open(own, index, now));
-        taken.map_err(|reason| {
+        taken.map(|()| own.wish = wished).map_err(|reason| {
             self.count(own, reason);
             NotRecorded::Dropped(reason)
         })
@@ -261,6 +262,7 @@ impl Recorder {
         let fits = |class: &u8| layout.class_bytes(*class) >= words as u64 * 8;
         let least = (0..SIZE_CLASSES).find(fits).ok_or(DropReason::Oversize)?;
         let wished = wished.max(least);
+        manager.ready.wish(wished);
         let ready = (least..=wished).rev().find_map(|class| manager.ready.take(class));
         manager.work.notify();
         if let Some(index) = ready {
@@ -289,7 +291,6 @@ impl Recorder {
         own.left = usize::try_from(slot.bytes() / 8).unwrap_or(0);
         own.commit = Commit::default();
         own.slot = ptr::from_ref(slot);
-        own.class = crate::manager::chunks::class_of(pool.layout(), slot.bytes());
         own.taken = now;
         own.first_entry = first_entry;
         self.chunk.store(u64::from(index.get()) + 1, Ordering::Release);
@@ -455,14 +456,18 @@ impl Own {
         self.left + usize::try_from(self.commit.bytes() / 8).unwrap_or(0)
     }
 
-    /// The class of the next chunk: one up when this one filled fast, one down when slowly.
+    /// The class to wish for next: one up when this chunk filled fast, one down when slowly.
+    ///
+    /// Not the class of the chunk itself: one that was smaller for want of a better says nothing
+    /// about the pace, and to grow from it once more would need many small chunks just
+    /// when there is a shortage.
     fn wished_class(&self, now: Timestamp) -> u8 {
         let Some(home) = &self.home else { return 0 };
         if self.taken == Timestamp::ZERO || self.commit.entries() == 0 {
             return 0;
         }
         let took = now.since(self.taken);
-        let next = if took < home.fast_fill { self.class + 1 } else { self.class.saturating_sub(1) };
+        let next = if took < home.fast_fill { self.wish + 1 } else { self.wish.saturating_sub(1) };
         next.min(largest_class(&home.manager))
     }
 }
