@@ -1,1 +1,36 @@
-//! In the making.
+//! One line for a child process: what it records becomes part of its parent's profile.
+//!
+//! ```
+//! profiler_child::init();
+//! profiler_child::core::marker!("child is up");
+//! ```
+//!
+//! [`init`] does nothing when the environment does not name a parent, so the line can stay in
+//! every build. Call it early in `main`, before other threads are started: then the variable that
+//! it read can be removed from the environment.
+//!
+//! # What it solves
+//! - Recording begins at once, in memory that outlives the process, without waiting for the parent.
+//! - The parent's word (start, stop, pause, allowance, gather) is carried out on threads of the
+//!   profiler. The host's threads never touch the channel, and a stopped or dead parent changes
+//!   nothing for them.
+//! - Whatever goes wrong leaves the profiler off and the host unharmed; [`init`] says why.
+//!
+//! # Your responsibilities
+//! - A forked child does not record. Start the profiler after `exec`, with a parent's `spawn`.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod connect;
+mod control;
+mod gather;
+mod shutdown;
+mod updates;
+
+pub use connect::{InitError, Status, init};
+pub use profiler_core as core;
+pub use profiler_core::{marker, scope, text_marker};
+pub use shutdown::shutdown;

@@ -23,6 +23,7 @@ pub mod codec;
 pub mod counter;
 mod definition_cell;
 pub mod entry;
+pub mod grave;
 pub mod ids;
 pub mod losses;
 pub mod manager;

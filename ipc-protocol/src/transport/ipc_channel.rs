@@ -14,6 +14,9 @@
 //! attached, end the process by a failed allocation. With `panic = "abort"` a forged first
 //! packet ends the process as well.
 //!
+//! The channel to the child is one that the child made, so a hostile child can make a `send` to
+//! itself wait, until it dies: nobody but that child's own thread should send to it.
+//!
 //! Not used at all: the global router and receiver sets, since one peer could starve or stop
 //! the others there. One thread per receiver.
 
@@ -138,6 +141,14 @@ impl Abandon {
         if let Ok(sender) = IpcSender::connect(self.name.clone()) {
             let _ = sender.send(Packet::Abandon); // nobody listens any more: just as well
         }
+    }
+}
+
+impl Abandon {
+    /// Ends the channel of the child that was accepted: whoever waits for its messages hears that
+    /// it is gone. Linux only; elsewhere the channel ends with the child.
+    pub fn hang_up(&self) {
+        sys::interrupt_sockets(Path::new(&self.name));
     }
 }
 

@@ -57,6 +57,8 @@ pub enum AttachError {
 /// What the maker of a pool decides.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
+    /// Random identity, from [`new_id`].
+    pub id: PoolId,
     /// Bytes of chunks that the pool has addresses for: the session's limit.
     pub limit: ByteLimit,
     /// Allowance at first; may be changed at any time.
@@ -72,15 +74,13 @@ pub struct PoolSpec {
 /// Makes the memory of a pool and writes its header. Costs one page of memory.
 ///
 /// # Errors
-/// What the system says when it has no memory file, and when randomness is not to be had.
-pub fn create(spec: &PoolSpec) -> io::Result<(File, PoolId)> {
-    let mut random = [0_u8; 16];
-    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+/// What the system says when it has no memory file.
+pub fn create(spec: &PoolSpec) -> io::Result<File> {
     let layout = Layout::for_limit(spec.limit.get(), sys::page_size());
     let file = sys::create_pool_file(layout.pool_len)?;
     let header = Header {
         layout,
-        id: PoolId::new(u128::from_le_bytes(random)),
+        id: spec.id,
         clock: spec.clock,
         pid: ProcessId::new(0),
         start: ProcessStart::new(0),
@@ -92,7 +92,17 @@ pub fn create(spec: &PoolSpec) -> io::Result<(File, PoolId)> {
         params: Some(spec.params.clone()),
     };
     header.write_to(&file)?;
-    Ok((file, header.id))
+    Ok(file)
+}
+
+/// Draws the random identity of a new pool.
+///
+/// # Errors
+/// When the system has no randomness.
+pub fn new_id() -> io::Result<PoolId> {
+    let mut random = [0_u8; 16];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(PoolId::new(u128::from_le_bytes(random)))
 }
 
 /// A pool that this process writes into.

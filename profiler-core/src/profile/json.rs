@@ -12,8 +12,8 @@
 
 use std::io::{self, Write};
 
-use self::escape::{escaped, first_escape};
-use self::number::{Characters, EIGHT_DIGITS};
+use self::escape::{escaped, first_escape, needs_escape};
+use self::number::NumberWriter;
 
 mod escape;
 mod number;
@@ -145,16 +145,13 @@ impl<W: Write> JsonWriter<W> {
     /// An unsigned integer, exactly (a viewer in JavaScript rounds beyond 2^53).
     #[inline]
     pub fn u64(&mut self, value: u64) {
-        self.separate();
-        self.digits(value);
+        self.number(false, |out| out.whole(value));
     }
 
     /// A signed integer, exactly.
     #[inline]
     pub fn i64(&mut self, value: i64) {
-        self.separate();
-        self.sign(value);
-        self.digits(value.unsigned_abs());
+        self.number(value < 0, |out| out.whole(value.unsigned_abs()));
     }
 
     /// A floating-point number in the shortest form that reads back as the same number;
@@ -171,11 +168,7 @@ impl<W: Write> JsonWriter<W> {
     /// A time in nanoseconds as milliseconds: at most 6 decimals, no trailing zeros.
     #[inline]
     pub fn millis_ns(&mut self, ns: i64) {
-        self.separate();
-        self.sign(ns);
-        let (whole, decimals) = number::millis(ns.unsigned_abs());
-        self.digits(whole);
-        self.put_characters(decimals);
+        self.number(ns < 0, |out| out.millis(ns.unsigned_abs()));
     }
 
     /// One value that is JSON already. The caller vouches that it is well-formed.
@@ -208,44 +201,48 @@ impl<W: Write> JsonWriter<W> {
     }
 
     #[inline]
-    fn sign(&mut self, value: i64) {
-        if value < 0 {
-            self.push(b'-');
+    fn number(&mut self, negative: bool, write: impl FnOnce(&mut NumberWriter<'_>)) {
+        if BUFFER_BYTES.saturating_sub(self.filled) < number::ROOM {
+            self.flush_buffer();
         }
+        if let Some(room) = self.buffer.get_mut(self.filled..).and_then(|rest| rest.first_chunk_mut()) {
+            let mut out = NumberWriter::new(room);
+            out.character(b',', self.comma_due);
+            out.character(b'-', negative);
+            write(&mut out);
+            self.filled = self.filled.saturating_add(out.len());
+        }
+        self.comma_due = true;
     }
 
-    #[inline]
-    fn digits(&mut self, value: u64) {
-        if value < EIGHT_DIGITS {
-            self.put_characters(number::short_digits(value));
-        } else {
-            self.many_digits(value);
-        }
-    }
-
-    fn many_digits(&mut self, value: u64) {
-        let (high, low) = (value / EIGHT_DIGITS, value % EIGHT_DIGITS);
-        if high < EIGHT_DIGITS {
-            self.put_characters(number::short_digits(high));
-        } else {
-            self.put_characters(number::short_digits(high / EIGHT_DIGITS));
-            self.put_characters(number::all_digits(high % EIGHT_DIGITS));
-        }
-        self.put_characters(number::all_digits(low));
-    }
-
+    /// A text with its quotation marks, as one piece if nothing in it is to be escaped.
     #[inline]
     fn quoted(&mut self, text: &str) {
-        self.push(b'"');
-        match first_escape(text.as_bytes()) {
-            None => self.put(text.as_bytes()),
-            Some(at) => self.put_escaped(text.as_bytes(), at),
+        let text = text.as_bytes();
+        if let Some(at) = first_escape(text) {
+            return self.put_escaped(text, at);
         }
+        let end = self.filled.saturating_add(text.len()).saturating_add(2);
+        let room = self.buffer.get_mut(self.filled..end);
+        if let Some([open, inside @ .., close]) = room {
+            (*open, *close) = (b'"', b'"');
+            copy_short(inside, text);
+            self.filled = end;
+        } else {
+            self.quoted_beyond(text);
+        }
+    }
+
+    #[cold]
+    fn quoted_beyond(&mut self, text: &[u8]) {
+        self.push(b'"');
+        self.put(text);
         self.push(b'"');
     }
 
     #[cold]
     fn put_escaped(&mut self, text: &[u8], first: usize) {
+        self.push(b'"');
         let mut rest = text;
         let mut next = Some(first);
         while let Some((plain, [byte, after @ ..])) = next.and_then(|at| rest.split_at_checked(at)) {
@@ -253,9 +250,10 @@ impl<W: Write> JsonWriter<W> {
             let (escape, length) = escaped(*byte);
             self.put(escape.get(..length).unwrap_or(&escape));
             rest = after;
-            next = first_escape(rest);
+            next = rest.iter().position(|byte| needs_escape(*byte));
         }
         self.put(rest);
+        self.push(b'"');
     }
 
     #[inline]
@@ -268,19 +266,11 @@ impl<W: Write> JsonWriter<W> {
         let end = self.filled.saturating_add(bytes.len());
         match self.buffer.get_mut(self.filled..end) {
             Some(room) => {
-                room.copy_from_slice(bytes);
+                copy_short(room, bytes);
                 self.filled = end;
             }
             None => self.put_beyond(bytes),
         }
-    }
-
-    /// Stores all eight bytes, then takes back those that do not count.
-    #[inline]
-    fn put_characters(&mut self, characters: Characters) {
-        self.put(&characters.bytes);
-        let surplus = characters.bytes.len().saturating_sub(characters.len);
-        self.filled = self.filled.saturating_sub(surplus);
     }
 
     #[cold]
@@ -338,4 +328,23 @@ impl<W: Write> JsonWriter<W> {
             None => self.null(),
         }
     }
+}
+
+/// Copies between slices of equal length. Those of 4 to 32 bytes, most texts of a profile, are
+/// copied as words that may overlap at the end, without a call.
+#[inline]
+fn copy_short(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        8..=32 => copy_words::<8>(to, from),
+        4..=7 => copy_words::<4>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+#[inline]
+fn copy_words<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk::<N>()) {
+        *to = *from;
+    }
+    to.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0).for_each(|(to, from)| *to = *from);
 }

@@ -1,6 +1,7 @@
 //! Events to a profile.
 
 pub mod failure;
+pub mod gecko;
 pub mod json;
 pub mod progress;
 mod spec;
@@ -9,5 +10,5 @@ pub mod strings;
 pub use failure::{CancelFlag, Failure, FailureLatch, LatchedWriter};
 pub use json::{JsonWriter, PreparedKey};
 pub use progress::{Progress, ProgressCell, ProgressLogger, Proportion};
-pub use spec::{CategoryRow, ProcessRole, ProcessSummary, ProfileSpec};
+pub use spec::{CategoryRow, ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
 pub use strings::{StringId, StringTable};

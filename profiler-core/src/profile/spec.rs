@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ProcessId;
-use crate::record::losses::EntryCounts;
+use crate::losses::EntryCounts;
 use crate::time::{Anchor, Timestamp};
 
 /// One row of a profile's category list.
@@ -39,6 +39,35 @@ pub struct ProcessSummary {
     pub threads: u32,
     /// Books of all its threads together.
     pub counts: EntryCounts,
+    /// The times that its markers span.
+    pub shown: ShownRange,
+    /// How long the writing took, in nanoseconds.
+    pub writing_ns: u64,
+}
+
+/// A range of time that contains the session's start, in nanoseconds since then. Adding ranges
+/// gives the range that contains both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownRange {
+    /// Its beginning; not after the session's start.
+    pub first_ns: i64,
+    /// Its end; not before the session's start.
+    pub last_ns: i64,
+}
+
+impl ShownRange {
+    /// Makes the range contain this time.
+    pub fn include(&mut self, ns: i64) {
+        self.first_ns = self.first_ns.min(ns);
+        self.last_ns = self.last_ns.max(ns);
+    }
+}
+
+impl std::ops::AddAssign for ShownRange {
+    fn add_assign(&mut self, other: Self) {
+        self.include(other.first_ns);
+        self.include(other.last_ns);
+    }
 }
 
 /// Where a process stands in its application; decides how the viewer names it.

@@ -94,6 +94,11 @@ impl Definitions {
         in_order(&self.types)
     }
 
+    /// All payload types with their numbers.
+    pub fn types_by_id(&self) -> impl Iterator<Item = (DefinitionId, &MarkerType)> {
+        self.types.iter().map(|(id, marker_type)| (*id, marker_type))
+    }
+
     /// All counters, in the order in which they were defined.
     pub fn counters(&self) -> &[CounterDefinition] {
         &self.counters

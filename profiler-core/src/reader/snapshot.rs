@@ -102,6 +102,14 @@ impl<S: ByteSource> PoolReader<S> {
         Ok(Snapshot { header, definitions, threads, gone, counters, pauses })
     }
 
+    /// Reads the names alone: categories, schemas, counters.
+    ///
+    /// # Errors
+    /// When the source cannot be read any more.
+    pub fn definitions(&self) -> Result<Definitions, ReadError> {
+        Ok(definitions::read(&self.source, &self.header.layout)?)
+    }
+
     /// Threads and chunks that fit together: looks again while a busy writer left holes.
     fn threads_with_chunks(&self) -> Result<Vec<ThreadInfo>, ReadError> {
         let mut last = Vec::new();

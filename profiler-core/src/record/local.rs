@@ -167,11 +167,10 @@ pub(crate) fn leave_thread() {
 
 /// Counts an entry that no thread's row can count.
 pub(crate) fn count_in_process_row(reason: DropReason) {
-    let current = CURRENT.try_read();
-    let Ok(Some(session)) = current.as_deref() else { return };
-    if let Some(row) = session.manager.pool().thread_row(ThreadIndex::PROCESS) {
-        row.count_drop(reason);
-    }
+    let _ = with_manager(|manager| {
+        manager.pool().thread_row(ThreadIndex::PROCESS)?.count_drop(reason);
+        Some(())
+    });
 }
 
 /// Runs `body` with the chunk manager of the running session.

@@ -126,8 +126,8 @@ impl Recorder {
         // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         let minimum = Front::MOST_WORDS.saturating_add(tail.name.len().div_ceil(8));
-        let at_hand = self.armed.load(Ordering::Relaxed) == gate::word() && own.left >= minimum;
-        if !at_hand && self.prepare(own, minimum).is_err() {
+        let is_ready = self.armed.load(Ordering::Relaxed) == gate::word() && own.left >= minimum;
+        if !is_ready && self.prepare(own, minimum).is_err() {
             return;
         }
         if is_foreign(front.head) {

@@ -17,7 +17,7 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::ids::{ByteLimit, ProcessKey, ThreadId};
+use crate::ids::{ByteLimit, PoolId, ProcessKey, ThreadId};
 use crate::manager::ChunkManager;
 use crate::manager::maintenance::Maintenance;
 use crate::manager::rows::NewThread;
@@ -56,6 +56,8 @@ pub struct StartOptions {
     pub clock: Option<SessionClock>,
     /// Shown name of this process, if it makes its own pool.
     pub name: String,
+    /// Identity of that pool; by default a new one.
+    pub id: Option<PoolId>,
 }
 
 /// What runs.
@@ -165,6 +167,11 @@ pub fn is_paused() -> bool {
     gate::word() & gate::PAUSED != 0
 }
 
+/// Whether this is a forked child of a process that recorded. It must not touch the profiler.
+pub fn is_forked() -> bool {
+    gate::is_forked_child()
+}
+
 /// The parameters of the running session.
 pub fn current_params() -> Option<SessionParams> {
     with_runtime(|runtime| runtime.running.as_ref().map(|running| running.params.clone()))
@@ -216,9 +223,15 @@ impl Runtime {
             return Ok(Arc::clone(manager));
         }
         let clock = options.clock.unwrap_or_else(SessionClock::start_now);
-        let spec =
-            PoolSpec { limit: params.limit, allowance, clock, params: params.clone(), name: options.name };
-        let (file, _) = pool::create(&spec)?;
+        let spec = PoolSpec {
+            id: options.id.map_or_else(pool::new_id, Ok)?,
+            limit: params.limit,
+            allowance,
+            clock,
+            params: params.clone(),
+            name: options.name,
+        };
+        let file = pool::create(&spec)?;
         self.take(file, false)
     }
 

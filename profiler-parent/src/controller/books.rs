@@ -12,6 +12,10 @@ use profiler_core::time::Timestamp;
 
 use super::account::Account;
 
+/// Rank of unused allowance: first what is more than room for one more chunk, then the rest;
+/// within each by the time of the latest report.
+pub(super) type Quiet = (bool, u64);
+
 /// Where an account stands in the sums and orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
@@ -20,7 +24,7 @@ struct Place {
     late: u64,
     alive: bool,
     age: Option<Timestamp>,
-    quiet: Option<u64>,
+    quiet: Option<Quiet>,
     asked: Option<u64>,
 }
 
@@ -37,7 +41,7 @@ impl Place {
             late: if account.late { account.owed() } else { 0 },
             alive: account.is_alive(),
             age: account.oldest().filter(|_| more),
-            quiet: unused.then_some(account.heard),
+            quiet: unused.then_some((account.spare() == 0, account.heard)),
             asked: (owes && !account.late).then_some(account.asked),
         }
     }
@@ -49,7 +53,7 @@ pub(super) struct Books {
     floor: u64,
     accounts: BTreeMap<ProcessKey, Account>,
     by_age: BTreeSet<(Timestamp, ProcessKey)>,
-    by_quiet: BTreeSet<(u64, ProcessKey)>,
+    by_quiet: BTreeSet<(Quiet, ProcessKey)>,
     by_asked: BTreeSet<(u64, ProcessKey)>,
     booked: u64,
     planned: u64,
@@ -123,8 +127,8 @@ impl Books {
         self.by_age.iter().copied()
     }
 
-    /// Who can be asked for unused allowance, with the time of the latest report, quietest first.
-    pub(super) fn quietest_first(&self) -> impl Iterator<Item = (u64, ProcessKey)> {
+    /// Who can be asked for unused allowance.
+    pub(super) fn quietest_first(&self) -> impl Iterator<Item = (Quiet, ProcessKey)> {
         self.by_quiet.iter().copied()
     }
 
@@ -144,7 +148,7 @@ impl Books {
         self.late = self.late.saturating_add(place.late);
         self.alive += u64::from(place.alive);
         self.by_age.extend(place.age.map(|age| (age, key)));
-        self.by_quiet.extend(place.quiet.map(|heard| (heard, key)));
+        self.by_quiet.extend(place.quiet.map(|quiet| (quiet, key)));
         self.by_asked.extend(place.asked.map(|asked| (asked, key)));
     }
 
@@ -154,7 +158,7 @@ impl Books {
         self.late = self.late.saturating_sub(place.late);
         self.alive = self.alive.saturating_sub(u64::from(place.alive));
         place.age.map(|age| self.by_age.remove(&(age, key)));
-        place.quiet.map(|heard| self.by_quiet.remove(&(heard, key)));
+        place.quiet.map(|quiet| self.by_quiet.remove(&(quiet, key)));
         place.asked.map(|asked| self.by_asked.remove(&(asked, key)));
     }
 }

@@ -38,6 +38,6 @@ impl Controller {
     /// late even when nothing is recorded.
     fn wait_for_memory(&mut self, key: ProcessKey) {
         self.waiting.insert(key);
-        self.pass_time(rule::quiet_after(self.limit) / 8);
+        self.pass_time(rule::late_after(self.limit) / 8);
     }
 }

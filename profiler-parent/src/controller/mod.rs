@@ -167,7 +167,7 @@ impl Controller {
 
     fn pass_time(&mut self, bytes: u64) {
         self.now = self.now.saturating_add(bytes);
-        let then = self.now.saturating_sub(rule::quiet_after(self.limit));
+        let then = self.now.saturating_sub(rule::late_after(self.limit));
         self.books.give_up_on_debts_before(then);
     }
 
@@ -196,13 +196,17 @@ impl Controller {
         self.send(key, out);
     }
 
+    /// What is booked and kept for joins beyond the limit, once all debts that are counted on are paid.
+    fn missing(&self) -> u64 {
+        self.books.expected().saturating_add(self.reserve()).saturating_sub(self.limit)
+    }
+
     /// Takes from all what a lowered limit, or the reserve for joins, lacks.
     fn take_what_is_missing(&mut self, out: &mut Vec<Command>) {
-        let expected = self.books.expected().saturating_add(self.reserve());
         let demand = Demand {
-            bytes: expected.saturating_sub(self.limit),
+            bytes: self.missing(),
             older_than: Timestamp::MAX,
-            quiet_since: u64::MAX,
+            quiet_since: None,
             creditor: None,
             owners: usize::MAX,
         };

@@ -13,12 +13,19 @@ pub(super) const ASKED_AT_ONCE: usize = 8;
 /// A process is quiet when the others recorded this part of the limit since its latest report.
 const QUIET_PART: u64 = 8;
 
+/// Nobody counts on a debt any more when this part of the limit was recorded since it was asked for.
+const LATE_PART: u64 = 8;
+
 /// A process grows by at most this part of its allowance at the cost of others, per report.
 const STEP_PART: u64 = 16;
 
 /// From free budget it grows faster: by this part of its allowance or of the free budget,
 /// whichever is less. The remaining parts are for those who ask next.
 const GROWTH_PART: u64 = 4;
+
+/// A recording process with at most this many chunks gets room for its next one before it is missed: to
+/// lose one would shorten its span by much.
+const FEW_CHUNKS: u64 = 8;
 
 /// Data is taken from another only when it is older by this part of the asker's own span.
 /// Without it processes that are even already would pass the same bytes back and forth.
@@ -52,6 +59,11 @@ pub(super) const fn quiet_after(limit: u64) -> u64 {
     limit / QUIET_PART
 }
 
+/// How many recorded bytes make a debt a late one.
+pub(super) const fn late_after(limit: u64) -> u64 {
+    limit / LATE_PART
+}
+
 /// What a report says about the need of its process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
@@ -82,8 +94,10 @@ impl Need {
 
     /// What others are asked to give up for it.
     pub(super) fn asked(&self, page: u64) -> u64 {
+        let few = self.recorded > 0 && self.chunk.saturating_mul(FEW_CHUNKS) >= self.allowance;
+        let ahead = if few { self.chunk.saturating_sub(self.unused) } else { 0 };
         let step = (self.allowance / STEP_PART).max(self.chunk).max(page);
-        pages_up(self.wanted.min(step), page)
+        pages_up(self.wanted.max(ahead).min(step), page)
     }
 }
 

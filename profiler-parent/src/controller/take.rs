@@ -20,8 +20,9 @@ pub(super) struct Demand {
     pub(super) bytes: u64,
     /// Only data from before this.
     pub(super) older_than: Timestamp,
-    /// Unused allowance only of those who have not reported since then.
-    pub(super) quiet_since: u64,
+    /// Unused allowance only of those who have not reported since then, and not their room for
+    /// another chunk; `None` takes unused allowance from all, and all of it.
+    pub(super) quiet_since: Option<u64>,
     /// For whom; it is not asked itself.
     pub(super) creditor: Option<ProcessKey>,
     /// Most processes to ask.
@@ -87,9 +88,9 @@ impl Plan<'_> {
     }
 
     fn add_unused(&mut self) {
-        for (heard, key) in self.books.quietest_first() {
-            if self.is_complete() || heard > self.demand.quiet_since || self.cuts.len() >= self.demand.owners
-            {
+        for ((small, heard), key) in self.books.quietest_first() {
+            let is_quiet = self.demand.quiet_since.is_none_or(|since| !small && heard <= since);
+            if self.is_complete() || !is_quiet || self.cuts.len() >= self.demand.owners {
                 return;
             }
             self.add_unused_of(key);
@@ -100,9 +101,9 @@ impl Plan<'_> {
         let Some(account) = self.books.get(key) else { return };
         let room = account.target.saturating_sub(account.least(self.floor));
         // Half of it at least: whoever needs a little now needs more soon, and asking is what costs.
-        let missing = self.demand.bytes - self.taken;
-        let bytes =
-            missing.max(rule::pages_down(account.unused() / 2, self.page)).min(account.unused()).min(room);
+        let missing = rule::pages_up(self.demand.bytes - self.taken, self.page);
+        let unused = if self.demand.quiet_since.is_some() { account.spare() } else { account.unused() };
+        let bytes = missing.max(rule::pages_down(unused / 2, self.page)).min(unused).min(room);
         if Some(key) != self.demand.creditor && bytes > 0 {
             self.cuts.insert(key, Cut { bytes, ..Cut::default() });
             self.taken += bytes;
@@ -140,7 +141,7 @@ impl Plan<'_> {
         let cut = self.cuts.get(&key).copied().unwrap_or_default();
         let room = account.target.saturating_sub(account.least(self.floor)).saturating_sub(cut.bytes);
         let Some(chunk) = account.listed().get(cut.chunks).filter(|_| room > 0) else { return };
-        let bytes = chunk.bytes.min(room);
+        let bytes = rule::pages_up(chunk.bytes, self.page).min(room);
         let grown = Cut { bytes: cut.bytes + bytes, chunks: cut.chunks + 1, at_or_before: chunk.done };
         self.cuts.insert(key, grown);
         self.taken += bytes;

@@ -25,8 +25,8 @@ fn ten_thousand_processes_do_not_cascade() {
         starts_within: 1_000 * MS,
         policy: Policy::new(3 * 4096, 4096),
     };
-    let outcome = check("crowd", scenario, 0.0, 0.7);
+    let outcome = check("crowd", scenario, 0.35, 0.8);
     let chunks_per_mib = MIB as f64 / 4096.0;
     assert!(outcome.messages_per_mib() < 4.0 * chunks_per_mib, "{}", outcome.messages_per_mib());
-    assert!(outcome.most_commands <= 16, "{} commands for one event", outcome.most_commands);
+    assert!(outcome.most_commands <= 2 * 8, "{} commands for one event", outcome.most_commands);
 }

@@ -51,8 +51,8 @@ fn run(world: &mut World, step: Step) {
         Step::Fill(who, class) => world.fill(who, class),
         Step::Flood(who, class, times) => flood(world, who, class, times),
         Step::Obey(who) => world.obey(who),
-        Step::ToChild(who) => world.to_child(who),
-        Step::ToParent(who) => world.to_parent(who),
+        Step::ToChild(who) => world.deliver_to_child(who),
+        Step::ToParent(who) => world.deliver_to_parent(who),
         Step::Work(who) => world.work(who),
         Step::Freeze(who, frozen) => world.freeze(who, frozen),
         Step::Die(who) => world.die(who),
@@ -67,8 +67,8 @@ fn run(world: &mut World, step: Step) {
 fn flood(world: &mut World, who: usize, class: u32, times: usize) {
     for _ in 0..times {
         world.fill(who, class);
-        world.to_parent(who);
-        world.to_child(who);
+        world.deliver_to_parent(who);
+        world.deliver_to_child(who);
     }
 }
 

@@ -185,7 +185,7 @@ fn unused_allowance_of_a_quiet_process_goes_before_any_data() {
     }
     let out = parent.update(busy, again(24, &row(108, 23), 4));
     assert_eq!(out, [destroy(quiet, 0), awaits(busy, 24)]);
-    assert_eq!(parent.pages(quiet), 16, "half of what it does not use");
+    assert_eq!(parent.pages(quiet), 17, "half of what it does not use, room for a chunk aside");
 }
 
 #[test]
@@ -277,4 +277,20 @@ fn a_debt_nobody_pays_is_taken_from_others_in_the_end() {
         parent.update(other, update);
     }
     assert_eq!((parent.pages(silent), parent.pages(other)), (8, 8));
+}
+
+#[test]
+fn a_process_that_records_nothing_asks_nobody() {
+    let mut parent = Parent::new();
+    let young = parent.filled(2, 6, 200);
+    parent.filled(1, 12, 100);
+    assert_eq!(parent.update(young, again(6, &row(200, 5), 0)), [awaits(young, 6)]);
+}
+
+#[test]
+fn unused_allowance_of_a_process_that_just_reported_is_left_to_it() {
+    let mut parent = Parent::new();
+    let (busy, pausing) = (parent.filled(1, 24, 100), parent.filled(2, 24, 200));
+    parent.update(pausing, again(24, &row(200, 7), 0));
+    assert_eq!(parent.update(busy, again(24, &row(101, 22), 4)), [awaits(busy, 24)]);
 }

@@ -178,7 +178,7 @@ impl World {
         let burst = if self.scenario.bursts { self.uniform(0.2, 1.8) } else { 1.0 };
         let period = chunk as f64 / (rate as f64 * burst) * self.uniform(0.9, 1.1) * 1e9;
         self.at(now + period as u64, Happening::Full(index));
-        if now > self.scenario.seconds * 700 * MS && self.serial % 16 == 0 {
+        if now > self.scenario.seconds * 700 * MS && self.serial.is_multiple_of(16) {
             self.measure(now);
         }
     }
@@ -208,6 +208,7 @@ impl World {
             self.outcome.messages += 1;
             match command {
                 Command::Await { key, allowance } => {
+                    assert_eq!(allowance.get() % 4096, 0, "a process obeys whole pages and shows no others");
                     self.at(now + 2 * MS, Happening::Await(index_of(key), allowance.get()));
                 }
                 Command::Destroy { key, at_or_before } => {
@@ -288,27 +289,27 @@ fn doubling() -> Vec<u64> {
 
 #[test]
 fn equal_processes_keep_equal_spans() {
-    check("8 equal", steady(64, vec![8 * MIB; 8]), 0.9, 0.9);
+    check("8 equal", steady(64, vec![8 * MIB; 8]), 0.93, 0.9);
 }
 
 #[test]
 fn slow_and_fast_processes_keep_like_spans() {
-    check("1:2:..:128", steady(64, doubling()), 0.5, 0.9);
-    check("1:2:..:128, bursts", Scenario { bursts: true, ..steady(64, doubling()) }, 0.4, 0.9);
+    check("1:2:..:128", steady(64, doubling()), 0.75, 0.9);
+    check("1:2:..:128, bursts", Scenario { bursts: true, ..steady(64, doubling()) }, 0.7, 0.9);
 }
 
 #[test]
 fn chunks_that_fit_the_rate_make_spans_more_alike() {
-    check("1:2:..:128, fitting chunks", Scenario { chunk: fitting, ..steady(64, doubling()) }, 0.6, 0.9);
+    check("1:2:..:128, fitting chunks", Scenario { chunk: fitting, ..steady(64, doubling()) }, 0.9, 0.9);
 }
 
 #[test]
 fn many_busy_processes_keep_like_spans() {
-    check("32 at 16 MiB/s", steady(64, vec![16 * MIB; 32]), 0.8, 0.9);
+    check("32 at 16 MiB/s", steady(64, vec![16 * MIB; 32]), 0.82, 0.9);
 }
 
 #[test]
 fn a_budget_of_few_messages_still_holds() {
-    check("8 at 100 MiB/s", steady(64, vec![100 * MIB; 8]), 0.4, 0.9);
-    check("8 at 100 MiB/s, large", steady(512, vec![100 * MIB; 8]), 0.85, 0.9);
+    check("8 at 100 MiB/s", steady(64, vec![100 * MIB; 8]), 0.85, 0.9);
+    check("8 at 100 MiB/s, large", steady(512, vec![100 * MIB; 8]), 0.93, 0.9);
 }

@@ -100,7 +100,7 @@ impl World {
         self.check();
     }
 
-    pub(crate) fn to_child(&mut self, index: usize) {
+    pub(crate) fn deliver_to_child(&mut self, index: usize) {
         let Some(node) = self.pick(index).filter(|node| !node.frozen && !node.dead) else { return };
         let Some(command) = node.to_child.pop_front() else { return };
         self.with_child(index, |child| match command {
@@ -110,7 +110,7 @@ impl World {
         });
     }
 
-    pub(crate) fn to_parent(&mut self, index: usize) {
+    pub(crate) fn deliver_to_parent(&mut self, index: usize) {
         let Some(event) = self.pick(index).and_then(|node| node.to_parent.pop_front()) else { return };
         self.handle(event);
     }
@@ -217,6 +217,7 @@ impl World {
             Command::Refuse { .. } => {}
             Command::Await { allowance, .. } => {
                 assert!(node.connected && !node.awaiting, "a second Await");
+                assert_eq!(allowance.get() % PAGE, 0, "a process obeys whole pages and shows no others");
                 assert!(allowance.get() >= POLICY.floor, "below the floor");
                 node.awaiting = true;
                 node.to_child.push_back(command);
@@ -280,9 +281,9 @@ impl World {
                 return self.check_settled();
             }
             for index in 0..self.nodes.len() {
-                self.to_child(index);
+                self.deliver_to_child(index);
                 self.obey(index);
-                self.to_parent(index);
+                self.deliver_to_parent(index);
                 self.work(index);
             }
         }

@@ -1,7 +1,7 @@
 //! The promised figures: measured, printed one a line, and held against their promises.
 //!
 //! ```text
-//! cargo run --release -p integration-tests --bin figures -- record json
+//! cargo run --release -p integration-tests --bin figures -- record limit gather
 //! name<TAB>value<TAB>unit<TAB>promise
 //! ```
 //!
@@ -11,10 +11,13 @@
 
 mod counting;
 mod figure;
+mod gather;
 mod json;
+mod limit;
 mod measure;
 mod record;
 mod recording;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -24,12 +27,26 @@ use figure::Report;
 type Group = fn(&mut Report) -> anyhow::Result<()>;
 
 /// All groups, in the order in which they are listed.
-const GROUPS: &[(&str, Group)] = &[("record", record::measure), ("json", json::measure)];
+const GROUPS: &[(&str, Group)] = &[
+    ("record", record::measure),
+    ("limit", limit::measure),
+    ("gather", measure_gathering),
+    ("json", json::measure),
+];
 
 #[global_allocator]
 static ALLOCATOR: counting::CountingAllocator = counting::CountingAllocator;
 
+/// The writing of JSON is part of gathering; it can be had alone as `json`.
+fn measure_gathering(report: &mut Report) -> anyhow::Result<()> {
+    json::measure(report)?;
+    gather::measure(report)
+}
+
 fn main() -> ExitCode {
+    if let Some(code) = workers::run_as_child() {
+        return code;
+    }
     let names: Vec<String> = std::env::args().skip(1).collect();
     let Some(groups) = groups_named(&names) else {
         let known: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();

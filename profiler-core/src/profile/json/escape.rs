@@ -14,23 +14,33 @@ pub(super) const fn needs_escape(byte: u8) -> bool {
 /// Where the first byte stands that needs escaping.
 #[inline]
 pub(super) fn first_escape(bytes: &[u8]) -> Option<usize> {
-    let (words, tail) = bytes.as_chunks::<8>();
-    let clean = !words.iter().any(|word| any_escape(u64::from_le_bytes(*word)))
-        && !tail.iter().any(|byte| needs_escape(*byte));
-    if clean { None } else { bytes.iter().position(|byte| needs_escape(*byte)) }
+    if is_clean(bytes) { None } else { bytes.iter().position(|byte| needs_escape(*byte)) }
 }
 
-/// Whether one of eight bytes needs escaping. A byte is below n (for n up to 128) exactly if
+/// Looks at words of eight, or two words of four, the last of which may overlap the others.
+#[inline]
+fn is_clean(bytes: &[u8]) -> bool {
+    if let Some(last) = bytes.last_chunk() {
+        let words = bytes.as_chunks().0.iter().chain([last]);
+        return words.fold(0, |found, word| found | escapes(u64::from_le_bytes(*word))) == 0;
+    }
+    if let (Some([a, b, c, d]), Some([e, f, g, h])) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return escapes(u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h])) == 0;
+    }
+    !bytes.iter().any(|byte| needs_escape(*byte))
+}
+
+/// Not 0 if one of eight bytes needs escaping. A byte is below n (for n up to 128) exactly if
 /// subtracting n borrows and its own high bit is clear; a borrow into the next byte can only
 /// follow such a byte, so the word as a whole is never judged wrongly.
 #[inline]
-const fn any_escape(word: u64) -> bool {
+const fn escapes(word: u64) -> u64 {
     let below_space = word.wrapping_sub(ONES.wrapping_mul(0x20)) & !word;
     let quote = word ^ ONES.wrapping_mul(0x22);
     let backslash = word ^ ONES.wrapping_mul(0x5c);
     let is_quote = quote.wrapping_sub(ONES) & !quote;
     let is_backslash = backslash.wrapping_sub(ONES) & !backslash;
-    (below_space | is_quote | is_backslash) & HIGHS != 0
+    (below_space | is_quote | is_backslash) & HIGHS
 }
 
 /// The escape of a byte: its length and characters.

@@ -1,47 +1,94 @@
 //! Decimal digits without loops or tables: eight at a time in one 64-bit word.
 //!
 //! Used by [`super::JsonWriter`] for integers and for times. A time is whole nanoseconds, so
-//! its milliseconds have at most six decimals and need no floating point. All results are
-//! fixed-size words of which a prefix counts, because copying eight bytes is one store while
-//! copying "three to eight" is a call.
+//! its milliseconds have at most six decimals and need no floating point. Digits are computed
+//! and stored as one word of which a prefix counts, because storing eight bytes is one
+//! instruction while copying "three to eight" is a call.
 
 /// Numbers below this have at most eight digits.
-pub(super) const EIGHT_DIGITS: u64 = 100_000_000;
+const EIGHT_DIGITS: u64 = 100_000_000;
 
 const NS_PER_MS: u64 = 1_000_000;
 const ASCII_ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// Up to eight characters: the first `len` of `bytes`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Characters {
-    pub(super) bytes: [u8; 8],
-    pub(super) len: usize,
+/// Most bytes that one number takes, with comma, sign, point and what is stored beyond its end.
+pub(super) const ROOM: usize = 40;
+
+/// Writes one number into room that is sure to suffice.
+#[derive(Debug)]
+pub(super) struct NumberWriter<'a> {
+    room: &'a mut [u8; ROOM],
+    len: usize,
 }
 
-/// The digits of a number below [`EIGHT_DIGITS`], without leading zeros.
-#[inline]
-pub(super) fn short_digits(number: u64) -> Characters {
-    let digits = eight_digits(number);
-    let leading = (digits.trailing_zeros() / 8).min(7);
-    let bytes = ((digits | ASCII_ZEROS) >> (8 * leading)).to_le_bytes();
-    Characters { bytes, len: length(8_u32.saturating_sub(leading)) }
-}
+impl<'a> NumberWriter<'a> {
+    #[inline]
+    pub(super) const fn new(room: &'a mut [u8; ROOM]) -> Self {
+        Self { room, len: 0 }
+    }
 
-/// All eight digits of a number below [`EIGHT_DIGITS`].
-#[inline]
-pub(super) fn all_digits(number: u64) -> Characters {
-    Characters { bytes: (eight_digits(number) | ASCII_ZEROS).to_le_bytes(), len: 8 }
-}
+    /// Bytes written.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
 
-/// Whole milliseconds of a time, and its decimals with their point (nothing if there are none).
-#[inline]
-pub(super) fn millis(magnitude_ns: u64) -> (u64, Characters) {
-    let whole = magnitude_ns / NS_PER_MS;
-    // Six digits, the first in the lowest byte; the two zeros before them fall out.
-    let digits = eight_digits(magnitude_ns % NS_PER_MS) >> 16;
-    let shown = 8_u32.saturating_sub(digits.leading_zeros() / 8);
-    let bytes = (((digits | ASCII_ZEROS) << 8) | u64::from(b'.')).to_le_bytes();
-    (whole, Characters { bytes, len: if digits == 0 { 0 } else { length(shown).saturating_add(1) } })
+    /// One character if `there`, else none.
+    #[inline]
+    pub(super) fn character(&mut self, character: u8, there: bool) {
+        if let Some(place) = self.room.get_mut(self.len) {
+            *place = character;
+        }
+        self.len = self.len.wrapping_add(usize::from(there));
+    }
+
+    /// A whole number without leading zeros.
+    #[inline]
+    pub(super) fn whole(&mut self, number: u64) {
+        if number < EIGHT_DIGITS {
+            self.short(number);
+        } else {
+            self.long(number);
+        }
+    }
+
+    /// A time in nanoseconds as milliseconds with up to six decimals.
+    #[inline]
+    pub(super) fn millis(&mut self, ns: u64) {
+        self.whole(ns / NS_PER_MS);
+        // Six digits, the first in the lowest byte; the two zeros before them fall out.
+        let digits = eight_digits(ns % NS_PER_MS) >> 16;
+        if digits != 0 {
+            let shown = 8_u32.wrapping_sub(digits.leading_zeros() / 8);
+            self.store(((digits | ASCII_ZEROS) << 8) | u64::from(b'.'), shown.wrapping_add(1));
+        }
+    }
+
+    fn long(&mut self, number: u64) {
+        let (high, low) = (number / EIGHT_DIGITS, number % EIGHT_DIGITS);
+        if high < EIGHT_DIGITS {
+            self.short(high);
+        } else {
+            self.short(high / EIGHT_DIGITS);
+            self.store(eight_digits(high % EIGHT_DIGITS) | ASCII_ZEROS, 8);
+        }
+        self.store(eight_digits(low) | ASCII_ZEROS, 8);
+    }
+
+    #[inline]
+    fn short(&mut self, number: u64) {
+        let digits = eight_digits(number);
+        let leading = (digits.trailing_zeros() / 8).min(7);
+        self.store((digits | ASCII_ZEROS) >> (8 * leading), 8_u32.wrapping_sub(leading));
+    }
+
+    /// Stores all eight characters, of which the first `len` count.
+    #[inline]
+    fn store(&mut self, characters: u64, len: u32) {
+        if let Some(room) = self.room.get_mut(self.len..).and_then(|room| room.first_chunk_mut()) {
+            *room = characters.to_le_bytes();
+        }
+        self.len = self.len.wrapping_add(usize::try_from(len).unwrap_or(0));
+    }
 }
 
 /// Eight digits as numbers 0 to 9, one per byte, the first in the lowest byte.
@@ -56,10 +103,6 @@ const fn eight_digits(number: u64) -> u64 {
     let twos = hundreds | (fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16);
     let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
     tens | (twos.wrapping_sub(tens.wrapping_mul(10)) << 8)
-}
-
-fn length(number: u32) -> usize {
-    usize::try_from(number).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -13,6 +13,12 @@ fn written(write: impl FnOnce(&mut JsonWriter<Vec<u8>>)) -> String {
     String::from_utf8(writer.finish().unwrap()).unwrap()
 }
 
+/// Texts of plain, escaped and long characters.
+fn any_text() -> impl Strategy<Value = String> {
+    let character = prop_oneof![6 => any::<u8>().prop_map(|byte| char::from(byte & 127)), 1 => any::<char>()];
+    prop::collection::vec(character, 0..20).prop_map(|characters| characters.into_iter().collect())
+}
+
 /// What a profile may hold; floats apart, since `1.0` may be written `1`.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -20,12 +26,12 @@ fn any_value() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        any::<String>().prop_map(Value::from),
+        any_text().prop_map(Value::from),
     ];
-    leaf.prop_recursive(5, 64, 6, |inner| {
+    leaf.prop_recursive(4, 24, 4, |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-            prop::collection::btree_map(any::<String>(), inner, 0..6)
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(any_text(), inner, 0..4)
                 .prop_map(|map| Value::Object(map.into_iter().collect())),
         ]
     })

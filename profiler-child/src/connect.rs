@@ -1,0 +1,100 @@
+//! Taking what the parent gave, and saying hello.
+//!
+//! On the host's thread: read the environment, take the pool, start recording. On the control
+//! thread: connect, say hello, obey. Invariant: an error at any step leaves the profiler off, or
+//! on without a parent, and never reaches the host but through the return value.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ipc_protocol::environment::{self, ChildEnvironment, EnvironmentError};
+use ipc_protocol::limits;
+use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
+use ipc_protocol::transport::{TransportError, ipc_channel};
+use profiler_core::ids::ProcessKey;
+use profiler_core::reader::read_header;
+use profiler_core::session::{self, StartError, StartOptions};
+use profiler_core::sys::spawn_quiet;
+
+use crate::control::Control;
+use crate::shutdown;
+
+/// What became of [`init`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Status {
+    /// This process records for its parent.
+    Recording,
+    /// The environment names no parent.
+    NoParent,
+    /// [`init`] was called before.
+    AlreadyDone,
+    /// The profiler is off, for this reason.
+    Off(InitError),
+}
+
+/// Why the profiler stays off.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The environment variable is damaged or of another version.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// The pool cannot be taken, or recording cannot start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The pool's header is not one that this build understands.
+    #[error("what the parent handed over is not a pool: {0}")]
+    NotAPool(String),
+    /// There is no thread left for the profiler.
+    #[error("cannot start the control thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+static DONE: AtomicBool = AtomicBool::new(false);
+
+/// Begins to record for the parent that the environment names, if it names one.
+///
+/// Costs the host's thread well under a millisecond (`figures -- gather` prints
+/// `child.init_ms`); the connection is made on a thread of the profiler. Never fails loudly:
+/// look at the [`Status`] if you want to know.
+pub fn init() -> Status {
+    if DONE.swap(true, Ordering::AcqRel) {
+        return Status::AlreadyDone;
+    }
+    match environment::take() {
+        Ok(None) => Status::NoParent,
+        Ok(Some(parent)) => record_for(parent).map_or_else(Status::Off, |()| Status::Recording),
+        Err(error) => Status::Off(error.into()),
+    }
+}
+
+fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
+    let (pool, outbox) = (parent.pool.open()?, parent.outbox.open()?);
+    let header = read_header(&pool).map_err(|error| InitError::NotAPool(error.to_string()))?;
+    let (key, params) = session::attach(pool)?;
+    let ChildEnvironment { pool, outbox: outbox_number, token, server } = parent;
+    // From here on the numbers are ours; processes that the host starts do not get them.
+    let _ = (pool.release(), outbox_number.release());
+    if let Some(params) = params {
+        session::start(params, StartOptions::default())?;
+    }
+    let name = header.name;
+    shutdown::register();
+    spawn_quiet("profiler-control", move || {
+        // A parent that is gone already changes nothing: recording goes on into the pool.
+        let _ = serve(&server, hello(token, key, name), outbox);
+    })?;
+    Ok(())
+}
+
+fn hello(token: environment::Token, key: ProcessKey, mut name: String) -> Hello {
+    limits::clip(&mut name, limits::MAX_NAME_BYTES);
+    Hello { version: PROTOCOL_VERSION, token, pid: key.pid, start: key.start, name }
+}
+
+fn serve(server: &str, hello: Hello, outbox: File) -> Result<(), TransportError> {
+    let ends = ipc_channel::connect(server, hello)?;
+    Control::new(ends.sender, outbox).run(ends.receiver)
+}

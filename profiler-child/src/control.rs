@@ -1,0 +1,100 @@
+//! The control thread: receives the parent's word and carries it out.
+//!
+//! One per child process, all signals blocked, ends with the channel. Long work (writing a
+//! profile) goes to a thread of its own, so the parent can always ask how far it is.
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ipc_protocol::message::{RequestId, ToChild, ToParent};
+use ipc_protocol::transport::{Receiver, Sender, TransportError};
+use profiler_core::ids::ByteLimit;
+use profiler_core::session::{self, SessionParams, StartOptions};
+
+use crate::gather::Gathers;
+use crate::updates::Updates;
+
+/// The way to the parent, shared by the profiler's own threads.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing(Arc<Mutex<Sender<ToParent>>>);
+
+impl Outgoing {
+    /// Sends, unless the parent is gone: then nobody is there to miss it.
+    pub(crate) fn send(&self, message: &ToParent) {
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(message);
+    }
+}
+
+/// What the control thread holds.
+#[derive(Debug)]
+pub(crate) struct Control {
+    outgoing: Outgoing,
+    updates: Updates,
+    gathers: Gathers,
+}
+
+impl Control {
+    pub(crate) fn new(sender: Sender<ToParent>, outbox: File) -> Self {
+        let outgoing = Outgoing(Arc::new(Mutex::new(sender)));
+        crate::shutdown::set_outgoing(outgoing.clone());
+        let updates = Updates::new(outgoing.clone());
+        let gathers = Gathers::new(outgoing.clone(), outbox);
+        Self { outgoing, updates, gathers }
+    }
+
+    /// Receives and obeys until the parent is gone.
+    pub(crate) fn run(mut self, mut receiver: Receiver<ToChild>) -> Result<(), TransportError> {
+        if session::is_active() {
+            session::set_chunk_listener(Some(self.updates.listener()));
+        }
+        loop {
+            match receiver.recv() {
+                Ok(message) => self.obey(message),
+                Err(error) if error.is_recoverable() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn obey(&mut self, message: ToChild) {
+        match message {
+            ToChild::Start { request, params, allowance } => {
+                session::stop();
+                self.start(request, params, allowance);
+            }
+            ToChild::EnsureStarted { request, params, allowance } => self.start(request, params, allowance),
+            ToChild::Stop { request } => self.done(request, session::stop),
+            ToChild::Pause { request } => self.done(request, session::pause),
+            ToChild::Resume { request } => self.done(request, session::resume),
+            ToChild::PauseSampling { request } => self.done(request, session::pause_sampling),
+            ToChild::ResumeSampling { request } => self.done(request, session::resume_sampling),
+            // Nothing samples yet, so every selected thread has been sampled.
+            ToChild::WaitOnePeriodicSampling { request } => self.done(request, || {}),
+            ToChild::AwaitNextChunkManagerUpdate { allowance } => {
+                session::set_allowance(allowance);
+                self.updates.ask();
+            }
+            ToChild::DestroyReleasedChunksAtOrBefore { timestamp } => {
+                session::destroy_released_chunks_at_or_before(timestamp);
+            }
+            ToChild::GatherProfile { id, spec } => self.gathers.start(id, spec),
+            ToChild::CancelGather { id } => self.gathers.cancel(id),
+            ToChild::GetGatherProfileProgress { id } => self.gathers.report_progress(id),
+        }
+    }
+
+    fn start(&self, request: RequestId, params: SessionParams, allowance: ByteLimit) {
+        let running = session::current_params();
+        let options = StartOptions { allowance: Some(allowance), ..StartOptions::default() };
+        let started = session::ensure_started(params, options).is_ok();
+        if started && running != session::current_params() {
+            session::set_chunk_listener(Some(self.updates.listener()));
+        }
+        self.outgoing.send(&ToParent::Done { request });
+    }
+
+    fn done(&self, request: RequestId, action: impl FnOnce()) {
+        action();
+        self.outgoing.send(&ToParent::Done { request });
+    }
+}

@@ -1,0 +1,138 @@
+//! Writing this process's part of a profile, on a thread of its own.
+//!
+//! Started, cancelled and asked by the control thread. Invariant: one part is written at a time,
+//! into the outbox from its beginning; a new request cancels the old one and waits for it on its
+//! own thread, so the control thread never waits.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ipc_protocol::limits;
+use ipc_protocol::message::{GatherId, GatherOutcome, Proportion, ToParent};
+use profiler_core::profile::gecko::ProcessPart;
+use profiler_core::profile::{
+    CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
+    ProgressCell,
+};
+use profiler_core::reader::PoolReader;
+use profiler_core::session;
+use profiler_core::sys::spawn_quiet;
+
+use crate::control::Outgoing;
+
+/// The captures of this process.
+#[derive(Debug)]
+pub(crate) struct Gathers {
+    outgoing: Outgoing,
+    outbox: Arc<File>,
+    current: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    id: GatherId,
+    cancel: CancelFlag,
+    progress: Arc<ProgressCell>,
+    thread: JoinHandle<()>,
+}
+
+impl Gathers {
+    pub(crate) fn new(outgoing: Outgoing, outbox: File) -> Self {
+        Self { outgoing, outbox: Arc::new(outbox), current: None }
+    }
+
+    pub(crate) fn start(&mut self, id: GatherId, spec: ProfileSpec) {
+        let earlier = self.current.take();
+        if let Some(earlier) = &earlier {
+            earlier.cancel.cancel();
+        }
+        let cancel = CancelFlag::new();
+        let progress = Arc::new(ProgressCell::new("Received the request"));
+        let body = {
+            let (outgoing, outbox) = (self.outgoing.clone(), Arc::clone(&self.outbox));
+            let (cancel, progress) = (cancel.clone(), Arc::clone(&progress));
+            move || {
+                let _ = earlier.map(|earlier| earlier.thread.join());
+                let outcome = write(&outbox, &spec, cancel, &progress);
+                outgoing.send(&ToParent::Profile { id, outcome: outcome.unwrap_or_else(failed) });
+            }
+        };
+        match spawn_quiet("profiler-gather", body) {
+            Ok(thread) => self.current = Some(Running { id, cancel, progress, thread }),
+            Err(error) => self.outgoing.send(&ToParent::Profile { id, outcome: failed(error.to_string()) }),
+        }
+    }
+
+    pub(crate) fn cancel(&self, id: GatherId) {
+        if let Some(running) = self.current.as_ref().filter(|running| running.id == id) {
+            running.cancel.cancel();
+        }
+    }
+
+    pub(crate) fn report_progress(&self, id: GatherId) {
+        let running = self.current.as_ref().filter(|running| running.id == id);
+        let (proportion, location) = match running {
+            Some(running) => {
+                let progress = running.progress.read();
+                (Proportion::from_raw(progress.proportion.bits()), progress.location)
+            }
+            None => (Proportion::INVALID, "No such capture is in progress"),
+        };
+        let mut location = location.to_owned();
+        limits::clip(&mut location, limits::MAX_LOCATION_BYTES);
+        self.outgoing.send(&ToParent::GatherProgress { id, proportion, location });
+    }
+}
+
+fn write(
+    outbox: &File,
+    spec: &ProfileSpec,
+    cancel: CancelFlag,
+    progress: &ProgressCell,
+) -> Result<GatherOutcome, String> {
+    let rewound = outbox.set_len(0).and_then(|()| seek_to_start(outbox));
+    rewound.map_err(|error| format!("cannot use the outbox: {error}"))?;
+    let pool = session::pool_file().map_err(|error| error.to_string())?;
+    let reader = PoolReader::open(pool).map_err(|error| error.to_string())?;
+    let summary = write_part(&reader, spec, outbox, cancel, progress)?;
+    let length = outbox.metadata().map_err(|error| error.to_string())?.len();
+    Ok(GatherOutcome::Written { length, summary })
+}
+
+fn write_part(
+    reader: &PoolReader<File>,
+    spec: &ProfileSpec,
+    outbox: &File,
+    cancel: CancelFlag,
+    progress: &ProgressCell,
+) -> Result<ProcessSummary, String> {
+    let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
+    let header = &snapshot.header;
+    let role = ProcessRole { pid: header.pid, name: header.name.clone(), is_root: false };
+    let latch = FailureLatch::new(cancel);
+    let part = ProcessPart {
+        reader,
+        snapshot: &snapshot,
+        clock: header.clock,
+        spec,
+        role: &role,
+        ended: None,
+        late: None,
+        latch: &latch,
+    };
+    let mut out = JsonWriter::new(LatchedWriter::new(outbox, latch.clone()));
+    let summary = part.write(&mut out, progress.logger()).map_err(|failure| failure.to_string())?;
+    out.finish().map_err(|error| error.to_string())?;
+    Ok(summary)
+}
+
+fn seek_to_start(mut outbox: &File) -> io::Result<()> {
+    outbox.seek(SeekFrom::Start(0)).map(|_| ())
+}
+
+fn failed(mut message: String) -> GatherOutcome {
+    limits::clip(&mut message, limits::MAX_FAILURE_BYTES);
+    GatherOutcome::Failed(message)
+}

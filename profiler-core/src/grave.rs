@@ -1,0 +1,116 @@
+//! A dead process's pool, in the hands of whoever outlived it.
+//!
+//! The parent opens one when a child has died. It keeps the books where the process kept them,
+//! in the pool itself, so every reader afterwards finds the same numbers. Invariants: the
+//! process is gone, so nobody else writes; nothing is mapped; chunks go oldest first, and their
+//! entries are counted as evicted before their memory is given back.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::manager::update::ReleasedChunk;
+use crate::pool::layout::{Extent, Region, SLOT_BYTES, THREAD_BYTES};
+use crate::reader::{ChunkInfo, PoolReader, ReadError, Snapshot};
+use crate::sys;
+use crate::time::Timestamp;
+
+/// Words of a thread row: evicted entries, evicted bytes, sealed entries.
+const EVICTED_ENTRIES: u64 = 12 * 8;
+const EVICTED_BYTES: u64 = 13 * 8;
+
+/// The pool of a process that is dead.
+#[derive(Debug)]
+pub struct Grave {
+    reader: PoolReader<File>,
+    file: File,
+    /// Chunks that hold entries, oldest first.
+    chunks: Vec<(Timestamp, ChunkInfo)>,
+}
+
+impl Grave {
+    /// Takes the pool over, and gives back at once what holds no entries: chunks that were
+    /// made ready, and those that were being recycled.
+    ///
+    /// # Errors
+    /// When the file is not a pool, or cannot be read.
+    pub fn open(file: File, died: Timestamp) -> Result<Self, ReadError> {
+        let reader = PoolReader::open(file.try_clone()?)?;
+        let snapshot = reader.snapshot()?;
+        let aged = |chunk: &ChunkInfo| (chunk.done.unwrap_or(died), *chunk);
+        let mut chunks: Vec<_> = snapshot.chunks().map(aged).collect();
+        chunks.sort_by_key(|(done, chunk)| (*done, chunk.index));
+        let grave = Self { reader, file, chunks };
+        grave.free_gaps(&snapshot);
+        Ok(grave)
+    }
+
+    /// Punches holes where no chunk with entries lies.
+    fn free_gaps(&self, snapshot: &Snapshot) {
+        let region = snapshot.header.layout.region(Region::Chunks);
+        let mut extents: Vec<Extent> = self.chunks.iter().map(|(_, chunk)| chunk.extent).collect();
+        extents.sort_by_key(|extent| extent.offset);
+        let mut at = region.offset;
+        for extent in extents.into_iter().chain([Extent { offset: region.end(), len: 0 }]) {
+            if extent.offset > at {
+                // Failing is harmless: the memory stays booked.
+                let _ = sys::punch_hole(&self.file, at, extent.offset - at);
+            }
+            at = at.max(extent.end());
+        }
+    }
+
+    /// Chunks that hold entries, oldest first.
+    pub fn chunks(&self) -> Vec<ReleasedChunk> {
+        self.chunks
+            .iter()
+            .map(|(done, chunk)| ReleasedChunk { done: *done, bytes: chunk.extent.len })
+            .collect()
+    }
+
+    /// Bytes that the pool occupies.
+    ///
+    /// # Errors
+    /// What `fstat` says.
+    pub fn held_bytes(&self) -> io::Result<u64> {
+        sys::allocated_bytes(&self.file)
+    }
+
+    /// The file, for reading a profile from it.
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Destroys the chunks that were done at or before `at`, and says what is still held.
+    ///
+    /// # Errors
+    /// When the file cannot be written; what was destroyed before stays destroyed.
+    pub fn destroy_at_or_before(&mut self, at: Timestamp) -> io::Result<u64> {
+        let end = self.chunks.partition_point(|(done, _)| *done <= at);
+        for (_, chunk) in self.chunks.drain(..end).collect::<Vec<_>>() {
+            self.destroy(&chunk)?;
+        }
+        self.held_bytes()
+    }
+
+    fn destroy(&self, chunk: &ChunkInfo) -> io::Result<()> {
+        let layout = &self.reader.header().layout;
+        let row = layout.region(Region::Threads).row(u64::from(chunk.thread.get()), THREAD_BYTES);
+        if let Some(row) = row {
+            self.add(row.saturating_add(EVICTED_ENTRIES), chunk.entries)?;
+            self.add(row.saturating_add(EVICTED_BYTES), chunk.bytes)?;
+        }
+        let slot = layout.region(Region::Directory).row(u64::from(chunk.index.get()), SLOT_BYTES);
+        if let Some(slot) = slot {
+            self.file.write_all_at(&chunk.generation.wrapping_add(1).to_ne_bytes(), slot)?;
+        }
+        sys::punch_hole(&self.file, chunk.extent.offset, chunk.extent.len)
+    }
+
+    fn add(&self, offset: u64, more: u64) -> io::Result<()> {
+        let mut word = [0; 8];
+        self.file.read_exact_at(&mut word, offset)?;
+        let sum = u64::from_ne_bytes(word).saturating_add(more);
+        self.file.write_all_at(&sum.to_ne_bytes(), offset)
+    }
+}

@@ -1,0 +1,38 @@
+//! The Gecko format: one JSON object per process, children under `processes`.
+//!
+//! A [`ProcessPart`] writes the object of one process from its pool, whoever it belongs to: a
+//! child writes its own, the parent writes its own and those of children that cannot. Version
+//! [`GECKO_VERSION`] throughout: viewers refuse what is newer than they are and upgrade what is
+//! older, so this is the oldest version that has what is used here.
+//!
+//! Invariants: memory does not grow with the number of entries (one chunk, the names, the
+//! texts of one thread); all processes have the same `startTime`, so no viewer shifts any of
+//! them; whatever the pool holds, the output is well-formed JSON that a viewer can load. The
+//! order of keys is free in the format, hence `meta` comes last: the root's says which range
+//! of time is shown, and that is known when all processes have been written.
+
+mod categories;
+mod context;
+mod counters;
+mod foreign;
+mod late;
+mod losses;
+mod machine;
+mod markers;
+mod meta;
+mod paused;
+mod plan;
+mod process;
+mod schema;
+mod thread;
+mod value;
+
+pub use categories::merge_categories;
+pub use late::{IncompleteProcess, LateMarkers};
+pub use process::ProcessPart;
+pub use schema::write_schema;
+pub use value::write_value;
+
+/// Version of the format: the first with flow identifiers and stack-based markers; no table
+/// of script sources is needed yet.
+pub const GECKO_VERSION: u32 = 31;

@@ -1,0 +1,119 @@
+//! What is worked out once per call site and not once per marker.
+//!
+//! Names, category numbers, escaped keys and the way each field is written follow from the
+//! pool's definitions; the marker writer looks them up by the number in the entry.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::categories;
+use crate::ids::DefinitionId;
+use crate::marker::schema::{FieldFormat, Format, RESERVED_NAMES};
+use crate::profile::json::PreparedKey;
+use crate::profile::spec::CategoryRow;
+use crate::reader::{Definitions, MarkerType};
+
+/// How the value of a field becomes JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// As it is.
+    Plain,
+    /// The number of its text in the thread's string table.
+    StringIndex,
+    /// A list; a single value becomes a list of one.
+    List,
+    /// A list of lists; what is not one becomes a list of one.
+    Table,
+}
+
+impl Shape {
+    fn of(format: Option<&FieldFormat>) -> Self {
+        match format {
+            Some(FieldFormat::Table(_)) => Self::Table,
+            Some(FieldFormat::Value(Format::List)) => Self::List,
+            Some(FieldFormat::Value(format)) if format.is_string_index() => Self::StringIndex,
+            _ => Self::Plain,
+        }
+    }
+}
+
+/// A field of a payload.
+#[derive(Clone, Debug)]
+pub(super) struct FieldPlan {
+    pub(super) key: PreparedKey,
+    pub(super) shape: Shape,
+}
+
+/// A type of payload.
+#[derive(Clone, Debug)]
+pub(super) struct TypePlan {
+    /// The payload's `type`.
+    pub(super) name: String,
+    /// Its fields, in the order of the encoded values.
+    pub(super) fields: Vec<FieldPlan>,
+}
+
+impl TypePlan {
+    fn new(marker_type: &MarkerType) -> Self {
+        let schema = &marker_type.schema;
+        let field = |key: &String| FieldPlan {
+            key: PreparedKey::new(&safe_key(key)),
+            shape: Shape::of(schema.field_named(key).map(|field| &field.format)),
+        };
+        Self {
+            name: safe_type(&schema.name).into_owned(),
+            fields: marker_type.keys.iter().map(field).collect(),
+        }
+    }
+}
+
+/// A call site.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SitePlan<'a> {
+    /// Name of its markers; empty if each carries its own.
+    pub(super) name: &'a str,
+    /// Row of its category.
+    pub(super) category: u64,
+    /// Type of its payloads.
+    pub(super) marker_type: Option<&'a TypePlan>,
+}
+
+/// Everything that is known before the first marker is written.
+#[derive(Debug)]
+pub(super) struct MarkerPlans<'a> {
+    definitions: &'a Definitions,
+    categories: &'a [CategoryRow],
+    types: HashMap<DefinitionId, TypePlan>,
+}
+
+impl<'a> MarkerPlans<'a> {
+    pub(super) fn new(definitions: &'a Definitions, categories: &'a [CategoryRow]) -> Self {
+        let types = definitions.types_by_id().map(|(id, known)| (id, TypePlan::new(known))).collect();
+        Self { definitions, categories, types }
+    }
+
+    /// The plan of a call site. An unknown one has neither name nor type.
+    pub(super) fn site(&self, id: DefinitionId) -> SitePlan<'_> {
+        let Some(site) = self.definitions.site(id) else {
+            return SitePlan { name: "", category: 0, marker_type: None };
+        };
+        let category = self.definitions.category(site.category).map(|category| category.name.as_str());
+        let category = categories::index_of(self.categories, category);
+        SitePlan { name: &site.name, category, marker_type: self.types.get(&site.marker_type) }
+    }
+}
+
+/// A key that viewers do not take for one of their own: those of them in a payload are read
+/// as the type and the stack of the marker, and anything else there makes the viewer fail.
+pub(super) fn safe_key(key: &str) -> Cow<'_, str> {
+    safe(key, matches!(key, "type" | "stack" | "cause"))
+}
+
+/// A type name that viewers do not take for one of theirs with other fields.
+pub(super) fn safe_type(name: &str) -> Cow<'_, str> {
+    safe(name, name != "Text" && RESERVED_NAMES.contains(&name))
+}
+
+fn safe(name: &str, taken: bool) -> Cow<'_, str> {
+    if taken { Cow::Owned(format!("{name}_")) } else { Cow::Borrowed(name) }
+}

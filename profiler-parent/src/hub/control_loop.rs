@@ -1,0 +1,362 @@
+//! The hub's thread: events in, controller asked, commands carried out.
+
+use std::collections::BTreeMap;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use ipc_protocol::message::{GatherId, ToChild, ToParent};
+use ipc_protocol::transport::TransportError;
+use profiler_core::grave::Grave;
+use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
+use profiler_core::manager::update::{ManagerUpdate, Update};
+use profiler_core::pool::FLOOR_PAGES;
+use profiler_core::reader::PoolReader;
+use profiler_core::time::{Anchor, Timestamp};
+use profiler_core::{session, sys};
+
+use super::Shared;
+use super::events::{CaptureOrder, HubEvent};
+use super::link::{Control, Link};
+use super::own;
+use super::processes::{Process, ProcessState, Remains};
+use crate::controller::{Command, Controller, DeadPool, Event, Policy, Refusal};
+use crate::gather::state::Input;
+use crate::gather::verdict::Why;
+
+/// How often dead pools are looked through for what has left the duration window.
+const WINDOW_CHECK: Duration = Duration::from_millis(100);
+
+/// What the hub's thread owns.
+pub(super) struct Hub {
+    shared: Arc<Shared>,
+    controller: Controller,
+    links: BTreeMap<PoolId, Link>,
+    own: Option<PoolId>,
+    joining: BTreeMap<PoolId, Sender<Result<ByteLimit, Refusal>>>,
+    capture: Option<(GatherId, Sender<Input<PoolId>>)>,
+    paused: Option<Control>,
+    sampling_paused: Option<Control>,
+}
+
+/// The controller's name for a process: its pool alone tells it from all others, and is known
+/// before the process exists.
+const fn key_of(pool: PoolId) -> ProcessKey {
+    ProcessKey { pid: ProcessId::new(0), start: ProcessStart::new(0), pool }
+}
+
+impl Hub {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let page = sys::page_size();
+        let floor = FLOOR_PAGES.saturating_mul(page);
+        // On a busy machine it takes a while until somebody gives memory back.
+        let policy = Policy { reserve: floor.saturating_mul(4), ..Policy::new(floor, page) };
+        let controller = Controller::new(shared.params.limit, policy);
+        Self {
+            shared,
+            controller,
+            links: BTreeMap::new(),
+            own: None,
+            joining: BTreeMap::new(),
+            capture: None,
+            paused: None,
+            sampling_paused: None,
+        }
+    }
+
+    /// Runs until the session ends.
+    pub(super) fn run(mut self, events: &Receiver<HubEvent>) {
+        let wait = if self.shared.params.window_ns > 0 { WINDOW_CHECK } else { Duration::from_secs(3600) };
+        loop {
+            match events.recv_timeout(wait) {
+                Ok(HubEvent::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(event) => self.take_in(event),
+                Err(RecvTimeoutError::Timeout) => self.expire_graves(),
+            }
+            self.take_own_update();
+        }
+    }
+
+    fn take_in(&mut self, event: HubEvent) {
+        match event {
+            HubEvent::Join { key, reply } => {
+                self.joining.insert(key, reply);
+                self.tell(Event::Join { key: key_of(key) });
+            }
+            HubEvent::Forget { key } => self.tell(Event::Forgotten { key: key_of(key) }),
+            HubEvent::OwnStarted { key } => {
+                self.own = Some(key);
+                self.tell(Event::Connected { key: key_of(key) });
+            }
+            HubEvent::Connected { key, hello, sender } => {
+                let mut link = Link::new(sender);
+                self.catch_up(key, &mut link);
+                self.links.insert(key, link);
+                self.shared.processes.change(key, |process| {
+                    process.said_hello = true;
+                    process.pid = hello.pid;
+                    if !matches!(process.state, ProcessState::Exited(_)) {
+                        process.state = ProcessState::Connected;
+                    }
+                });
+                self.tell(Event::Connected { key: key_of(key) });
+            }
+            HubEvent::Message { key, message } => self.hear(key, message),
+            HubEvent::Closed { key, error } => self.closed(key, &error),
+            HubEvent::Exited { key, status } => self.exited(key, status),
+            HubEvent::Control { control, confirm, asked } => self.control_all(control, &confirm, &asked),
+            HubEvent::Capture(order) => self.serve_capture(order),
+            HubEvent::OwnUpdate | HubEvent::End => {}
+        }
+    }
+
+    /// Brings a child that has just connected to where the session is.
+    fn catch_up(&self, key: PoolId, link: &mut Link) {
+        let allowance = self.allowance(key);
+        for control in [Some(Control::EnsureStarted), self.paused, self.sampling_paused].into_iter().flatten()
+        {
+            link.control(control, None, &self.shared.params, allowance);
+        }
+    }
+
+    fn hear(&mut self, key: PoolId, message: ToParent) {
+        match message {
+            ToParent::Hello(_) => {} // the transport lets only the first one through
+            ToParent::Done { request } => {
+                let allowance = self.allowance(key);
+                if let Some(link) = self.links.get_mut(&key) {
+                    link.done(request, &self.shared.params, allowance);
+                }
+            }
+            ToParent::ChunkManagerUpdate(update) => self.hear_update(key, update),
+            ToParent::Profile { id, outcome } => {
+                if let Some(link) = self.links.get_mut(&key).filter(|link| link.gathering == Some(id)) {
+                    link.gathering = None;
+                }
+                self.tell_capture(id, Input::Profile { child: key, outcome });
+            }
+            ToParent::GatherProgress { id, proportion, location } => {
+                self.tell_capture(id, Input::Progress { child: key, proportion, location });
+            }
+            // The pool holds everything; what became of the process its exit status tells.
+            ToParent::ShutdownProfile { .. } => {}
+        }
+    }
+
+    fn hear_update(&mut self, key: PoolId, update: ManagerUpdate) {
+        match update {
+            ManagerUpdate::None => {}
+            ManagerUpdate::Changed(update) => {
+                let update = believable(update);
+                self.tell(Event::Update { key: key_of(key), update });
+            }
+            ManagerUpdate::Final => self.tell(Event::Disconnected { key: key_of(key) }),
+        }
+    }
+
+    fn take_own_update(&mut self) {
+        if let Some(key) = self.own {
+            let update = own::take_updates();
+            if update.is_some() && update != ManagerUpdate::Final {
+                self.hear_update(key, update);
+            }
+        }
+    }
+
+    fn closed(&mut self, key: PoolId, error: &TransportError) {
+        self.links.remove(&key);
+        self.tell(Event::Disconnected { key: key_of(key) });
+        let why = error.to_string();
+        self.shared.processes.change(key, |process| {
+            if !matches!(process.state, ProcessState::Exited(_)) {
+                process.state = ProcessState::Disconnected(why.clone());
+            }
+        });
+        if let Some((_, inputs)) = &self.capture {
+            let _ = inputs.send(Input::Rejected { child: key, message: why });
+        }
+    }
+
+    fn exited(&mut self, key: PoolId, status: Option<ExitStatus>) {
+        let died = Timestamp::now();
+        self.links.remove(&key);
+        let buried = self.shared.processes.change(key, |process| bury(process, status, died)).flatten();
+        if let Some(pool) = buried {
+            self.tell(Event::Died { key: key_of(key), pool });
+        }
+        if let Some((_, inputs)) = &self.capture {
+            let _ = inputs.send(Input::Died { child: key, why: Why::ended(status) });
+        }
+    }
+
+    fn control_all(&mut self, control: Control, confirm: &Sender<()>, asked: &Sender<usize>) {
+        match control {
+            Control::Pause => self.paused = Some(control),
+            Control::Resume => self.paused = None,
+            Control::PauseSampling => self.sampling_paused = Some(control),
+            Control::ResumeSampling => self.sampling_paused = None,
+            _ => {}
+        }
+        let keys: Vec<PoolId> = self.links.keys().copied().collect();
+        for key in &keys {
+            let allowance = self.allowance(*key);
+            if let Some(link) = self.links.get_mut(key) {
+                link.control(control, Some(confirm.clone()), &self.shared.params, allowance);
+            }
+        }
+        let _ = asked.send(keys.len());
+    }
+
+    fn serve_capture(&mut self, order: CaptureOrder) {
+        match order {
+            CaptureOrder::Begin { id, spec, inputs, asked } => {
+                self.capture = Some((id, inputs));
+                let able = self.links.iter_mut().filter(|(_, link)| link.gathering.is_none());
+                let keys = able.map(|(key, link)| {
+                    link.gathering = Some(id);
+                    link.send(&ToChild::GatherProfile { id, spec: spec.clone() });
+                    *key
+                });
+                let _ = asked.send(keys.collect());
+            }
+            CaptureOrder::Progress { id, key } => self.send(key, &ToChild::GetGatherProfileProgress { id }),
+            CaptureOrder::Cancel { id, key } => self.send(key, &ToChild::CancelGather { id }),
+            CaptureOrder::End { id } => {
+                if self.capture.as_ref().is_some_and(|(running, _)| *running == id) {
+                    self.capture = None;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, key: PoolId, message: &ToChild) {
+        if let Some(link) = self.links.get_mut(&key) {
+            link.send(message);
+        }
+    }
+
+    fn tell_capture(&self, id: GatherId, input: Input<PoolId>) {
+        if let Some((_, inputs)) = self.capture.as_ref().filter(|(running, _)| *running == id) {
+            let _ = inputs.send(input);
+        }
+    }
+
+    fn allowance(&self, key: PoolId) -> ByteLimit {
+        self.controller.allowance(key_of(key)).unwrap_or_default()
+    }
+
+    /// Tells the controller, and carries out what it decides, until it decides nothing more.
+    fn tell(&mut self, event: Event) {
+        let mut events = vec![event];
+        let mut commands = Vec::new();
+        while let Some(event) = events.pop() {
+            self.controller.handle(event, &mut commands);
+            for command in std::mem::take(&mut commands) {
+                events.extend(self.carry_out(command));
+            }
+        }
+        self.publish_figures();
+    }
+
+    fn carry_out(&mut self, command: Command) -> Option<Event> {
+        match command {
+            Command::Admit { key, allowance } => self.answer_join(key.pool, Ok(allowance)),
+            Command::Refuse { key, why } => self.answer_join(key.pool, Err(why)),
+            Command::Await { key, allowance } if self.own == Some(key.pool) => {
+                session::set_allowance(allowance)
+            }
+            Command::Await { key, allowance } => {
+                self.send(key.pool, &ToChild::AwaitNextChunkManagerUpdate { allowance });
+            }
+            Command::Destroy { key, at_or_before } if self.own == Some(key.pool) => {
+                session::destroy_released_chunks_at_or_before(at_or_before);
+            }
+            Command::Destroy { key, at_or_before: timestamp } => {
+                self.send(key.pool, &ToChild::DestroyReleasedChunksAtOrBefore { timestamp });
+            }
+            Command::DestroyDead { key, at_or_before } => {
+                let held_bytes = self.destroy_dead(key.pool, at_or_before);
+                return Some(Event::DeadDestroyed { key, held_bytes });
+            }
+            Command::DropDead { key } => {
+                self.shared.processes.change(key.pool, drop_pool);
+                return Some(Event::Forgotten { key });
+            }
+        }
+        None
+    }
+
+    fn answer_join(&mut self, key: PoolId, answer: Result<ByteLimit, Refusal>) {
+        if let Some(reply) = self.joining.remove(&key) {
+            let _ = reply.send(answer);
+        }
+    }
+
+    fn destroy_dead(&self, key: PoolId, at: Timestamp) -> u64 {
+        let destroyed = self.shared.processes.change(key, |process| {
+            let grave = process.grave.as_mut()?;
+            grave.destroy_at_or_before(at).or_else(|_| grave.held_bytes()).ok()
+        });
+        destroyed.flatten().unwrap_or(0)
+    }
+
+    /// Destroys what has left the duration window in pools whose process can no longer do it.
+    fn expire_graves(&mut self) {
+        let ticks = self.shared.clock.converter(Anchor::take()).ticks_in(self.shared.params.window_ns);
+        let Some(oldest) = Timestamp::now().raw().checked_sub(ticks).map(Timestamp::from_raw) else { return };
+        let dead: Vec<PoolId> = {
+            let all = self.shared.processes.lock();
+            all.iter().filter(|(_, process)| process.grave.is_some()).map(|(key, _)| *key).collect()
+        };
+        for key in dead {
+            let held_bytes = self.destroy_dead(key, oldest);
+            self.tell(Event::DeadDestroyed { key: key_of(key), held_bytes });
+        }
+    }
+
+    fn publish_figures(&self) {
+        let mut all = self.shared.processes.lock();
+        for (key, figures) in self.controller.all_figures() {
+            if let Some(process) = all.get_mut(&key.pool) {
+                process.figures = Some(figures);
+            }
+        }
+    }
+}
+
+/// An update with times that can be true: nothing was done in the future.
+fn believable(mut update: Update) -> Update {
+    let now = Timestamp::now();
+    update.oldest_done = update.oldest_done.map(|done| done.min(now));
+    for chunk in &mut update.newly_released {
+        chunk.done = chunk.done.min(now);
+    }
+    update
+}
+
+/// A process has ended: takes its pool over, and says what it left.
+fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> Option<DeadPool> {
+    process.state = ProcessState::Exited(status);
+    process.died = Some(died);
+    if let Some(abandon) = process.abandon.as_ref().filter(|_| !process.said_hello) {
+        abandon.abandon(); // it will never say hello
+    }
+    let Remains::Pool(file) = &process.remains else { return None };
+    let grave = file.try_clone().map_err(Into::into).and_then(|file| Grave::open(file, died)).ok();
+    let true_bytes = sys::allocated_bytes(&**file).unwrap_or(0);
+    let chunks = grave.as_ref().map(Grave::chunks).unwrap_or_default();
+    let in_chunks: u64 = chunks.iter().map(|chunk| chunk.bytes).sum();
+    process.grave = grave;
+    Some(DeadPool { true_bytes, unreleased_bytes: true_bytes.saturating_sub(in_chunks), chunks })
+}
+
+/// Nothing is left in a dead process's pool: keeps its books and closes it.
+fn drop_pool(process: &mut Process) {
+    process.grave = None;
+    if let Remains::Pool(file) = &process.remains {
+        let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
+        let counts = snapshot.map(|snapshot| snapshot.counts()).unwrap_or_default();
+        process.remains = Remains::Expired(counts);
+    }
+}

@@ -1,0 +1,167 @@
+//! The hub's side of one child's channel: what was asked, what is outstanding, what waits.
+//!
+//! Used by the hub alone. Invariant: at most one control request is outstanding, and what was
+//! asked meanwhile is coalesced to what still matters, so a child that does not read can never
+//! fill its socket and make the hub wait.
+
+use std::collections::VecDeque;
+
+use crossbeam_channel::Sender;
+use ipc_protocol::message::{GatherId, RequestId, ToChild};
+use ipc_protocol::transport;
+use profiler_core::ids::ByteLimit;
+use profiler_core::session::SessionParams;
+
+/// What a child can be told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// Record, keeping what is there if nothing changed.
+    EnsureStarted,
+    /// Stop recording.
+    Stop,
+    /// Record nothing until `Resume`.
+    Pause,
+    /// End `Pause`.
+    Resume,
+    /// Take no samples until `ResumeSampling`.
+    PauseSampling,
+    /// End `PauseSampling`.
+    ResumeSampling,
+    /// Confirm when every thread has been sampled once more.
+    WaitOnePeriodicSampling,
+}
+
+impl Control {
+    /// Whether a later `other` makes this one pointless.
+    const fn is_overtaken_by(self, other: Self) -> bool {
+        use Control::{EnsureStarted, Pause, PauseSampling, Resume, ResumeSampling, Stop};
+        matches!(
+            (self, other),
+            (Pause | Resume, Pause | Resume)
+                | (PauseSampling | ResumeSampling, PauseSampling | ResumeSampling)
+                | (EnsureStarted | Stop, EnsureStarted | Stop)
+                | (Pause | Resume | PauseSampling | ResumeSampling, Stop)
+        )
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    control: Control,
+    confirm: Option<Sender<()>>,
+}
+
+/// One child's channel.
+#[derive(Debug)]
+pub(super) struct Link {
+    sender: transport::Sender<ToChild>,
+    next: RequestId,
+    outstanding: Option<(RequestId, Option<Sender<()>>)>,
+    waiting: VecDeque<Waiting>,
+    /// The capture whose answer has not come, cancelled or not.
+    pub(super) gathering: Option<GatherId>,
+    broken: bool,
+}
+
+impl Link {
+    pub(super) fn new(sender: transport::Sender<ToChild>) -> Self {
+        Self {
+            sender,
+            next: RequestId::default(),
+            outstanding: None,
+            waiting: VecDeque::new(),
+            gathering: None,
+            broken: false,
+        }
+    }
+
+    /// Sends a message whose kind is known not to be outstanding.
+    pub(super) fn send(&mut self, message: &ToChild) {
+        if !self.broken && self.sender.send(message).is_err() {
+            self.broken = true; // the receive thread hears of it, too
+        }
+    }
+
+    /// Has the child do something, now or when it has done what it was told before.
+    pub(super) fn control(
+        &mut self,
+        control: Control,
+        confirm: Option<Sender<()>>,
+        params: &SessionParams,
+        allowance: ByteLimit,
+    ) {
+        self.waiting
+            .retain(|waiting| !waiting.control.is_overtaken_by(control) && waiting.control != control);
+        self.waiting.push_back(Waiting { control, confirm });
+        self.send_next(params, allowance);
+    }
+
+    /// A request was carried out.
+    pub(super) fn done(&mut self, request: RequestId, params: &SessionParams, allowance: ByteLimit) {
+        if self.outstanding.as_ref().is_some_and(|(outstanding, _)| *outstanding == request) {
+            if let Some((_, Some(confirm))) = self.outstanding.take() {
+                let _ = confirm.try_send(());
+            }
+            self.send_next(params, allowance);
+        }
+    }
+
+    fn send_next(&mut self, params: &SessionParams, allowance: ByteLimit) {
+        if self.outstanding.is_some() {
+            return;
+        }
+        let Some(Waiting { control, confirm }) = self.waiting.pop_front() else { return };
+        let request = self.next;
+        self.next = request.next();
+        self.outstanding = Some((request, confirm));
+        self.send(&message(control, request, params, allowance));
+    }
+}
+
+fn message(control: Control, request: RequestId, params: &SessionParams, allowance: ByteLimit) -> ToChild {
+    match control {
+        Control::EnsureStarted => ToChild::EnsureStarted { request, params: params.clone(), allowance },
+        Control::Stop => ToChild::Stop { request },
+        Control::Pause => ToChild::Pause { request },
+        Control::Resume => ToChild::Resume { request },
+        Control::PauseSampling => ToChild::PauseSampling { request },
+        Control::ResumeSampling => ToChild::ResumeSampling { request },
+        Control::WaitOnePeriodicSampling => ToChild::WaitOnePeriodicSampling { request },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ipc_protocol::transport::in_process;
+
+    #[test]
+    fn requests_to_a_child_that_does_not_answer_coalesce() {
+        let (parent, mut child) = in_process::pair();
+        let mut link = Link::new(parent.sender);
+        let params = SessionParams::default();
+        let allowance = ByteLimit::new(4096);
+        for _ in 0..10_000 {
+            link.control(Control::Pause, None, &params, allowance);
+            link.control(Control::Resume, None, &params, allowance);
+        }
+        assert_eq!(link.waiting.len(), 1);
+        let first = child.receiver.recv().unwrap();
+        assert_eq!(first, ToChild::Pause { request: RequestId::new(0) });
+        link.done(RequestId::new(7), &params, allowance);
+        assert_eq!(link.waiting.len(), 1, "an answer to nothing changes nothing");
+        link.done(RequestId::new(0), &params, allowance);
+        assert_eq!(child.receiver.recv().unwrap(), ToChild::Resume { request: RequestId::new(1) });
+    }
+
+    #[test]
+    fn a_stop_makes_what_was_asked_before_pointless() {
+        let (parent, _child) = in_process::pair();
+        let mut link = Link::new(parent.sender);
+        let params = SessionParams::default();
+        for control in [Control::EnsureStarted, Control::Pause, Control::PauseSampling, Control::Stop] {
+            link.control(control, None, &params, ByteLimit::new(0));
+        }
+        assert_eq!(link.waiting.len(), 1, "only the stop waits behind the start that was sent");
+    }
+}

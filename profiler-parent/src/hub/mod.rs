@@ -1,0 +1,133 @@
+//! The hub: one thread that owns the global controller and speaks to all children.
+//!
+//! Everything that happens in a session arrives here as an [`Event`](events::HubEvent): messages
+//! of children, deaths, reports of this process's own chunk manager, wishes of the session and of
+//! captures. Invariants: only the hub sends to children, at most one request of each kind is
+//! outstanding per child, and it never waits for anybody.
+//!
+//! ```text
+//! receive threads ─┐                          ┌─▶ children (requests coalesced per child)
+//! exit watcher ────┼─▶ bounded channel ─▶ hub ─┼─▶ own process (direct calls)
+//! own manager ─────┤                          ├─▶ graves (dead pools)
+//! session, capture ┘                          └─▶ the capture that waits
+//! ```
+
+mod control_loop;
+mod events;
+mod link;
+mod own;
+mod processes;
+mod spawn;
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, bounded};
+use profiler_core::session::SessionParams;
+use profiler_core::sys::spawn_quiet;
+use profiler_core::time::SessionClock;
+
+pub(crate) use events::{CaptureOrder, HubEvent};
+pub(crate) use link::Control;
+pub(crate) use own::join_own;
+pub use processes::{ProcessReport, ProcessState};
+pub(crate) use processes::{Processes, Remains};
+pub(crate) use spawn::spawn_child;
+pub use spawn::{ProfiledChild, SpawnedError};
+
+use crate::gather::state::Patience;
+use crate::spawn::watch::ExitWatcher;
+use control_loop::Hub;
+use profiler_core::ids::PoolId;
+
+/// Events that may wait for the hub. Receive threads wait when it is full.
+const QUEUE: usize = 4096;
+
+/// What all parts of a session share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) params: SessionParams,
+    pub(crate) clock: SessionClock,
+    pub(crate) patience: Patience,
+    pub(crate) processes: Processes,
+    /// One capture at a time; others queue here.
+    pub(crate) turn: std::sync::Mutex<()>,
+}
+
+/// The way to the hub.
+#[derive(Clone, Debug)]
+pub(crate) struct HubHandle {
+    events: Sender<HubEvent>,
+    watcher: Arc<ExitWatcher<PoolId>>,
+}
+
+/// The running hub.
+#[derive(Debug)]
+pub(crate) struct RunningHub {
+    pub(crate) handle: HubHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningHub {
+    /// Starts the hub and the exit watcher.
+    ///
+    /// # Errors
+    /// When the system gives no thread or descriptor.
+    pub(crate) fn start(shared: Arc<Shared>) -> io::Result<Self> {
+        let (events, queue) = bounded(QUEUE);
+        let exits = events.clone();
+        let watcher = ExitWatcher::start(move |key, status| {
+            let _ = exits.send(HubEvent::Exited { key, status });
+        })?;
+        let handle = HubHandle { events, watcher: Arc::new(watcher) };
+        let thread = spawn_quiet("profiler-hub", move || Hub::new(shared).run(&queue))?;
+        Ok(Self { handle, thread: Some(thread) })
+    }
+}
+
+impl Drop for RunningHub {
+    fn drop(&mut self) {
+        self.handle.send(HubEvent::End);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl HubHandle {
+    /// Tells the hub; nothing happens after its end.
+    pub(crate) fn send(&self, event: HubEvent) {
+        let _ = self.events.send(event);
+    }
+
+    /// Tells the hub unless its queue is full; for threads that the hub may be waiting for.
+    pub(crate) fn try_send(&self, event: HubEvent) {
+        let _ = self.events.try_send(event);
+    }
+
+    pub(crate) fn watcher(&self) -> &ExitWatcher<PoolId> {
+        &self.watcher
+    }
+
+    /// Has every connected child carry something out, and waits for all of them, at most so
+    /// long. Says how many have not confirmed.
+    pub(crate) fn control(&self, control: Control, patience: Duration) -> usize {
+        let (confirm, confirmations) = bounded(QUEUE);
+        let (reply, asked) = bounded(1);
+        self.send(HubEvent::Control { control, confirm, asked: reply });
+        let Ok(asked) = asked.recv_timeout(patience) else { return 0 };
+        let deadline = crossbeam_channel::after(patience);
+        for left in (1..=asked).rev() {
+            let confirmed = crossbeam_channel::select! {
+                recv(confirmations) -> answer => answer.is_ok(),
+                recv(deadline) -> _ => false,
+            };
+            if !confirmed {
+                return left;
+            }
+        }
+        0
+    }
+}

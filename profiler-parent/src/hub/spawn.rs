@@ -1,0 +1,239 @@
+//! Starting a child of the session, and listening to it.
+//!
+//! The child joins the books before it exists, so its pool is inside the limit from its first
+//! byte. One receive thread per child waits for its hello and then for its messages; when the
+//! child ends before that, the exit watcher's event makes the hub give the waiting up.
+
+use std::io;
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use ipc_protocol::environment::{EnvironmentError, Token, VARIABLE};
+use ipc_protocol::transport::ipc_channel::{Abandon, Listener};
+use ipc_protocol::transport::{ParentEnds, TransportError};
+use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
+use profiler_core::pool::{self, PoolSpec};
+use profiler_core::sys::spawn_quiet;
+
+use super::processes::{Process, ProcessState, Remains};
+use super::{HubEvent, HubHandle, Shared};
+use crate::controller::Refusal;
+use crate::outbox::{Outbox, OutboxError};
+use crate::spawn::{Gift, Gifts, SpawnError, spawn};
+
+/// Pause between two tries of joining while memory is being freed: doubled each time, up to the
+/// longest. All tries together take about two seconds, on a machine that is busy elsewhere.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const JOIN_TRIES: u32 = 44;
+
+/// Why a child could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnedError {
+    /// The program could not be started.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// There is no place for its profile.
+    #[error(transparent)]
+    Outbox(#[from] OutboxError),
+    /// The channel could not be prepared.
+    #[error("cannot prepare the channel to the child: {0}")]
+    Channel(#[from] TransportError),
+    /// The system gave no randomness.
+    #[error(transparent)]
+    Token(#[from] EnvironmentError),
+    /// The system gave no memory, thread or descriptor.
+    #[error("cannot start a child: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A child of the session. Dropping it leaves the child running, and watched.
+#[derive(Debug)]
+pub struct ProfiledChild {
+    shared: Arc<Shared>,
+    hub: HubHandle,
+    key: PoolId,
+    pid: ProcessId,
+    is_profiled: bool,
+    /// The child's standard input, if the command asked for a pipe.
+    pub stdin: Option<ChildStdin>,
+    /// The child's standard output, if the command asked for a pipe.
+    pub stdout: Option<ChildStdout>,
+    /// The child's standard error, if the command asked for a pipe.
+    pub stderr: Option<ChildStderr>,
+}
+
+impl ProfiledChild {
+    /// The child's process number.
+    pub const fn id(&self) -> ProcessId {
+        self.pid
+    }
+
+    /// Whether it got a pool. Without one it runs all the same.
+    pub const fn is_profiled(&self) -> bool {
+        self.is_profiled
+    }
+
+    /// Waits for the child to end. `None` if somebody else in this process took its status.
+    pub fn wait(&mut self) -> Option<ExitStatus> {
+        self.stdin = None; // as in std: a child that reads to the end must not wait for us
+        self.shared.processes.wait_for_end(self.key)
+    }
+
+    /// Kills the child. `false` if it has ended already.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn kill(&self) -> io::Result<bool> {
+        self.hub.watcher().kill(&self.key)
+    }
+}
+
+/// Starts a child, profiled if the limit allows.
+pub(crate) fn spawn_child(
+    shared: &Arc<Shared>,
+    hub: &HubHandle,
+    name: &str,
+    command: Command,
+) -> Result<ProfiledChild, SpawnedError> {
+    let key = pool::new_id()?;
+    match join(hub, key) {
+        Ok(allowance) => {
+            let spawned = spawn_profiled(shared, hub, key, allowance, name, command);
+            if spawned.is_err() {
+                hub.send(HubEvent::Forget { key });
+            }
+            spawned
+        }
+        Err(refusal) => {
+            hub.send(HubEvent::Forget { key });
+            spawn_unprofiled(shared, hub, key, name, command, &refusal)
+        }
+    }
+}
+
+/// Asks for an allowance, patiently while memory is being freed for it.
+fn join(hub: &HubHandle, key: PoolId) -> Result<ByteLimit, Refusal> {
+    let mut last = Refusal::NotYet { missing: 0 };
+    let mut pause = FIRST_PAUSE;
+    for _ in 0..JOIN_TRIES {
+        let (reply, answer) = bounded(1);
+        hub.send(HubEvent::Join { key, reply });
+        match answer.recv() {
+            Ok(Err(refusal @ Refusal::NotYet { .. })) => last = refusal,
+            Ok(answer) => return answer,
+            Err(_) => return Err(last), // the session is over
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    Err(last)
+}
+
+fn spawn_profiled(
+    shared: &Arc<Shared>,
+    hub: &HubHandle,
+    key: PoolId,
+    allowance: ByteLimit,
+    name: &str,
+    command: Command,
+) -> Result<ProfiledChild, SpawnedError> {
+    let spec = PoolSpec {
+        id: key,
+        limit: shared.params.limit,
+        allowance,
+        clock: shared.clock,
+        params: shared.params.clone(),
+        name: name.to_owned(),
+    };
+    let pool = Arc::new(pool::create(&spec)?);
+    let outbox = Arc::new(Outbox::create()?);
+    let token = Token::generate()?;
+    let listener = Listener::new()?;
+    let abandon = listener.abandon_handle();
+    let server = listener.name().to_owned();
+    let gifts =
+        Gifts { pool: Gift::Open(&pool), outbox: outbox.gift(), token: token.clone(), server: &server };
+    let child = spawn(command, &gifts)?;
+    let pid = ProcessId::new(child.id());
+    let mut process = Process::new(name, pid, ProcessState::Starting, Remains::Pool(Arc::clone(&pool)));
+    process.outbox = Some(outbox);
+    process.abandon = Some(abandon.clone());
+    shared.processes.add(key, process);
+    listen(hub, key, listener, token, abandon)?;
+    Ok(adopt(shared, hub, key, child, true)?)
+}
+
+fn spawn_unprofiled(
+    shared: &Arc<Shared>,
+    hub: &HubHandle,
+    key: PoolId,
+    name: &str,
+    mut command: Command,
+    refusal: &Refusal,
+) -> Result<ProfiledChild, SpawnedError> {
+    command.env_remove(VARIABLE);
+    let program = command.get_program().to_owned();
+    let child = command.spawn().map_err(|source| SpawnError::Start { program, source })?;
+    let remains = Remains::Unprofiled(refusal.to_string());
+    let pid = ProcessId::new(child.id());
+    shared.processes.add(key, Process::new(name, pid, ProcessState::Starting, remains));
+    Ok(adopt(shared, hub, key, child, false)?)
+}
+
+/// From now on the session watches the child and takes its exit status.
+fn adopt(
+    shared: &Arc<Shared>,
+    hub: &HubHandle,
+    key: PoolId,
+    mut child: std::process::Child,
+    is_profiled: bool,
+) -> io::Result<ProfiledChild> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let pid = ProcessId::new(child.id());
+    hub.watcher().watch(key, child).map_err(|refused| refused.error)?;
+    let (shared, hub) = (Arc::clone(shared), hub.clone());
+    Ok(ProfiledChild { shared, hub, key, pid, is_profiled, stdin, stdout, stderr })
+}
+
+/// Starts the child's receive thread: hello first, then messages, until the channel ends.
+fn listen(
+    hub: &HubHandle,
+    key: PoolId,
+    listener: Listener,
+    token: Token,
+    abandon: Abandon,
+) -> io::Result<()> {
+    let theirs = hub.clone();
+    let thread = spawn_quiet("profiler-child", move || {
+        let error = match listener.accept(&token) {
+            Ok(accepted) => {
+                let ParentEnds { sender, receiver } = accepted.ends;
+                theirs.send(HubEvent::Connected { key, hello: accepted.hello, sender });
+                receive(&theirs, key, receiver)
+            }
+            Err(error) => error,
+        };
+        theirs.send(HubEvent::Closed { key, error });
+    });
+    if thread.is_err() {
+        abandon.abandon();
+    }
+    thread.map(|_| ())
+}
+
+fn receive(
+    hub: &HubHandle,
+    key: PoolId,
+    mut receiver: ipc_protocol::transport::Receiver<ipc_protocol::message::ToParent>,
+) -> TransportError {
+    loop {
+        match receiver.recv() {
+            Ok(message) => hub.send(HubEvent::Message { key, message }),
+            Err(error) => return error,
+        }
+    }
+}
