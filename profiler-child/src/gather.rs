@@ -13,7 +13,8 @@ use ipc_protocol::limits;
 use ipc_protocol::message::{GatherId, GatherOutcome, Proportion, ToParent};
 use profiler_core::profile::gecko::ProcessPart;
 use profiler_core::profile::{
-    CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec, ProgressCell,
+    CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
+    ProgressCell,
 };
 use profiler_core::reader::PoolReader;
 use profiler_core::session;

@@ -77,7 +77,9 @@ impl Chunks {
                     if bytes == manager.pool().layout().class_bytes(class) {
                         return Ok(oldest); // recycled: same memory, already made ready
                     }
-                    self.destroy(manager, oldest);
+                    if !self.destroy(manager, oldest) {
+                        return Err(NoChunk::NoBudget); // destroying more would free nothing
+                    }
                 }
                 other => return other,
             }
@@ -151,21 +153,23 @@ impl Chunks {
     }
 
     /// Gives the memory of a chunk that nobody holds back to the system and to the allowance.
-    pub(crate) fn destroy(&mut self, manager: &ChunkManager, index: ChunkIndex) {
+    /// False if the system does not take it: then it stays booked, and is used again.
+    pub(crate) fn destroy(&mut self, manager: &ChunkManager, index: ChunkIndex) -> bool {
         let pool = manager.pool();
-        let Some(slot) = pool.slot(index) else { return };
+        let Some(slot) = pool.slot(index) else { return false };
         let extent = pool.chunk_extent(slot);
         let class = class_of(pool.layout(), extent.len);
         if pool.map().release(extent).is_err() {
             if let Some(kept) = self.kept.get_mut(usize::from(class)) {
                 kept.push(index);
             }
-            return;
+            return false;
         }
         let page = pool.layout().page;
         self.space.put((extent.offset - pool.layout().region(Region::Chunks).offset) / page, class);
         pool.budget().give_back(extent.len);
         self.numbers.put(index);
+        true
     }
 
     /// Destroys released chunks that were done at or before `at`.
@@ -191,7 +195,9 @@ impl Chunks {
         }
         while exceeds() {
             let Some((index, _)) = self.evict_oldest(manager) else { return };
-            self.destroy(manager, index);
+            if !self.destroy(manager, index) {
+                return; // destroying more would free nothing
+            }
         }
     }
 

@@ -61,9 +61,11 @@ impl MarkerSite {
     #[inline(always)]
     pub fn add(&'static self, category: impl Into<CategoryPair>, options: MarkerOptions) {
         let timing = options.timing.resolve();
-        let Some(site) = self.known(pool_tag()) else {
+        let tag = pool_tag();
+        let Some(number) = self.known(tag) else {
             return self.add_first(category.into(), timing, options.thread);
         };
+        let site = Site { number, tag };
         local::with_recorder(|recorder| add_fixed(recorder, site, timing, options.thread));
     }
 
@@ -85,11 +87,12 @@ impl MarkerSite {
         payload: &M,
     ) {
         let timing = options.timing.resolve();
-        let add = |recorder: &Recorder, site: DefinitionId| {
+        let add = |recorder: &Recorder, site: Site| {
             add_with_tail(recorder, site, timing, options.thread, "", |room| encoded(payload, room));
         };
-        if let Some(site) = self.known(pool_tag()) {
-            return local::with_recorder(|recorder| add(recorder, site));
+        let tag = pool_tag();
+        if let Some(number) = self.known(tag) {
+            return local::with_recorder(|recorder| add(recorder, Site { number, tag }));
         }
         let category = category.into();
         with_site(|manager| self.define(manager, category, |manager| define_type(manager, payload)), add);
@@ -105,51 +108,62 @@ impl MarkerSite {
 /// The way of a site that the pool does not know yet: joins the session, makes the site known,
 /// then records. Without room for the names the marker is dropped and counted.
 #[inline(never)]
-fn with_site(
-    define: impl FnOnce(&ChunkManager) -> Option<DefinitionId>,
-    add: impl FnOnce(&Recorder, DefinitionId),
-) {
+fn with_site(define: impl FnOnce(&ChunkManager) -> Option<DefinitionId>, add: impl FnOnce(&Recorder, Site)) {
     local::with_recorder(|recorder| {
         let site = recorder.with_home(|home| {
-            if !home.selected || gate::word() & gate::PAUSED != 0 {
-                return Some(DefinitionId::NONE);
+            if !home.selected {
+                return None;
             }
-            let site = define(&home.manager);
+            let paused = gate::word() & gate::PAUSED != 0;
+            let site = if paused { None } else { define(&home.manager) };
             if let (None, Some(row)) = (site, home.manager.pool().thread_row(home.row)) {
-                row.count_drop(DropReason::NoDefinitions);
+                row.count_drop(if paused { DropReason::Paused } else { DropReason::NoDefinitions });
             }
-            site
+            site.map(|site| Site { number: site, tag: home.manager.tag() })
         });
-        match site {
-            Some(Some(site)) => add(recorder, site),
-            Some(None) => {}
-            None => recorder.count_unjoined(),
+        if let Some(site) = site.flatten() {
+            add(recorder, site);
         }
     });
 }
 
+/// A call site's number, and the tag of the pool in which it means something.
+#[derive(Clone, Copy)]
+struct Site {
+    number: DefinitionId,
+    tag: u64,
+}
+
 #[inline(always)]
-fn add_fixed(recorder: &Recorder, site: DefinitionId, timing: Timing, thread: Option<ThreadId>) {
+fn add_fixed(recorder: &Recorder, site: Site, timing: Timing, thread: Option<ThreadId>) {
     let Some(thread) = thread else { return add_plain(recorder, site, timing) };
     match timing {
         Timing::Interval(start, end) => {
-            let first = head(4, timing, false, true, site);
-            recorder.fixed([first, start.raw(), end.raw(), thread.get()], true);
+            let first = head(4, timing, false, true, site.number);
+            recorder.fixed([first, start.raw(), end.raw(), thread.get()], true, site.tag);
         }
         Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => {
-            recorder.fixed([head(3, timing, false, true, site), at.raw(), thread.get()], true);
+            recorder.fixed(
+                [head(3, timing, false, true, site.number), at.raw(), thread.get()],
+                true,
+                site.tag,
+            );
         }
     }
 }
 
 #[inline(always)]
-fn add_plain(recorder: &Recorder, site: DefinitionId, timing: Timing) {
+fn add_plain(recorder: &Recorder, site: Site, timing: Timing) {
     match timing {
         Timing::Interval(start, end) => {
-            recorder.fixed([head(3, timing, false, false, site), start.raw(), end.raw()], false);
+            recorder.fixed(
+                [head(3, timing, false, false, site.number), start.raw(), end.raw()],
+                false,
+                site.tag,
+            );
         }
         Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => {
-            recorder.fixed([head(2, timing, false, false, site), at.raw()], false);
+            recorder.fixed([head(2, timing, false, false, site.number), at.raw()], false, site.tag);
         }
     }
 }
@@ -157,7 +171,7 @@ fn add_plain(recorder: &Recorder, site: DefinitionId, timing: Timing) {
 #[inline]
 fn add_with_tail<F>(
     recorder: &Recorder,
-    site: DefinitionId,
+    site: Site,
     timing: Timing,
     thread: Option<ThreadId>,
     name: &str,
@@ -177,8 +191,14 @@ fn add_with_tail<F>(
             used += 1;
         }
     }
-    let head = |words: usize| head(words, timing, true, thread.is_some(), site);
-    recorder.with_tail(head, fixed.get(..used).unwrap_or_default(), Tail { name, encode }, thread.is_some());
+    let head = |words: usize| head(words, timing, true, thread.is_some(), site.number);
+    recorder.with_tail(
+        head,
+        fixed.get(..used).unwrap_or_default(),
+        Tail { name, encode },
+        thread.is_some(),
+        site.tag,
+    );
 }
 
 #[inline]

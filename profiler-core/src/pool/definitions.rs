@@ -17,7 +17,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::budget::Budget;
+use super::budget::{BookedPages, Budget};
 use super::layout::{Extent, Layout, Region};
 use super::mapping::Mapping;
 use crate::codec;
@@ -88,17 +88,15 @@ pub enum DefineError {
 #[derive(Debug)]
 pub(crate) struct DefinitionWriter {
     region: Extent,
-    page: u64,
     /// Where the last append ended, a hint for the next.
     tail: AtomicU64,
-    /// End of the pages that are booked, relative to the region.
-    booked: AtomicU64,
+    booked: BookedPages,
 }
 
 impl DefinitionWriter {
     pub(crate) fn new(layout: &Layout) -> Self {
         let region = layout.region(Region::Definitions);
-        Self { region, page: layout.page, tail: AtomicU64::new(0), booked: AtomicU64::new(0) }
+        Self { region, tail: AtomicU64::new(0), booked: BookedPages::new(layout.page) }
     }
 
     /// Appends a definition. Lock-free; books pages as they are needed.
@@ -127,7 +125,9 @@ impl DefinitionWriter {
             if end > self.region.len {
                 return Err(DefineError::NoRoom);
             }
-            self.book(budget, end)?;
+            if !self.booked.cover(budget, end) {
+                return Err(DefineError::NoRoom);
+            }
             let head = map.word(self.region.offset.saturating_add(at)).ok_or(DefineError::NoRoom)?;
             let claim = len | (BUSY << 32);
             match head.compare_exchange(0, claim, Ordering::AcqRel, Ordering::Acquire) {
@@ -138,26 +138,5 @@ impl DefinitionWriter {
                 Err(taken) => at = at.saturating_add(8 + (taken & 0xffff_ffff).div_ceil(8) * 8),
             }
         }
-    }
-
-    /// Books pages until `end` is covered.
-    fn book(&self, budget: &Budget, end: u64) -> Result<(), DefineError> {
-        let mut booked = self.booked.load(Ordering::Acquire);
-        while booked < end {
-            let more = (end - booked).div_ceil(self.page) * self.page;
-            if !budget.take(more, 0) {
-                budget.want(more);
-                return Err(DefineError::NoRoom);
-            }
-            let next = booked.saturating_add(more);
-            match self.booked.compare_exchange(booked, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => booked = next,
-                Err(seen) => {
-                    budget.give_back(more);
-                    booked = seen;
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -4,7 +4,9 @@
 //! `recorder`, found through `local`.
 
 pub(crate) mod gate;
+mod handshake;
 pub(crate) mod local;
+mod own;
 pub(crate) mod recorder;
 
 pub use crate::losses;

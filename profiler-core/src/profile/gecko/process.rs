@@ -8,10 +8,10 @@ use std::io::Write;
 
 use super::context::Context;
 use super::foreign::{OwnedChunk, Owners, Place, markers};
+use super::late::LateMarkers;
 use super::markers::MarkerTable;
 use super::plan::MarkerPlans;
 use super::thread::{self, ThreadHead};
-use super::late::LateMarkers;
 use super::{counters, late, losses, meta, paused};
 use crate::entry::MarkerEntry;
 use crate::losses::EntryCounts;

@@ -1,0 +1,208 @@
+//! The owner's private half of a recorder: the open chunk's room, and writing entries into it.
+//!
+//! Used by `record::recorder` only, by the one thread that owns the recorder, and only within its
+//! turn (see `record::handshake`). Invariant: while `left` is not 0, `next` points at `left` words
+//! of uncommitted room in an open chunk that nobody else touches, `slot` is that chunk's slot, and
+//! `home` keeps both mapped.
+
+#![allow(unsafe_code)]
+
+use std::ptr;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use super::recorder::Home;
+use crate::entry::MAX_ENTRY_BYTES;
+use crate::losses::DropReason;
+use crate::manager::ChunkManager;
+use crate::pool::layout::SIZE_CLASSES;
+use crate::pool::live::ThreadRow;
+use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN};
+use crate::time::Timestamp;
+
+/// The owner's private state.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) next: *mut u64,
+    pub(super) left: usize,
+    pub(super) commit: Commit,
+    pub(super) slot: *const ChunkSlot,
+    pub(super) class: u8,
+    pub(super) taken: Timestamp,
+    pub(super) home: Option<Home>,
+}
+
+/// What follows the fixed words of an entry: inline name, then payload.
+pub(crate) struct Tail<'a, F> {
+    pub(crate) name: &'a str,
+    /// Encodes the payload into the room and says how many bytes it took, or that the room
+    /// does not suffice (`Ok(None)`), or that it cannot be encoded.
+    pub(crate) encode: F,
+}
+
+impl Own {
+    /// Neither in a session nor with a chunk.
+    pub(super) const fn new() -> Self {
+        Self {
+            next: ptr::null_mut(),
+            left: 0,
+            commit: Commit::from_word(0),
+            slot: ptr::null(),
+            class: 0,
+            taken: Timestamp::ZERO,
+            home: None,
+        }
+    }
+
+    /// Writes an entry and publishes it.
+    ///
+    /// # Safety
+    /// The recorder has an open chunk of its own with at least `entry.len()` words left.
+    #[inline(always)]
+    pub(super) unsafe fn write(&mut self, entry: &[u64]) {
+        // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
+        let slot = unsafe { &*self.slot };
+        slot.begin(self.commit);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: `next` has `left >= entry.len()` words of uncommitted room that only we touch;
+        // `entry` is a caller's array and cannot overlap the pool.
+        unsafe { ptr::copy_nonoverlapping(entry.as_ptr(), self.next, entry.len()) };
+        // SAFETY: still inside the chunk or one past its end.
+        unsafe { self.finish(slot, entry.len()) };
+    }
+
+    /// Publishes `words` words written at `next`.
+    ///
+    /// # Safety
+    /// As for [`Own::write`], and the words are written.
+    #[inline(always)]
+    unsafe fn finish(&mut self, slot: &ChunkSlot, words: usize) {
+        self.commit = self.commit.plus(words as u64 * 8);
+        slot.publish(self.commit);
+        // SAFETY: `words <= left`, so the result is inside the chunk or one past its end.
+        self.next = unsafe { self.next.add(words) };
+        self.left -= words;
+    }
+
+    /// Tries to write an entry with a tail into what is left; `Ok(false)` if it does not fit.
+    pub(super) fn try_tail<F>(
+        &mut self,
+        head: &impl Fn(usize) -> u64,
+        fixed: &[u64],
+        tail: &mut Tail<'_, F>,
+        foreign: bool,
+    ) -> Result<bool, ()>
+    where
+        F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
+    {
+        let before = fixed.len() + 2; // head, fixed words, lengths
+        let name = tail.name.as_bytes();
+        if self.slot.is_null() || before + name.len().div_ceil(8) > self.left {
+            return Ok(false);
+        }
+        // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
+        let slot = unsafe { &*self.slot };
+        if foreign {
+            slot.set_flag(HAS_FOREIGN);
+        }
+        slot.begin(self.commit);
+        let mut abandon = Abandon { slot, commit: self.commit, row: self.row(), returned: false };
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: `left` words of uncommitted room begin at `next`; only we touch them, no
+        // reference into them exists elsewhere, and every bit pattern is a valid word.
+        let room = unsafe { std::slice::from_raw_parts_mut(self.next, self.left) };
+        let filled = fill(room, head, fixed, name, &mut tail.encode);
+        abandon.returned = true;
+        let Some(words) = filled? else { return Ok(false) };
+        std::mem::forget(abandon);
+        // SAFETY: `fill` wrote `words <= left` words at `next`.
+        unsafe { self.finish(slot, words) };
+        Ok(true)
+    }
+
+    /// Notes that the open chunk holds an entry of another thread.
+    pub(super) fn mark_foreign(&self) {
+        // SAFETY: called after `prepare`, so there is an open chunk and `slot` is valid.
+        if let Some(slot) = unsafe { self.slot.as_ref() } {
+            slot.set_flag(HAS_FOREIGN);
+        }
+    }
+
+    /// Counts an entry that was not written.
+    pub(super) fn count(&self, reason: DropReason) {
+        if let Some(row) = self.row() {
+            row.count_drop(reason);
+        }
+    }
+
+    fn row(&self) -> Option<&ThreadRow> {
+        let home = self.home.as_ref()?;
+        home.manager.pool().thread_row(home.row)
+    }
+
+    pub(super) fn capacity_words(&self) -> usize {
+        self.left + usize::try_from(self.commit.bytes() / 8).unwrap_or(0)
+    }
+
+    /// The class of the next chunk: one up when this one filled fast, one down when slowly.
+    pub(super) fn wished_class(&self, now: Timestamp) -> u8 {
+        let Some(home) = &self.home else { return 0 };
+        if self.taken == Timestamp::ZERO || self.commit.entries() == 0 {
+            return 0;
+        }
+        let took = now.since(self.taken);
+        let next = if took < home.fast_fill { self.class + 1 } else { self.class.saturating_sub(1) };
+        next.min(largest_class(&home.manager))
+    }
+}
+
+/// Chunks stay below a sixteenth of the allowance, so that what is kept is kept finely.
+fn largest_class(manager: &ChunkManager) -> u8 {
+    let (_, allowed) = manager.pool().budget().used_and_allowed();
+    let largest = (allowed / 16).max(manager.pool().layout().page);
+    crate::manager::chunks::class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)
+}
+
+/// Fills in an entry with a tail; `None` if the room does not suffice.
+fn fill<F>(
+    room: &mut [u64],
+    head: &impl Fn(usize) -> u64,
+    fixed: &[u64],
+    name: &[u8],
+    encode: &mut F,
+) -> Result<Option<usize>, ()>
+where
+    F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
+{
+    let Some((front, back)) = room.split_at_mut_checked(fixed.len() + 2) else { return Ok(None) };
+    // SAFETY: any word is eight valid bytes, and u8 has no alignment.
+    let (_, tail, _) = unsafe { back.align_to_mut::<u8>() };
+    let Some((name_room, payload_room)) = tail.split_at_mut_checked(name.len()) else { return Ok(None) };
+    name_room.copy_from_slice(name);
+    let limit = payload_room.len().min(MAX_ENTRY_BYTES);
+    let Some(payload_len) = encode(payload_room.get_mut(..limit).unwrap_or_default())? else {
+        return Ok(None);
+    };
+    let words = front.len() + (name.len() + payload_len).div_ceil(8);
+    let lengths = (name.len() as u64) | ((payload_len as u64) << 32);
+    let values = std::iter::once(head(words)).chain(fixed.iter().copied()).chain(std::iter::once(lengths));
+    front.iter_mut().zip(values).for_each(|(to, value)| *to = value);
+    Ok(Some(words))
+}
+
+/// Takes the note of a begun entry back unless the entry was finished; a panic of the payload's
+/// serialisation, which never returned, is counted.
+struct Abandon<'a> {
+    slot: &'a ChunkSlot,
+    commit: Commit,
+    row: Option<&'a ThreadRow>,
+    returned: bool,
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.slot.abandon(self.commit);
+        if let (false, Some(row)) = (self.returned, self.row) {
+            row.count_drop(DropReason::Unencodable);
+        }
+    }
+}
