@@ -79,7 +79,10 @@ impl Handshake {
     }
 }
 
-/// The number of the owner's open chunk, or none.
+/// The number of the owner's open chunk, or none: tag of its pool (high 32), number + 1 (low 32).
+///
+/// The tag keeps a seizer's hands off the chunk of an owner that was held up in the middle of an
+/// entry while its session stopped and another one, with another pool, ran.
 #[derive(Debug)]
 pub(crate) struct OpenChunk(AtomicU64);
 
@@ -94,8 +97,8 @@ impl OpenChunk {
     }
 
     /// Names the chunk that the owner has opened.
-    pub(crate) fn put(&self, index: ChunkIndex) {
-        self.0.store(u64::from(index.get()).wrapping_add(1), Ordering::Release);
+    pub(crate) fn put(&self, tag: u64, index: ChunkIndex) {
+        self.0.store((tag << 32) | u64::from(index.get().wrapping_add(1)), Ordering::Release);
     }
 
     /// The owner takes its chunk out, unless a seizer was faster.
@@ -103,16 +106,21 @@ impl OpenChunk {
         unpack(self.0.swap(0, Ordering::AcqRel))
     }
 
-    /// A seizer takes the chunk out, unless the owner is faster.
-    pub(crate) fn seize(&self) -> Option<ChunkIndex> {
+    /// A seizer takes the chunk out if it belongs to the pool with this tag, unless the owner is
+    /// faster.
+    pub(crate) fn seize(&self, tag: u64) -> Option<ChunkIndex> {
         let word = self.0.load(Ordering::Acquire);
+        if word >> 32 != tag & 0xffff_ffff {
+            return None;
+        }
         let index = unpack(word)?;
         self.0.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Acquire).ok().map(|_| index)
     }
 }
 
 fn unpack(word: u64) -> Option<ChunkIndex> {
-    u32::try_from(word.checked_sub(1)?).ok().map(ChunkIndex::new)
+    let number = u32::try_from(word & 0xffff_ffff).ok()?;
+    number.checked_sub(1).map(ChunkIndex::new)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -128,6 +136,15 @@ mod tests {
         handshake.disarm();
         assert!(!handshake.is_armed_for(0) && !handshake.is_armed_for(5), "disarmed");
     }
+
+    #[test]
+    fn a_chunk_of_another_pool_is_not_seized() {
+        let open = OpenChunk::none();
+        open.put(3, ChunkIndex::new(7));
+        assert_eq!(open.seize(4), None);
+        assert_eq!(open.seize(3), Some(ChunkIndex::new(7)));
+        assert!(open.is_none());
+    }
 }
 
 #[cfg(all(test, loom))]
@@ -139,6 +156,7 @@ mod loom_tests {
     use super::*;
 
     const OPEN: u64 = 5;
+    const TAG: u64 = 1;
 
     /// What owner and seizer share; `chunk` stands for the chunk's memory and finds every
     /// access that is not ordered against all others.
@@ -157,7 +175,7 @@ mod loom_tests {
                 open: OpenChunk::none(),
                 chunk: UnsafeCell::new(0),
             };
-            shared.open.put(ChunkIndex::new(7));
+            shared.open.put(TAG, ChunkIndex::new(7));
             shared.handshake.arm(OPEN);
             Arc::new(shared)
         }
@@ -191,7 +209,7 @@ mod loom_tests {
             if !self.handshake.is_idle() {
                 return None;
             }
-            let taken = self.open.seize();
+            let taken = self.open.seize(TAG);
             if taken.is_some() {
                 self.touch();
             }

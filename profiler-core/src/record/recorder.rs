@@ -240,7 +240,7 @@ impl Recorder {
         own.slot = ptr::from_ref(slot);
         own.class = crate::manager::chunks::class_of(pool.layout(), slot.bytes());
         own.taken = now;
-        self.chunk.put(index);
+        self.chunk.put(home.manager.tag(), index);
         Ok(())
     }
 
@@ -305,7 +305,8 @@ impl Recorder {
         if !self.handshake.is_idle() {
             return false;
         }
-        let taken = self.chunk.seize().and_then(|index| Some((index, manager.pool().slot(index)?)));
+        let taken =
+            self.chunk.seize(manager.tag()).and_then(|index| Some((index, manager.pool().slot(index)?)));
         if let Some((index, slot)) = taken {
             hand_over(manager, Some(slot.thread()), index, Timestamp::now());
         }
