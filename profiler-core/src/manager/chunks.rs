@@ -29,6 +29,8 @@ pub(crate) struct Chunks {
     /// Released chunks by age; the value is the bytes.
     released: BTreeMap<(Timestamp, ChunkIndex), u64>,
     released_bytes: u64,
+    /// Done time of the youngest chunk that was ever destroyed.
+    destroyed: Timestamp,
     /// Released since the last update and still there.
     newly_released: Vec<ReleasedChunk>,
     /// Released chunks per thread row, and rows whose last one has gone since the last sweep.
@@ -49,6 +51,7 @@ impl Chunks {
             numbers: Numbers::default(),
             released: BTreeMap::new(),
             released_bytes: 0,
+            destroyed: Timestamp::ZERO,
             newly_released: Vec::new(),
             per_row: BTreeMap::new(),
             emptied: Vec::new(),
@@ -74,7 +77,8 @@ impl Chunks {
                         manager.pool().budget().want(manager.pool().layout().class_bytes(class));
                     }
                     let (oldest, bytes) = self.evict_oldest(manager).ok_or(NoChunk::NoBudget)?;
-                    if bytes == manager.pool().layout().class_bytes(class) {
+                    let (used, allowed) = manager.pool().budget().used_and_allowed();
+                    if bytes == manager.pool().layout().class_bytes(class) && used <= allowed {
                         return Ok(oldest); // recycled: same memory, already made ready
                     }
                     if !self.destroy(manager, oldest) {
@@ -125,7 +129,10 @@ impl Chunks {
             self.destroy(manager, index);
             return;
         }
-        let (done, bytes) = (slot.done_time(), slot.bytes());
+        // A thread may have been held up between leaving the chunk and handing it over. Listed as
+        // older than what was destroyed meanwhile, it would bring that back to life for a receiver,
+        // who knows by the oldest chunk alone what has gone.
+        let (done, bytes) = (slot.done_time().max(self.destroyed.next()), slot.bytes());
         self.released.insert((done, index), bytes);
         self.released_bytes += bytes;
         *self.per_row.entry(slot.thread().get()).or_default() += 1;
@@ -138,6 +145,7 @@ impl Chunks {
     fn evict_oldest(&mut self, manager: &ChunkManager) -> Option<(ChunkIndex, u64)> {
         let ((done, index), bytes) = self.released.pop_first()?;
         self.released_bytes -= bytes;
+        self.destroyed = self.destroyed.max(done);
         self.changed = true;
         let listed = |chunk: &ReleasedChunk| chunk.done == done && chunk.bytes == bytes;
         if let Some(at) = self.newly_released.iter().position(listed) {

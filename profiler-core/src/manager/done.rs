@@ -168,9 +168,13 @@ mod loom_tests {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || shared.recycle())
             };
-            shared.chunks[0].check_copy();
+            let reader = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.chunks[0].check_copy())
+            };
             writer.join().unwrap();
             manager.join().unwrap();
+            reader.join().unwrap();
             shared.chunks.iter().for_each(Chunk::check_copy);
         });
     }

@@ -155,3 +155,7 @@ impl ChunkManager {
         }
     }
 }
+
+// Needs memory that is really given back.
+#[cfg(all(test, target_os = "linux", not(any(loom, profiler_portable))))]
+mod tests;

@@ -284,24 +284,34 @@ mod loom_tests {
     use super::model::Chunk;
     use super::*;
 
-    #[test]
-    fn loom_a_reader_never_sees_an_uncommitted_or_foreign_entry() {
-        loom::model(|| {
+    /// Runs a writer and, twice, a reader; what the writer leaves is what is there in the end.
+    fn against_a_reader(writer: fn(&Chunk), last: (u64, Vec<u64>)) {
+        loom::model(move || {
             let chunk = Arc::new(Chunk::new());
-            let writer = {
-                let chunk = Arc::clone(&chunk);
-                thread::spawn(move || {
-                    chunk.open(10);
-                    chunk.write(10, 2);
-                    chunk.slot.finish(Timestamp::MAX);
-                    chunk.slot.close();
-                    chunk.open(90);
-                    chunk.write(90, 1);
-                })
-            };
-            chunk.check_copy();
+            chunk.open(10);
+            let (writing, reading) = (Arc::clone(&chunk), Arc::clone(&chunk));
+            let reader = thread::spawn(move || reading.check_copy());
+            let writer = thread::spawn(move || writer(&writing));
             writer.join().unwrap();
-            assert_eq!(chunk.copy(), Some((90, vec![90])));
+            reader.join().unwrap();
+            assert_eq!(chunk.copy(), Some(last.clone()));
         });
+    }
+
+    #[test]
+    fn loom_a_reader_never_sees_an_uncommitted_entry() {
+        against_a_reader(|chunk| chunk.write(10, 2), (10, vec![10, 11]));
+    }
+
+    #[test]
+    fn loom_a_reader_never_sees_an_entry_of_another_life() {
+        let writer = |chunk: &Chunk| {
+            chunk.write(10, 1);
+            chunk.slot.finish(Timestamp::MAX);
+            chunk.slot.close();
+            chunk.open(90);
+            chunk.write(90, 1);
+        };
+        against_a_reader(writer, (90, vec![90]));
     }
 }
