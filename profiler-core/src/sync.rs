@@ -14,6 +14,29 @@ pub(crate) mod fixed {
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 }
 
+/// The owner's half of an asymmetric fence; the other half is a barrier on all threads
+/// (`sys::barrier_on_all_threads`). Loom has no such barrier, so there both halves are full fences.
+#[inline(always)]
+pub(crate) fn light_fence() {
+    #[cfg(loom)]
+    loom::sync::atomic::fence(Ordering::SeqCst);
+    #[cfg(not(loom))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// Tries something a few hundred times, for some microseconds: long enough for another
+/// thread to leave a short critical section, too short to count as waiting. Never blocks.
+pub(crate) fn briefly<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    const TRIES: usize = 200;
+    (0..TRIES).find_map(|_| {
+        let outcome = attempt();
+        if outcome.is_none() {
+            std::hint::spin_loop();
+        }
+        outcome
+    })
+}
+
 /// A full fence: nothing before it becomes visible after anything behind it.
 pub(crate) fn full_fence() {
     #[cfg(loom)]

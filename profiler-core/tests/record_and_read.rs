@@ -19,7 +19,23 @@ use profiler_core::{marker, scope, text_marker, thread};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// A session that ends with its test, before the next test may start one.
 struct Session(#[allow(dead_code)] MutexGuard<'static, ()>);
+
+/// Repeats an action whose entry may be dropped, as the rules allow when another thread holds
+/// the chunk manager's lock at that instant, until one entry more is there.
+fn until_recorded(mut action: impl FnMut()) {
+    let entries = || snapshot().1.entries();
+    let before = entries();
+    for _ in 0..100 {
+        action();
+        if entries() > before {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("never recorded: {:?}", snapshot().1.counts());
+}
 
 impl Drop for Session {
     fn drop(&mut self) {
@@ -184,7 +200,13 @@ fn a_full_pool_keeps_the_newest_and_counts_what_went() {
     let thread = &snapshot.threads[1];
     let last = thread.chunks.last().unwrap();
     assert_eq!(last.first_entry + last.entries, thread.committed(), "the newest entry is there");
-    assert_eq!(thread.evicted, counts.evicted, "two independent books agree");
+    // The maintenance thread may destroy one more chunk between our look at the chunks and our
+    // look at its books, but not for ever: nothing is recorded any more.
+    let agree = || {
+        let (_, snapshot) = self::snapshot();
+        snapshot.threads[1].evicted == snapshot.counts().evicted
+    };
+    assert!((0..1000).any(|_| agree()), "two independent books never agree");
 }
 
 #[test]
@@ -205,7 +227,7 @@ fn true_bytes_never_exceed_the_limit() {
 fn a_payload_larger_than_a_chunk_gets_one_of_its_own_up_to_the_maximum() {
     let _session = start(32 << 20);
     let large = "x".repeat(700_000);
-    text_marker!("large", &category::TEST, MarkerOptions::default(), &large);
+    until_recorded(|| text_marker!("large", &category::TEST, MarkerOptions::default(), &large));
     let huge = "x".repeat(1_100_000);
     text_marker!("huge", &category::TEST, MarkerOptions::default(), &huge);
     let all = markers();
@@ -245,12 +267,12 @@ fn ensure_started_keeps_data_only_if_nothing_changed() {
 
 #[test]
 fn a_second_session_has_nothing_of_the_first() {
-    let guard = start(1 << 20);
+    let _session = start(1 << 20);
     marker!("first");
-    drop(guard);
+    session::stop();
     assert!(!session::is_active());
     marker!("between");
-    let _session = start(1 << 20);
+    session::start(SessionParams::default(), StartOptions::default()).unwrap();
     marker!("second");
     let names: Vec<_> = markers().into_iter().map(|marker| marker.1).collect();
     assert_eq!(names, ["second"]);

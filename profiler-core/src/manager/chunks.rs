@@ -29,6 +29,8 @@ pub(crate) struct Chunks {
     /// Released chunks by age; the value is the bytes.
     released: BTreeMap<(Timestamp, ChunkIndex), u64>,
     released_bytes: u64,
+    /// Done time of the youngest chunk that was ever destroyed.
+    destroyed: Timestamp,
     /// Released since the last update and still there, oldest first; the front is what goes.
     newly_released: VecDeque<ReleasedChunk>,
     /// Released chunks per thread row, and rows whose last one has gone since the last sweep.
@@ -49,6 +51,7 @@ impl Chunks {
             numbers: Numbers::default(),
             released: BTreeMap::new(),
             released_bytes: 0,
+            destroyed: Timestamp::ZERO,
             newly_released: VecDeque::new(),
             per_row: BTreeMap::new(),
             emptied: Vec::new(),
@@ -74,10 +77,13 @@ impl Chunks {
                         manager.pool().budget().want(manager.pool().layout().class_bytes(class));
                     }
                     let (oldest, bytes) = self.evict_oldest(manager).ok_or(NoChunk::NoBudget)?;
-                    if bytes == manager.pool().layout().class_bytes(class) {
+                    let (used, allowed) = manager.pool().budget().used_and_allowed();
+                    if bytes == manager.pool().layout().class_bytes(class) && used <= allowed {
                         return Ok(oldest); // recycled: same memory, already made ready
                     }
-                    self.destroy(manager, oldest);
+                    if !self.destroy(manager, oldest) {
+                        return Err(NoChunk::NoBudget); // destroying more would free nothing
+                    }
                 }
                 other => return other,
             }
@@ -123,7 +129,10 @@ impl Chunks {
             self.destroy(manager, index);
             return;
         }
-        let (done, bytes) = (slot.done_time(), slot.bytes());
+        // A thread may have been held up between leaving the chunk and handing it over. Listed as
+        // older than what was destroyed meanwhile, it would bring that back to life for a receiver,
+        // who knows by the oldest chunk alone what has gone.
+        let (done, bytes) = (slot.done_time().max(self.destroyed.next()), slot.bytes());
         self.released.insert((done, index), bytes);
         self.released_bytes += bytes;
         *self.per_row.entry(slot.thread().get()).or_default() += 1;
@@ -136,6 +145,7 @@ impl Chunks {
     fn evict_oldest(&mut self, manager: &ChunkManager) -> Option<(ChunkIndex, u64)> {
         let ((done, index), bytes) = self.released.pop_first()?;
         self.released_bytes -= bytes;
+        self.destroyed = self.destroyed.max(done);
         self.changed = true;
         let listed = |chunk: &ReleasedChunk| chunk.done == done && chunk.bytes == bytes;
         if let Some(at) = self.newly_released.iter().position(listed) {
@@ -151,21 +161,23 @@ impl Chunks {
     }
 
     /// Gives the memory of a chunk that nobody holds back to the system and to the allowance.
-    pub(crate) fn destroy(&mut self, manager: &ChunkManager, index: ChunkIndex) {
+    /// False if the system does not take it: then it stays booked, and is used again.
+    pub(crate) fn destroy(&mut self, manager: &ChunkManager, index: ChunkIndex) -> bool {
         let pool = manager.pool();
-        let Some(slot) = pool.slot(index) else { return };
+        let Some(slot) = pool.slot(index) else { return false };
         let extent = pool.chunk_extent(slot);
         let class = class_of(pool.layout(), extent.len);
         if pool.map().release(extent).is_err() {
             if let Some(kept) = self.kept.get_mut(usize::from(class)) {
                 kept.push(index);
             }
-            return;
+            return false;
         }
         let page = pool.layout().page;
         self.space.put((extent.offset - pool.layout().region(Region::Chunks).offset) / page, class);
         pool.budget().give_back(extent.len);
         self.numbers.put(index);
+        true
     }
 
     /// Destroys released chunks that were done at or before `at`.
@@ -191,7 +203,9 @@ impl Chunks {
         }
         while exceeds() {
             let Some((index, _)) = self.evict_oldest(manager) else { return };
-            self.destroy(manager, index);
+            if !self.destroy(manager, index) {
+                return; // destroying more would free nothing
+            }
         }
     }
 

@@ -57,3 +57,149 @@ fn pack(index: ChunkIndex) -> u64 {
 fn unpack(word: u64) -> Option<ChunkIndex> {
     u32::try_from(word.checked_sub(1)?).ok().map(ChunkIndex::new)
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::super::ready::ReadyChunks;
+    use super::*;
+    use crate::pool::slot::model::Chunk;
+    use crate::time::Timestamp;
+
+    /// Two chunks and both lock-free ends of the manager.
+    struct Shared {
+        chunks: [Chunk; 2],
+        done: DoneChunks,
+        ready: ReadyChunks,
+    }
+
+    impl Slots for Shared {
+        fn slot(&self, index: ChunkIndex) -> Option<&ChunkSlot> {
+            self.chunks.get(index.get() as usize).map(|chunk| &chunk.slot)
+        }
+    }
+
+    impl Shared {
+        fn new() -> Arc<Self> {
+            let chunks = [Chunk::new(), Chunk::new()];
+            Arc::new(Self { chunks, done: DoneChunks::new(), ready: ReadyChunks::new() })
+        }
+
+        fn push(&self, number: u32) {
+            self.done.push(&self.chunks[number as usize].slot, ChunkIndex::new(number));
+        }
+
+        /// A recording thread's switch: leaves one chunk, takes another if one is ready, and
+        /// writes `count` entries from `first` on into it.
+        fn switch(&self, from: ChunkIndex, first: u64, count: usize) -> Option<ChunkIndex> {
+            self.chunks[from.get() as usize].slot.finish(Timestamp::MAX);
+            self.push(from.get());
+            let to = self.ready.take(0)?;
+            self.chunks[to.get() as usize].open(first);
+            self.chunks[to.get() as usize].write(first, count);
+            Some(to)
+        }
+
+        /// The manager's part: what is done is closed and ready again.
+        fn recycle(&self) {
+            for index in self.done.take_all(self) {
+                self.slot(index).unwrap().close();
+                self.ready.offer(0, index).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn loom_what_two_threads_push_is_taken_once_each() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let pushers: Vec<_> = (0..2)
+                .map(|number| {
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || shared.push(number))
+                })
+                .collect();
+            let mut taken = shared.done.take_all(&*shared);
+            pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
+            taken.extend(shared.done.take_all(&*shared));
+            taken.sort_unstable();
+            assert_eq!(taken, [ChunkIndex::new(0), ChunkIndex::new(1)]);
+        });
+    }
+
+    #[test]
+    fn loom_a_chunk_pushed_again_while_the_stack_is_emptied_is_not_lost() {
+        loom::model(|| {
+            let shared = Shared::new();
+            shared.push(0);
+            let pusher = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    shared.push(1);
+                    let taken = shared.done.take_all(&*shared);
+                    taken.iter().for_each(|index| shared.push(index.get()));
+                })
+            };
+            let mut taken = shared.done.take_all(&*shared);
+            pusher.join().unwrap();
+            taken.extend(shared.done.take_all(&*shared));
+            taken.sort_unstable();
+            assert_eq!(taken, [ChunkIndex::new(0), ChunkIndex::new(1)]);
+        });
+    }
+
+    #[test]
+    fn loom_a_reader_sees_whole_entries_of_one_life_while_chunks_go_round() {
+        loom::model(|| {
+            let shared = Shared::new();
+            shared.ready.offer(0, ChunkIndex::new(1)).unwrap();
+            shared.chunks[0].open(10);
+            shared.chunks[0].write(10, 1);
+            let writer = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let second = shared.switch(ChunkIndex::new(0), 20, 1).unwrap();
+                    shared.switch(second, 30, 1);
+                })
+            };
+            let manager = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.recycle())
+            };
+            let reader = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.chunks[0].check_copy())
+            };
+            writer.join().unwrap();
+            manager.join().unwrap();
+            reader.join().unwrap();
+            shared.chunks.iter().for_each(Chunk::check_copy);
+        });
+    }
+
+    #[test]
+    fn loom_a_recycled_chunk_in_another_threads_hands_shows_nothing_of_the_first() {
+        loom::model(|| {
+            let shared = Shared::new();
+            shared.chunks[0].open(10);
+            shared.chunks[0].write(10, 2);
+            shared.chunks[0].slot.finish(Timestamp::MAX);
+            shared.push(0);
+            let other = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    shared.recycle();
+                    if let Some(taken) = shared.ready.take(0) {
+                        shared.chunks[taken.get() as usize].open(90);
+                        shared.chunks[taken.get() as usize].write(90, 1);
+                    }
+                })
+            };
+            shared.chunks[0].check_copy();
+            other.join().unwrap();
+            assert_eq!(shared.chunks[0].copy(), Some((90, vec![90])));
+        });
+    }
+}

@@ -15,6 +15,7 @@ pub(crate) mod maintenance;
 pub(crate) mod ready;
 pub(crate) mod rows;
 mod space;
+pub(crate) mod threads;
 pub mod update;
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -29,6 +30,7 @@ use done::{DoneChunks, Slots};
 use event::Event;
 use ready::ReadyChunks;
 use rows::Rows;
+use threads::ThreadRows;
 use update::ManagerUpdate;
 
 /// Receives every update, in order. Must not call the manager.
@@ -47,6 +49,7 @@ pub(crate) struct ChunkManager {
     tag: u64,
     pub(crate) ready: ReadyChunks,
     pub(crate) done: DoneChunks,
+    pub(crate) threads: ThreadRows,
     pub(crate) work: Event,
     state: Mutex<State>,
     listener: Mutex<Option<Listener>>,
@@ -67,11 +70,13 @@ impl Slots for Pool {
 impl ChunkManager {
     pub(crate) fn new(pool: Pool) -> Self {
         let state = State { chunks: Chunks::new(pool.layout()), rows: Rows::new(pool.layout()) };
+        let threads = ThreadRows::new(pool.layout().page);
         Self {
             pool,
             tag: next_pool_tag(),
             ready: ReadyChunks::new(),
             done: DoneChunks::new(),
+            threads,
             work: Event::new(),
             state: Mutex::new(state),
             listener: Mutex::new(None),
@@ -150,3 +155,7 @@ impl ChunkManager {
         }
     }
 }
+
+// Needs memory that is really given back.
+#[cfg(all(test, target_os = "linux", not(any(loom, profiler_portable))))]
+mod tests;

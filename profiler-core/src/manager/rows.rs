@@ -9,18 +9,16 @@ use std::collections::BTreeSet;
 use super::ChunkManager;
 use super::chunks::Chunks;
 use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
-use crate::pool::layout::{COUNTER_BYTES, Layout, MAX_COUNTERS, MAX_THREADS, THREAD_BYTES};
+use crate::pool::layout::{COUNTER_BYTES, Layout, MAX_COUNTERS};
+use crate::pool::live::ThreadRow;
 use crate::time::Timestamp;
 
 /// Rows of the live tables.
 #[derive(Debug)]
 pub(crate) struct Rows {
-    threads: Table,
     counters: Table,
     /// Rows of threads that have ended.
     ended: BTreeSet<u32>,
-    /// Rows that ended since the last sweep.
-    just_ended: Vec<u32>,
     pauses_booked: bool,
 }
 
@@ -36,10 +34,8 @@ pub(crate) struct NewThread<'a> {
 impl Rows {
     pub(crate) fn new(layout: &Layout) -> Self {
         Self {
-            threads: Table::new(THREAD_BYTES, MAX_THREADS, layout.page),
             counters: Table::new(COUNTER_BYTES, MAX_COUNTERS, layout.page),
             ended: BTreeSet::new(),
-            just_ended: Vec::new(),
             pauses_booked: false,
         }
     }
@@ -50,44 +46,31 @@ impl Rows {
         manager: &ChunkManager,
         main: NewThread<'_>,
     ) -> Option<ThreadIndex> {
-        for number in 0..self.threads.frontier {
-            if let Some(row) = manager.pool().thread_row(ThreadIndex::new(number)) {
-                row.free();
-            }
-        }
-        self.threads.free = (0..self.threads.frontier).collect();
+        let (pool, threads) = (manager.pool(), &manager.threads);
+        threads.clear(pool);
         self.ended.clear();
-        self.just_ended.clear();
         let process = NewThread { tid: ThreadId::new(0), is_main: false, name: "", at: main.at };
-        self.add_thread(manager, process).filter(|row| *row == ThreadIndex::PROCESS)?;
-        self.add_thread(manager, main)
-    }
-
-    /// Takes a row for a thread.
-    pub(crate) fn add_thread(
-        &mut self,
-        manager: &ChunkManager,
-        thread: NewThread<'_>,
-    ) -> Option<ThreadIndex> {
-        let index = ThreadIndex::new(self.threads.take(manager)?);
-        let row = manager.pool().thread_row(index)?;
-        row.register(thread.tid, thread.at, thread.is_main, thread.name);
-        Some(index)
-    }
-
-    /// Notes that a thread has ended; its row goes when its chunks have gone.
-    pub(crate) fn end_thread(&mut self, manager: &ChunkManager, index: ThreadIndex, at: Timestamp) {
-        if let Some(row) = manager.pool().thread_row(index) {
-            row.unregister(at);
-            self.ended.insert(index.get());
-            self.just_ended.push(index.get());
-        }
+        threads.add(pool, process).filter(|(row, _)| *row == ThreadIndex::PROCESS)?;
+        threads.add(pool, main).map(|(row, _)| row)
     }
 
     /// Frees the rows of ended threads whose last chunk has gone. Costs what changed.
-    pub(crate) fn sweep(&mut self, manager: &ChunkManager, chunks: &mut Chunks) {
+    ///
+    /// `just_ended` was taken from the thread rows before the done chunks were collected, so a
+    /// row in it has no chunk that is not in the books.
+    pub(crate) fn sweep(
+        &mut self,
+        manager: &ChunkManager,
+        chunks: &mut Chunks,
+        just_ended: Vec<ThreadIndex>,
+    ) {
         let mut candidates = chunks.take_emptied();
-        candidates.append(&mut self.just_ended);
+        for index in just_ended {
+            if manager.pool().thread_row(index).is_some_and(ThreadRow::has_ended) {
+                self.ended.insert(index.get());
+                candidates.push(index.get());
+            }
+        }
         for number in candidates {
             if !chunks.row_is_used(number) && self.ended.remove(&number) {
                 self.retire(manager, number);
@@ -100,8 +83,7 @@ impl Rows {
         let rows = (pool.thread_row(ThreadIndex::PROCESS), pool.thread_row(ThreadIndex::new(number)));
         if let (Some(process), Some(row)) = rows {
             process.absorb(row);
-            row.free();
-            self.threads.put(number);
+            manager.threads.put(ThreadIndex::new(number));
         }
     }
 
@@ -133,26 +115,22 @@ impl Rows {
     }
 }
 
-/// Rows of one table: lowest free first, pages booked as they are reached.
+/// Rows of one table, never given back: pages booked as they are reached.
 #[derive(Debug)]
 struct Table {
     bytes: u64,
     most: u64,
     page: u64,
-    free: BTreeSet<u32>,
     frontier: u32,
     booked: u64,
 }
 
 impl Table {
     const fn new(bytes: u64, most: u64, page: u64) -> Self {
-        Self { bytes, most, page, free: BTreeSet::new(), frontier: 0, booked: 0 }
+        Self { bytes, most, page, frontier: 0, booked: 0 }
     }
 
     fn take(&mut self, manager: &ChunkManager) -> Option<u32> {
-        if let Some(number) = self.free.pop_first() {
-            return Some(number);
-        }
         if u64::from(self.frontier) >= self.most {
             return None;
         }
@@ -166,9 +144,5 @@ impl Table {
         }
         self.frontier += 1;
         Some(self.frontier - 1)
-    }
-
-    fn put(&mut self, number: u32) {
-        self.free.insert(number);
     }
 }

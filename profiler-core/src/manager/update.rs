@@ -128,3 +128,6 @@ impl ManagerUpdate {
         !matches!(self, Self::None)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,12 +10,11 @@ use super::payload::{PayloadError, encode};
 use super::site::{MarkerSite, define_type, no_type, site_definition};
 use super::{ProfilerMarker, Text};
 use crate::definition_cell::{DefinitionTable, pool_tag};
-use crate::entry::{Timing, head, with_site as with_site_number};
+use crate::entry::{Timing, head, with_site as with_number};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
-use crate::record::recorder::Recorder;
-use crate::record::writer::{Front, Tail};
+use crate::record::recorder::{Front, Recorder, Tail};
 use crate::record::{gate, local};
 
 /// Sites of markers whose names are made at run time.
@@ -62,9 +61,11 @@ impl MarkerSite {
     #[inline(always)]
     pub fn add(&'static self, category: impl Into<CategoryPair>, options: MarkerOptions) {
         let timing = options.timing.resolve();
-        let Some(site) = self.known(pool_tag()) else {
+        let tag = pool_tag();
+        let Some(number) = self.known(tag) else {
             return self.add_first(category.into(), timing, options.thread);
         };
+        let site = Site { number, tag };
         local::with_recorder(|recorder| add_fixed(recorder, site, timing, options.thread));
     }
 
@@ -86,11 +87,11 @@ impl MarkerSite {
         payload: &M,
     ) {
         let Front { head, fixed: [first, second, third] } = front(options.timing.resolve(), options.thread);
-        let Some(site) = self.known(pool_tag()) else {
+        let tag = pool_tag();
+        let Some(number) = self.known(tag) else {
             return self.add_typed_first(category.into(), head, [first, second, third], payload);
         };
-        let head = with_site_number(head, site);
-        local::with_recorder(|recorder| add_encoded(recorder, head, first, second, third, payload));
+        add_encoded(with_number(head, number), first, second, third, tag, payload);
     }
 
     #[cold]
@@ -99,13 +100,13 @@ impl MarkerSite {
         &'static self,
         category: CategoryPair,
         head: u64,
-        [first, second, third]: [u64; 3],
+        fixed: [u64; 3],
         payload: &M,
     ) {
         let define =
             |manager: &ChunkManager| self.define(manager, category, |manager| define_type(manager, payload));
         with_site(define, |recorder, site| {
-            add_encoded(recorder, with_site_number(head, site), first, second, third, payload);
+            add_named(recorder, site, Front { head, fixed }, "", |room| encoded(payload, room));
         });
     }
 
@@ -119,51 +120,62 @@ impl MarkerSite {
 /// The way of a site that the pool does not know yet: joins the session, makes the site known,
 /// then records. Without room for the names the marker is dropped and counted.
 #[inline(never)]
-fn with_site(
-    define: impl FnOnce(&ChunkManager) -> Option<DefinitionId>,
-    add: impl FnOnce(&Recorder, DefinitionId),
-) {
+fn with_site(define: impl FnOnce(&ChunkManager) -> Option<DefinitionId>, add: impl FnOnce(&Recorder, Site)) {
     local::with_recorder(|recorder| {
         let site = recorder.with_home(|home| {
-            if !home.selected || gate::word() & gate::PAUSED != 0 {
-                return Some(DefinitionId::NONE);
+            if !home.selected {
+                return None;
             }
-            let site = define(&home.manager);
+            let paused = gate::word() & gate::PAUSED != 0;
+            let site = if paused { None } else { define(&home.manager) };
             if let (None, Some(row)) = (site, home.manager.pool().thread_row(home.row)) {
-                row.count_drop(DropReason::NoDefinitions);
+                row.count_drop(if paused { DropReason::Paused } else { DropReason::NoDefinitions });
             }
-            site
+            site.map(|site| Site { number: site, tag: home.manager.tag() })
         });
-        match site {
-            Some(Some(site)) => add(recorder, site),
-            Some(None) => {}
-            None => recorder.count_unjoined(),
+        if let Some(site) = site.flatten() {
+            add(recorder, site);
         }
     });
 }
 
+/// A call site's number, and the tag of the pool in which it means something.
+#[derive(Clone, Copy)]
+struct Site {
+    number: DefinitionId,
+    tag: u64,
+}
+
 #[inline(always)]
-fn add_fixed(recorder: &Recorder, site: DefinitionId, timing: Timing, thread: Option<ThreadId>) {
+fn add_fixed(recorder: &Recorder, site: Site, timing: Timing, thread: Option<ThreadId>) {
     let Some(thread) = thread else { return add_plain(recorder, site, timing) };
     match timing {
         Timing::Interval(start, end) => {
-            let first = head(4, timing, false, true, site);
-            recorder.fixed([first, start.raw(), end.raw(), thread.get()], true);
+            let first = head(4, timing, false, true, site.number);
+            recorder.fixed([first, start.raw(), end.raw(), thread.get()], true, site.tag);
         }
         Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => {
-            recorder.fixed([head(3, timing, false, true, site), at.raw(), thread.get()], true);
+            recorder.fixed(
+                [head(3, timing, false, true, site.number), at.raw(), thread.get()],
+                true,
+                site.tag,
+            );
         }
     }
 }
 
 #[inline(always)]
-fn add_plain(recorder: &Recorder, site: DefinitionId, timing: Timing) {
+fn add_plain(recorder: &Recorder, site: Site, timing: Timing) {
     match timing {
         Timing::Interval(start, end) => {
-            recorder.fixed([head(3, timing, false, false, site), start.raw(), end.raw()], false);
+            recorder.fixed(
+                [head(3, timing, false, false, site.number), start.raw(), end.raw()],
+                false,
+                site.tag,
+            );
         }
         Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => {
-            recorder.fixed([head(2, timing, false, false, site), at.raw()], false);
+            recorder.fixed([head(2, timing, false, false, site.number), at.raw()], false, site.tag);
         }
     }
 }
@@ -179,12 +191,12 @@ fn front(timing: Timing, thread: Option<ThreadId>) -> Front {
     Front { head: head(0, timing, true, thread.is_some(), DefinitionId::NONE), fixed }
 }
 
-fn add_named<F>(recorder: &Recorder, site: DefinitionId, front: Front, name: &str, encode: F)
+fn add_named<F>(recorder: &Recorder, site: Site, front: Front, name: &str, encode: F)
 where
     F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
 {
-    let front = Front { head: with_site_number(front.head, site), ..front };
-    recorder.with_tail(front, Tail { name, encode });
+    let front = Front { head: with_number(front.head, site.number), ..front };
+    recorder.with_tail(front, Tail { name, encode }, site.tag);
 }
 
 /// Adds an entry with a payload: one function per type of payload, not one per call.
@@ -192,16 +204,10 @@ where
 /// Its arguments are words, which travel in registers. As a struct they would go through the
 /// stack, stored one by one and loaded in pairs, and such a load waits for all stores before it.
 #[inline(never)]
-fn add_encoded<M: ProfilerMarker>(
-    recorder: &Recorder,
-    head: u64,
-    first: u64,
-    second: u64,
-    third: u64,
-    payload: &M,
-) {
+fn add_encoded<M: ProfilerMarker>(head: u64, first: u64, second: u64, third: u64, tag: u64, payload: &M) {
     let front = Front { head, fixed: [first, second, third] };
-    recorder.with_tail(front, Tail { name: "", encode: |room: &mut [u8]| encoded(payload, room) });
+    let tail = Tail { name: "", encode: |room: &mut [u8]| encoded(payload, room) };
+    local::with_recorder(|recorder| recorder.with_tail(front, tail, tag));
 }
 
 #[inline]

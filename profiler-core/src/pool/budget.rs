@@ -105,6 +105,42 @@ impl Budget {
     }
 }
 
+/// How far a table that only grows is booked. Lock-free.
+#[derive(Debug)]
+pub(crate) struct BookedPages {
+    /// End of the booked part, relative to the table.
+    end: AtomicU64,
+    page: u64,
+}
+
+impl BookedPages {
+    pub(crate) fn new(page: u64) -> Self {
+        Self { end: AtomicU64::new(0), page }
+    }
+
+    /// Books pages until `end` is covered; false, and the wish is noted, if the budget does not
+    /// allow it.
+    pub(crate) fn cover(&self, budget: &Budget, end: u64) -> bool {
+        let mut booked = self.end.load(Ordering::Acquire);
+        while booked < end {
+            let more = (end - booked).div_ceil(self.page) * self.page;
+            if !budget.take(more, 0) {
+                budget.want(more);
+                return false;
+            }
+            let next = booked.saturating_add(more);
+            match self.end.compare_exchange(booked, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => booked = next,
+                Err(seen) => {
+                    budget.give_back(more);
+                    booked = seen;
+                }
+            }
+        }
+        true
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

@@ -17,9 +17,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::budget::Budget;
+use super::budget::{BookedPages, Budget};
 use super::layout::{Extent, Layout, Region};
-use super::mapping::Mapping;
+use super::mapping::Words;
 use crate::codec;
 use crate::ids::{CounterIndex, DefinitionId};
 use crate::sync::{AtomicU64, Ordering};
@@ -88,23 +88,21 @@ pub enum DefineError {
 #[derive(Debug)]
 pub(crate) struct DefinitionWriter {
     region: Extent,
-    page: u64,
     /// Where the last append ended, a hint for the next.
     tail: AtomicU64,
-    /// End of the pages that are booked, relative to the region.
-    booked: AtomicU64,
+    booked: BookedPages,
 }
 
 impl DefinitionWriter {
     pub(crate) fn new(layout: &Layout) -> Self {
         let region = layout.region(Region::Definitions);
-        Self { region, page: layout.page, tail: AtomicU64::new(0), booked: AtomicU64::new(0) }
+        Self { region, tail: AtomicU64::new(0), booked: BookedPages::new(layout.page) }
     }
 
     /// Appends a definition. Lock-free; books pages as they are needed.
     pub(crate) fn define(
         &self,
-        map: &Mapping,
+        map: &impl Words,
         budget: &Budget,
         definition: &Definition,
     ) -> Result<DefinitionId, DefineError> {
@@ -120,14 +118,16 @@ impl DefinitionWriter {
     }
 
     /// Finds the first free word and claims a record of `record` bytes there.
-    fn claim(&self, map: &Mapping, budget: &Budget, len: u64, record: u64) -> Result<u64, DefineError> {
+    fn claim(&self, map: &impl Words, budget: &Budget, len: u64, record: u64) -> Result<u64, DefineError> {
         let mut at = self.tail.load(Ordering::Acquire);
         loop {
             let end = at.saturating_add(record);
             if end > self.region.len {
                 return Err(DefineError::NoRoom);
             }
-            self.book(budget, end)?;
+            if !self.booked.cover(budget, end) {
+                return Err(DefineError::NoRoom);
+            }
             let head = map.word(self.region.offset.saturating_add(at)).ok_or(DefineError::NoRoom)?;
             let claim = len | (BUSY << 32);
             match head.compare_exchange(0, claim, Ordering::AcqRel, Ordering::Acquire) {
@@ -139,25 +139,127 @@ impl DefinitionWriter {
             }
         }
     }
+}
 
-    /// Books pages until `end` is covered.
-    fn book(&self, budget: &Budget, end: u64) -> Result<(), DefineError> {
-        let mut booked = self.booked.load(Ordering::Acquire);
-        while booked < end {
-            let more = (end - booked).div_ceil(self.page) * self.page;
-            if !budget.take(more, 0) {
-                budget.want(more);
-                return Err(DefineError::NoRoom);
-            }
-            let next = booked.saturating_add(more);
-            match self.booked.compare_exchange(booked, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => booked = next,
-                Err(seen) => {
-                    budget.give_back(more);
-                    booked = seen;
-                }
-            }
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::ids::ByteLimit;
+    use crate::pool::slot::model::Chunk;
+
+    const PLACES: usize = 6;
+
+    /// A definitions region of a few words that begins at offset 0.
+    struct Shared {
+        words: [AtomicU64; PLACES],
+        writer: DefinitionWriter,
+        budget: Budget,
+    }
+
+    impl Words for Shared {
+        fn word(&self, offset: u64) -> Option<&AtomicU64> {
+            self.words.get(usize::try_from(offset / 8).ok()?)
         }
-        Ok(())
+    }
+
+    impl Shared {
+        fn new() -> Self {
+            let writer = DefinitionWriter {
+                region: Extent { offset: 0, len: PLACES as u64 * 8 },
+                tail: AtomicU64::new(0),
+                booked: BookedPages::new(4096),
+            };
+            // Room for one page only, so booking races too.
+            let budget = Budget::new(ByteLimit::new(2 * 4096), 0, 4096);
+            Self { words: std::array::from_fn(|_| AtomicU64::new(0)), writer, budget }
+        }
+
+        fn define(&self, name: &str) -> Result<DefinitionId, DefineError> {
+            self.writer.define(self, &self.budget, &category(name))
+        }
+
+        /// The complete records, found as the reader does: from head to head.
+        fn read(&self) -> Vec<(u64, Definition)> {
+            let mut found = Vec::new();
+            let mut at = 0;
+            while let Some(head) = self.words.get(at).map(|word| word.load(Ordering::Acquire)) {
+                let (len, state) = ((head & 0xffff_ffff) as usize, head >> 32);
+                if state == 0 {
+                    break;
+                }
+                let words = &self.words[at + 1..at + 1 + len.div_ceil(8)];
+                if state == READY {
+                    let load = |word: &AtomicU64| word.load(Ordering::Relaxed).to_ne_bytes();
+                    let bytes: Vec<u8> = words.iter().flat_map(load).take(len).collect();
+                    found.push((at as u64 + 1, codec::decode(&bytes).expect("a torn definition")));
+                }
+                at += 1 + words.len();
+            }
+            found
+        }
+    }
+
+    fn category(name: &str) -> Definition {
+        Definition::Category { name: name.to_owned(), color: String::new(), subcategories: Vec::new() }
+    }
+
+    #[test]
+    fn loom_two_definers_get_records_of_their_own_and_a_reader_sees_no_half_one() {
+        loom::model(|| {
+            let shared = Arc::new(Shared::new());
+            let definers = ["a", "b"].map(|name| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || (name, shared.define(name).unwrap()))
+            });
+            shared.read();
+            let ids = definers.map(|definer| definer.join().unwrap());
+            let all = shared.read();
+            for (name, id) in ids {
+                assert!(all.contains(&(u64::from(id.get()), category(name))), "{name} is lost");
+            }
+            assert_eq!(shared.budget.used_and_allowed().0, 4096);
+        });
+    }
+
+    #[test]
+    fn loom_a_reader_walks_over_the_record_of_a_definer_that_died() {
+        loom::model(|| {
+            let shared = Arc::new(Shared::new());
+            let dying = {
+                let shared = Arc::clone(&shared);
+                // Claims, and never comes to fill its record.
+                thread::spawn(move || shared.writer.claim(&*shared, &shared.budget, 5, 16).unwrap())
+            };
+            let id = shared.define("b").unwrap();
+            dying.join().unwrap();
+            assert_eq!(shared.read(), [(u64::from(id.get()), category("b"))]);
+        });
+    }
+
+    #[test]
+    fn loom_a_committed_entry_never_refers_to_a_definition_that_is_not_there() {
+        loom::model(|| {
+            let shared = Arc::new((Shared::new(), Chunk::new()));
+            let writer = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (pool, chunk) = &*shared;
+                    let id = u64::from(pool.define("a").unwrap().get());
+                    chunk.open(id);
+                    chunk.write(id, 1);
+                })
+            };
+            let (pool, chunk) = &*shared;
+            // As the snapshot: chunks first, names after.
+            let entries = chunk.copy().map_or_else(Vec::new, |(_, entries)| entries);
+            let known = pool.read();
+            for entry in entries {
+                assert!(known.contains(&(entry, category("a"))), "an entry without its name");
+            }
+            writer.join().unwrap();
+        });
     }
 }

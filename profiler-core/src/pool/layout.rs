@@ -201,7 +201,7 @@ impl Layout {
     }
 
     /// A layout from the numbers of a header; `None` unless every part lies inside the file,
-    /// starts at a page and comes after the one before.
+    /// starts at a page, comes after the one before, and no table is longer than any pool's.
     pub fn from_parts(page: u64, pool_len: u64, regions: [Extent; 6]) -> Option<Self> {
         let sane_page = page.is_power_of_two() && (4096..=1 << 20).contains(&page);
         let mut previous_end = page.max(header::LEN);
@@ -213,7 +213,20 @@ impl Layout {
             }
             previous_end = end;
         }
-        Some(Self { page, pool_len, regions })
+        let layout = Self { page, pool_len, regions };
+        layout.tables_are_sane().then_some(layout)
+    }
+
+    /// Whether no table is longer than `for_limit` would make it, so that reading one costs no
+    /// more for a forged header than for a true one.
+    fn tables_are_sane(&self) -> bool {
+        let most = |region, bytes: u64| self.region(region).len <= bytes.next_multiple_of(self.page);
+        let slots = self.region(Region::Chunks).len / self.page;
+        self.region(Region::Pauses).len == self.page
+            && most(Region::Counters, COUNTER_BYTES * MAX_COUNTERS)
+            && most(Region::Definitions, MAX_DEFINITIONS_BYTES)
+            && most(Region::Threads, THREAD_BYTES * MAX_THREADS)
+            && most(Region::Directory, slots.saturating_mul(SLOT_BYTES))
     }
 
     /// Where a part lies.
@@ -265,6 +278,15 @@ mod tests {
         assert!(forge(|r| r[3].offset -= 4096).is_none());
         assert!(forge(|r| r[0].offset = 0).is_none());
         assert!(forge(|r| r[2].len -= 1).is_none());
+        assert!(forge(|r| r[0].len = 0).is_none());
+        let longer = |region: usize| {
+            let mut regions = good.regions();
+            regions[region].len = 128 << 20;
+            regions.iter_mut().skip(region + 1).for_each(|extent| extent.offset += 128 << 20);
+            Layout::from_parts(4096, good.pool_len + (128 << 20), regions)
+        };
+        assert!((0..5).all(|table| longer(table).is_none()), "a table longer than any pool's");
+        assert!(longer(5).is_some());
         assert!(Layout::from_parts(0, good.pool_len, good.regions()).is_none());
         assert!(Layout::from_parts(1 << 40, good.pool_len, good.regions()).is_none());
     }

@@ -5,12 +5,13 @@
 //!
 //! ```text
 //! thread row  word 0   system thread number
-//!                  1   registered at          2  unregistered at, 0 = lives
+//!                  1   registered at          2  unregistered at, 0 = lives; in row 0 twice the
+//!                                                number of threads whose books were moved there
 //!                  3   flags (low 32: bit 0 main thread), name length (high 32)
 //!              4…11    dropped, by reason
 //!                 12   evicted entries       13  evicted bytes
 //!                 14   sealed entries: all entries of chunks that the thread has left
-//!                 15   use: odd = the row is taken
+//!                 15   use: odd = the row is taken; bit 63 = and its thread has ended
 //!              16…31   name
 //! counter     word 0   value   1  number of changes   2  definition, 0 = free
 //! pauses      word 0   how many there ever were; then pairs (start, end), end 0 = open
@@ -29,6 +30,8 @@ use crate::losses::DropReason;
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Timestamp;
 
+/// Bit of a row's use count: its thread has ended.
+const ENDED: u64 = 1 << 63;
 /// Flag of a thread row: the process's main thread.
 pub(crate) const MAIN_THREAD: u64 = 1;
 
@@ -56,8 +59,9 @@ const _: () = assert!(size_of::<ThreadRow>() as u64 == super::layout::THREAD_BYT
 const _: () = assert!(DropReason::COUNT <= 8);
 
 impl ThreadRow {
-    /// Takes the row for a thread. The caller holds the manager's lock.
-    pub(crate) fn register(&self, tid: ThreadId, at: Timestamp, is_main: bool, name: &str) {
+    /// Takes the row for a thread and says which use of the row that is. The caller has taken
+    /// the row's number.
+    pub(crate) fn register(&self, tid: ThreadId, at: Timestamp, is_main: bool, name: &str) -> u64 {
         let zeroed = [&self.unregistered, &self.evicted_entries, &self.evicted_bytes, &self.sealed];
         zeroed.into_iter().chain(&self.dropped).for_each(|word| word.store(0, Ordering::Relaxed));
         self.tid.store(tid.get(), Ordering::Relaxed);
@@ -66,6 +70,7 @@ impl ThreadRow {
         self.rename(name);
         let used = self.used.load(Ordering::Relaxed) | 1;
         self.used.store(used, Ordering::Release);
+        used
     }
 
     /// Changes the shown name. Only the thread itself does.
@@ -81,14 +86,24 @@ impl ThreadRow {
         self.flags_name.store(flags | ((bytes.len() as u64) << 32), Ordering::Release);
     }
 
-    /// Notes that the thread has ended.
-    pub(crate) fn unregister(&self, at: Timestamp) {
+    /// Notes that the thread has ended, unless this use of the row is over already.
+    pub(crate) fn end(&self, own_use: u64, at: Timestamp) -> bool {
+        let ended = own_use | ENDED;
+        if self.used.compare_exchange(own_use, ended, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
         self.unregistered.store(at.raw(), Ordering::Release);
+        true
+    }
+
+    /// Whether the row's thread has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.used.load(Ordering::Acquire) & ENDED != 0
     }
 
     /// Frees the row. The caller holds the manager's lock and has kept its books.
     pub(crate) fn free(&self) {
-        let used = self.used.load(Ordering::Relaxed);
+        let used = self.used.load(Ordering::Relaxed) & !ENDED;
         self.used.store((used | 1).wrapping_add(1), Ordering::Release);
     }
 
@@ -118,14 +133,18 @@ impl ThreadRow {
         (self.evicted_entries.load(Ordering::Relaxed), self.evicted_bytes.load(Ordering::Relaxed))
     }
 
-    /// Adds the books of a thread that leaves its row to the process's own.
+    /// Adds the books of a thread that leaves its row to these, the process's own, and frees
+    /// its row. Meanwhile the move count is odd: a reader that sees it so looks again.
     pub(crate) fn absorb(&self, gone: &Self) {
+        self.unregistered.fetch_add(1, Ordering::AcqRel);
         for (mine, theirs) in self.dropped.iter().zip(&gone.dropped) {
             mine.fetch_add(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         let (entries, bytes) = gone.evicted();
         self.count_evicted(entries, bytes);
         self.sealed.fetch_add(gone.sealed(), Ordering::Relaxed);
+        gone.free();
+        self.unregistered.fetch_add(1, Ordering::Release);
     }
 }
 

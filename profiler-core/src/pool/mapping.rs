@@ -31,6 +31,34 @@ pub(crate) unsafe trait SharedWords {}
 // SAFETY: it is the word itself.
 unsafe impl SharedWords for AtomicU64 {}
 
+/// Words by their offset in a pool. A trait, so that loom can check what is done with them.
+pub(crate) trait Words {
+    /// The word at `offset`, if it is aligned and inside.
+    fn word(&self, offset: u64) -> Option<&AtomicU64>;
+
+    /// Writes bytes, padded with zeros to whole words, with relaxed stores. The caller owns
+    /// the range and publishes it afterwards with a release store.
+    fn write_words(&self, offset: u64, bytes: &[u8]) -> Option<()> {
+        let mut at = offset;
+        for chunk in bytes.chunks(8) {
+            let mut word = [0_u8; 8];
+            for (to, from) in word.iter_mut().zip(chunk) {
+                *to = *from;
+            }
+            self.word(at)?.store(u64::from_ne_bytes(word), crate::sync::Ordering::Relaxed);
+            at = at.checked_add(8)?;
+        }
+        Some(())
+    }
+}
+
+impl Words for Mapping {
+    #[inline]
+    fn word(&self, offset: u64) -> Option<&AtomicU64> {
+        self.view(offset)
+    }
+}
+
 /// A mapped pool.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -48,12 +76,6 @@ impl Mapping {
         // SAFETY: the mapping was just made and is owned by `map`.
         unsafe { sys::advise_mapping(map.as_mut_ptr(), len) }?;
         Ok(Self { map })
-    }
-
-    /// The word at `offset`, if it is aligned and inside.
-    #[inline]
-    pub(crate) fn word(&self, offset: u64) -> Option<&AtomicU64> {
-        self.view(offset)
     }
 
     /// The struct of words at `offset`, if it is aligned and inside.
@@ -77,21 +99,6 @@ impl Mapping {
         let offset = usize::try_from(range.offset).ok()?;
         // SAFETY: the range lies inside the mapping, so the sum stays within one allocation.
         NonNull::new(unsafe { self.map.as_mut_ptr().add(offset) })
-    }
-
-    /// Writes bytes, padded with zeros to whole words, with relaxed stores. The caller owns
-    /// the range and publishes it afterwards with a release store.
-    pub(crate) fn write_words(&self, offset: u64, bytes: &[u8]) -> Option<()> {
-        let mut at = offset;
-        for chunk in bytes.chunks(8) {
-            let mut word = [0_u8; 8];
-            for (to, from) in word.iter_mut().zip(chunk) {
-                *to = *from;
-            }
-            self.word(at)?.store(u64::from_ne_bytes(word), crate::sync::Ordering::Relaxed);
-            at = at.checked_add(8)?;
-        }
-        Some(())
     }
 
     /// Allocates the pages of a range. The caller owns the range and has booked its bytes.

@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-pub(crate) use mapping::{Mapping, SharedWords};
+pub(crate) use mapping::{Mapping, SharedWords, Words};
 
 use crate::ids::{
     ByteLimit, ChunkIndex, CounterIndex, DefinitionId, PoolId, ProcessId, ProcessStart, ThreadIndex,

@@ -1,7 +1,8 @@
 //! The definitions of a pool, by number.
 //!
 //! Records that are not complete, do not decode, or contradict themselves are left out: whoever
-//! looks their number up gets nothing and shows a placeholder.
+//! looks their number up gets nothing and shows a placeholder. A forged region whose decoded
+//! form would take more memory than the pool is long is read up to there.
 
 use std::collections::HashMap;
 use std::io;
@@ -130,12 +131,30 @@ fn in_order<T>(by_id: &HashMap<DefinitionId, T>) -> Vec<&T> {
     all.into_iter().map(|(_, value)| value).collect()
 }
 
+/// About how many bytes a decoded definition takes; more than its encoded form, because an empty
+/// text takes one byte there and 24 here.
+fn weight(definition: &Definition) -> u64 {
+    let text = |text: &String| 32 + text.len() as u64;
+    let texts = |texts: &[String]| texts.iter().map(text).sum::<u64>();
+    128 + match definition {
+        Definition::Category { name, color, subcategories } => {
+            text(name) + text(color) + texts(subcategories)
+        }
+        Definition::MarkerType { schema, keys } => 8 * schema.len() as u64 + texts(keys),
+        Definition::Site { name, .. } => text(name),
+        Definition::Counter { name, category, description, .. } => {
+            text(name) + text(category) + text(description)
+        }
+    }
+}
+
 /// Reads the region from its start to the first word that was never written.
 pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Definitions> {
     let region = layout.region(Region::Definitions);
     let mut definitions = Definitions::default();
     let mut record = Vec::new();
     let mut at = 0_u64;
+    let mut room = layout.pool_len;
     while at.saturating_add(8) <= region.len {
         let mut head = [0; 8];
         source.read_at(&mut head, region.offset.saturating_add(at))?;
@@ -148,6 +167,10 @@ pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Defi
             record.resize(len as usize, 0);
             source.read_at(&mut record, region.offset.saturating_add(at + 8))?;
             if let (Ok(definition), Ok(number)) = (codec::decode(&record), u32::try_from(at / 8 + 1)) {
+                room = room.saturating_sub(weight(&definition));
+                if room == 0 {
+                    break;
+                }
                 definitions.add(DefinitionId::new(number), definition);
             }
         }

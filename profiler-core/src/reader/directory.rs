@@ -1,7 +1,9 @@
 //! The chunk directory as a reader sees it.
 //!
-//! A slot is accepted only if two looks at it, around everything else, show the same odd
-//! generation; its numbers are clamped to what the layout allows before anyone uses them.
+//! A slot is accepted only if two looks at it, one before and one after its fields were read,
+//! show the same odd generation; its numbers are clamped to what the layout allows before anyone
+//! uses them. Chunks that are accepted do not overlap, so together they are no larger than the
+//! pool, whatever a forged directory says.
 
 use std::io;
 
@@ -71,28 +73,78 @@ impl ChunkInfo {
 /// All chunks that hold entries.
 pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Vec<ChunkInfo>> {
     let region = layout.region(Region::Directory);
-    let mut first = vec![0; usize::try_from(layout.page).unwrap_or(4096)];
-    let mut second = first.clone();
+    let mut pages = SlotPages::new(layout);
     let mut chunks = Vec::new();
     let slots_per_page = u32::try_from(layout.page / SLOT_BYTES).unwrap_or(0);
-    let pages = (0..region.len / layout.page).map(|page| region.offset.saturating_add(page * layout.page));
-    for (page, offset) in pages.enumerate() {
-        source.read_at(&mut first, offset)?;
-        crate::sync::full_fence();
-        source.read_at(&mut second, offset)?;
+    for page in 0..region.len / layout.page {
+        pages.read(source, region.offset.saturating_add(page * layout.page))?;
         // Numbers are given out lowest first, so an untouched page is the end.
-        if second.iter().all(|byte| *byte == 0) {
+        if pages.fields.iter().all(|byte| *byte == 0) {
             break;
         }
         let base = u32::try_from(page).unwrap_or(u32::MAX).saturating_mul(slots_per_page);
-        let slots = first.chunks_exact(SLOT_BYTES as usize).zip(second.chunks_exact(SLOT_BYTES as usize));
-        for (number, (before, after)) in (base..).zip(slots) {
-            if word(before, 0) == word(after, 0) {
-                chunks.extend(ChunkInfo::parse(layout, number, after));
+        let stable = (base..).zip(pages.slots()).filter_map(|(number, slot)| Some((number, slot?)));
+        chunks.extend(stable.filter_map(|(number, slot)| ChunkInfo::parse(layout, number, slot)));
+    }
+    without_overlap(source, layout, chunks)
+}
+
+/// Three looks at one page of slots. A copy of a page is not made in any promised order, so the
+/// generations around the fields are copies of their own.
+struct SlotPages {
+    before: Vec<u8>,
+    fields: Vec<u8>,
+    after: Vec<u8>,
+}
+
+impl SlotPages {
+    fn new(layout: &Layout) -> Self {
+        let page = vec![0; usize::try_from(layout.page).unwrap_or(4096)];
+        Self { before: page.clone(), fields: page.clone(), after: page }
+    }
+
+    fn read(&mut self, source: &impl ByteSource, offset: u64) -> io::Result<()> {
+        source.read_at(&mut self.before, offset)?;
+        crate::sync::full_fence();
+        source.read_at(&mut self.fields, offset)?;
+        crate::sync::full_fence();
+        source.read_at(&mut self.after, offset)
+    }
+
+    /// The fields of each slot whose generation stayed.
+    fn slots(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        let [before, fields, after] =
+            [&self.before, &self.fields, &self.after].map(|page| page.chunks_exact(SLOT_BYTES as usize));
+        before.zip(fields).zip(after).map(|((before, fields), after)| {
+            let generation = word(before, 0);
+            (generation == word(fields, 0) && generation == word(after, 0)).then_some(fields)
+        })
+    }
+}
+
+/// Leaves out chunks whose memory another has. In the pool of a busy process one of the two was
+/// closed after we read it; in a forged one neither was, and the first in the directory stays.
+fn without_overlap(
+    source: &impl ByteSource,
+    layout: &Layout,
+    mut chunks: Vec<ChunkInfo>,
+) -> io::Result<Vec<ChunkInfo>> {
+    chunks.sort_by_key(|chunk| (chunk.extent.offset, chunk.index));
+    let mut kept: Vec<ChunkInfo> = Vec::with_capacity(chunks.len());
+    for chunk in chunks {
+        if kept.last().is_some_and(|last| last.extent.end() > chunk.extent.offset) {
+            if generation(source, layout, chunk.index)? != chunk.generation {
+                continue;
+            }
+            let Some(last) = kept.pop() else { continue };
+            if generation(source, layout, last.index)? == last.generation {
+                kept.push(last);
+                continue;
             }
         }
+        kept.push(chunk);
     }
-    Ok(chunks)
+    Ok(kept)
 }
 
 /// The generation that a slot shows now.

@@ -3,7 +3,7 @@
 //! The snapshot holds names and books, not entries: those are copied chunk by chunk, so reading
 //! a pool of any size takes the memory of one chunk and its directory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::chunk::{self, ChunkBuffer, ChunkRead};
 use super::definitions::{self, Definitions};
@@ -110,26 +110,31 @@ impl<S: ByteSource> PoolReader<S> {
         Ok(definitions::read(&self.source, &self.header.layout)?)
     }
 
-    /// Threads and chunks that fit together: looks again while a busy writer left holes.
+    /// Threads and chunks that fit together: looks again while a busy writer left holes, or
+    /// moved the books of a thread that is gone.
     fn threads_with_chunks(&self) -> Result<Vec<ThreadInfo>, ReadError> {
         let mut last = Vec::new();
         for _ in 0..TRIES {
-            last = self.look()?;
-            if last.iter().all(ThreadInfo::is_contiguous) {
+            let (threads, settled) = self.look()?;
+            last = threads;
+            if settled && last.iter().all(ThreadInfo::is_contiguous) {
                 break;
             }
         }
         Ok(last)
     }
 
-    fn look(&self) -> Result<Vec<ThreadInfo>, ReadError> {
+    fn look(&self) -> Result<(Vec<ThreadInfo>, bool), ReadError> {
         let layout = &self.header.layout;
         let recording_start = read_header(&self.source)?.recording_start;
         let before = tables::read_threads(&self.source, layout)?;
         let chunks = directory::read(&self.source, layout)?;
         let mut threads = tables::read_threads(&self.source, layout)?;
-        // A thread that retired meanwhile is in the process's books already.
-        threads.retain(|thread| before.iter().any(|b| b.index == thread.index && b.tid == thread.tid));
+        // While the process's own row stays as it was, no thread's books were moved there.
+        let settled = before.first() == tables::read_process_row(&self.source, layout)?.as_ref()
+            && before.first().is_none_or(|row| row.ended.is_none_or(|moves| moves.raw() % 2 == 0));
+        let known: HashSet<_> = before.iter().map(|thread| (thread.index, thread.tid)).collect();
+        threads.retain(|thread| known.contains(&(thread.index, thread.tid)));
         let places: HashMap<ThreadIndex, usize> =
             threads.iter().enumerate().map(|(place, thread)| (thread.index, place)).collect();
         for chunk in chunks.into_iter().filter(|chunk| chunk.start >= recording_start) {
@@ -144,7 +149,7 @@ impl<S: ByteSource> PoolReader<S> {
             let end = thread.chunks.last().map(|last| last.first_entry.saturating_add(last.entries));
             thread.sealed = thread.sealed.min(end.unwrap_or(thread.evicted));
         }
-        Ok(threads)
+        Ok((threads, settled))
     }
 
     /// Copies the entries of a chunk.

@@ -1,5 +1,6 @@
 //! The live tables as a reader sees them: threads with their books, counters, paused ranges.
 
+use std::collections::HashMap;
 use std::io;
 
 use super::definitions::{CounterDefinition, Definitions};
@@ -112,6 +113,13 @@ pub(super) fn read_threads(source: &impl ByteSource, layout: &Layout) -> io::Res
     Ok(threads)
 }
 
+/// Row 0, the process itself. Its end time counts the half moves of books into it.
+pub(super) fn read_process_row(source: &impl ByteSource, layout: &Layout) -> io::Result<Option<ThreadInfo>> {
+    let mut row = [0; THREAD_BYTES as usize];
+    source.read_at(&mut row, layout.region(Region::Threads).offset)?;
+    Ok(ThreadInfo::parse(0, &row))
+}
+
 /// All counters that have a definition.
 pub(super) fn read_counters(
     source: &impl ByteSource,
@@ -119,9 +127,9 @@ pub(super) fn read_counters(
     definitions: &Definitions,
 ) -> io::Result<Vec<CounterInfo>> {
     let mut counters = Vec::new();
+    let known: HashMap<_, _> = definitions.counters().iter().map(|counter| (counter.cell, counter)).collect();
     for_each_row(source, layout, Region::Counters, COUNTER_BYTES, |index, row| {
-        let index = CounterIndex::new(index);
-        let definition = definitions.counters().iter().find(|counter| counter.cell == index);
+        let definition = known.get(&CounterIndex::new(index)).copied();
         counters.extend(definition.filter(|_| word(row, 2) != 0).map(|definition| CounterInfo {
             definition: definition.clone(),
             value: word(row, 0).cast_signed(),

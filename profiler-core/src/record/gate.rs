@@ -68,8 +68,9 @@ pub(crate) fn set_up() {
         // anonymous, and holds two atomics for which zero is valid.
         unsafe { sys::wipe_on_fork(page, size_of::<Gate>()) };
         sys::on_fork_child(close_in_child);
+        // Within the once: whoever sees it completed sees this too, and no forked child revives.
+        GATE.alive.store(1, Ordering::SeqCst);
     });
-    GATE.alive.store(1, Ordering::SeqCst);
 }
 
 /// Whether this process is one in which the profiler was never set up, such as a forked child

@@ -11,12 +11,12 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
 use super::gate;
-use super::recorder::{NotRecorded, Recorder};
-use super::writer::Home;
+use super::recorder::{Home, NotRecorded, Recorder};
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::rows::NewThread;
+use crate::sync::briefly;
 use crate::sys;
 use crate::thread::ThreadFilter;
 use crate::time::Timestamp;
@@ -47,10 +47,12 @@ struct Guard(Arc<Recorder>);
 impl Drop for Guard {
     fn drop(&mut self) {
         RECORDER.with(|cell| cell.set(ptr::null()));
-        if gate::is_forked_child() {
-            return; // the pool is not mapped here, and no lock may be taken
+        // In a forked child the pool is not mapped and no lock may be taken. In the middle of an
+        // entry the recorder is in use further up the stack: then it stays for ever.
+        if gate::is_forked_child() || !self.0.close() {
+            std::mem::forget(Arc::clone(&self.0));
+            return;
         }
-        self.0.close();
         let mut all = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|recorder| !Arc::ptr_eq(recorder, &self.0));
     }
@@ -82,20 +84,28 @@ fn with_new_recorder(body: impl FnOnce(&Recorder)) {
 /// Makes the thread's recorder; `None` while the thread ends, or if another thread has the list.
 fn make_recorder() -> Option<Arc<Recorder>> {
     let recorder = Arc::new(Recorder::new(sys::current_thread_id()));
-    let mut all = match RECORDERS.try_lock() {
-        Ok(all) => all,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => return None,
-    };
+    list_recorder(&recorder)?;
     let kept = GUARD.try_with(|guard| {
         let mut guard = guard.try_borrow_mut().ok()?;
         *guard = Some(Guard(Arc::clone(&recorder)));
         Some(())
     });
-    kept.ok().flatten()?;
-    all.push(Arc::clone(&recorder));
+    if kept.ok().flatten().is_none() {
+        drop(Guard(recorder)); // takes it off the list again
+        return None;
+    }
     RECORDER.with(|cell| cell.set(Arc::as_ptr(&recorder)));
     Some(recorder)
+}
+
+fn list_recorder(recorder: &Arc<Recorder>) -> Option<()> {
+    let mut all = briefly(|| match RECORDERS.try_lock() {
+        Ok(all) => Some(all),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    })?;
+    all.push(Arc::clone(recorder));
+    Some(())
 }
 
 /// Gives a recorder its place in the session that `word` speaks of.
@@ -108,26 +118,33 @@ pub(super) fn join(recorder: &Recorder, word: u64) -> Result<Home, NotRecorded> 
     let named = thread_name();
     let selected =
         !session.filter.excludes_process() && (session.markers_of_all || session.filter.selects(&named));
-    let row = if selected { row_for(&session, recorder.tid(), &named)? } else { ThreadIndex::PROCESS };
+    let (row, own_use) =
+        if selected { row_for(&session, recorder.tid(), &named)? } else { (ThreadIndex::PROCESS, None) };
     let manager = Arc::clone(&session.manager);
-    Ok(Home { manager, epoch: session.epoch, row, selected, fast_fill: session.fast_fill })
+    Ok(Home { manager, epoch: session.epoch, row, selected, own_use, fast_fill: session.fast_fill })
 }
 
-fn row_for(session: &ActiveSession, tid: ThreadId, name: &str) -> Result<ThreadIndex, NotRecorded> {
-    if let Some((main, row)) = session.main.filter(|(main, _)| *main == tid) {
-        debug_assert_eq!(main, tid);
-        return Ok(row);
+/// The thread's row and, if the row ends with the thread, which use of it this is. The main
+/// thread's row stays for the whole session. Lock-free.
+fn row_for(
+    session: &ActiveSession,
+    tid: ThreadId,
+    name: &str,
+) -> Result<(ThreadIndex, Option<u64>), NotRecorded> {
+    if let Some((_, row)) = session.main.filter(|(main, _)| *main == tid) {
+        return Ok((row, None));
     }
-    let manager = &session.manager;
-    let refused = |reason| {
-        if let Some(row) = manager.pool().thread_row(ThreadIndex::PROCESS) {
-            row.count_drop(reason);
-        }
-        NotRecorded::Dropped(reason)
-    };
-    let mut state = manager.try_lock().ok_or_else(|| refused(DropReason::Full))?;
+    let pool = session.manager.pool();
     let thread = NewThread { tid, is_main: false, name, at: Timestamp::now() };
-    state.rows.add_thread(manager, thread).ok_or_else(|| refused(DropReason::NoDefinitions))
+    match session.manager.threads.add(pool, thread) {
+        Some((row, own_use)) => Ok((row, Some(own_use))),
+        None => {
+            if let Some(row) = pool.thread_row(ThreadIndex::PROCESS) {
+                row.count_drop(DropReason::NoDefinitions);
+            }
+            Err(NotRecorded::Dropped(DropReason::NoDefinitions))
+        }
+    }
 }
 
 /// The name given by `register_thread`, else the thread's own.
@@ -159,8 +176,14 @@ pub(crate) fn name_thread(name: &str) {
     });
 }
 
-/// Ends the calling thread's part now rather than when it ends.
+/// Ends the calling thread's part now rather than when it ends. Nothing happens in the middle
+/// of an entry, that is when called by a payload's serialisation or by a signal handler.
 pub(crate) fn leave_thread() {
+    let recorder = RECORDER.with(Cell::get);
+    // SAFETY: the pointer is cleared on this thread before the recorder is freed.
+    if unsafe { recorder.as_ref() }.is_some_and(Recorder::is_busy) {
+        return;
+    }
     let guard = GUARD.try_with(|guard| guard.try_borrow_mut().ok().and_then(|mut guard| guard.take()));
     drop(guard.ok().flatten());
 }

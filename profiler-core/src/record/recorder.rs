@@ -4,38 +4,29 @@
 //! straight-line code: a look at the gate, the entry's words into the chunk, one release store.
 //! No system call, no lock, no allocation. The slow way takes the next chunk, or joins a session.
 //!
-//! ```text
-//! owner:   busy = 1 · compiler fence · armed == gate? · write entry · commit · busy = 0 (release)
-//! seizer:  disarm · barrier on all threads · busy == 0 (acquire)? · take the chunk by CAS
-//! ```
-//!
-//! The barrier makes the owner's plain stores and loads as good as sequentially consistent for
-//! the seizer: if it sees `busy == 0`, the owner's next entry finds itself disarmed. So a stop can take
-//! a chunk away from a thread that sleeps for ever, without any fence on the fast way.
-//!
-//! Invariants: [`Own`] is touched by the owner only, and only while `busy` is 1; `chunk` names
-//! the open chunk, and whoever takes it out of there (owner by swap, seizer by CAS) releases it.
+//! Invariants: [`Own`] is touched by the owner only, and only within its turn of the
+//! [`Handshake`]; `chunk` names the open chunk, and whoever takes it out of there releases it.
 
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::Arc;
 
 use super::gate;
-use super::writer::{Front, Home, Own, Tail};
-use crate::entry::{MAX_ENTRY_BYTES, is_foreign};
+use super::handshake::{Handshake, OpenChunk};
+use super::own::Own;
+pub(crate) use super::own::{Front, Tail};
+use crate::entry::MAX_ENTRY_BYTES;
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::{NoChunk, class_of};
 use crate::pool::layout::SIZE_CLASSES;
+use crate::pool::live::ThreadRow;
 use crate::pool::slot::{ChunkSlot, Commit, Opening};
+use crate::sync::briefly;
 use crate::time::Timestamp;
-
-/// Sends the next entry the slow way. Never a word of the gate, not even of a closed one: a
-/// thread may have found the gate open just before it was closed and the chunk seized.
-const DISARMED: u64 = u64::MAX;
 
 /// Why the slow way did not end with room for the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +37,32 @@ pub(crate) enum NotRecorded {
     Dropped(DropReason),
 }
 
+/// Where a recorder writes in a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    pub(crate) manager: Arc<ChunkManager>,
+    pub(crate) epoch: u64,
+    pub(crate) row: ThreadIndex,
+    pub(crate) selected: bool,
+    /// The use of the row that ends with the thread; `None` for rows that outlive it.
+    pub(crate) own_use: Option<u64>,
+    /// Ticks within which a filled chunk calls for a larger one.
+    pub(crate) fast_fill: u64,
+}
+
+impl Home {
+    /// The thread's books.
+    pub(super) fn row(&self) -> Option<&ThreadRow> {
+        self.manager.pool().thread_row(self.row)
+    }
+}
+
 /// One thread's way into the pool.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Recorder {
-    /// The gate's word that this recorder is set up for, or [`DISARMED`].
-    armed: AtomicU64,
-    busy: AtomicU32,
-    /// Open chunk + 1, 0 = none.
-    chunk: AtomicU64,
+    handshake: Handshake,
+    chunk: OpenChunk,
     own: UnsafeCell<Own>,
     tid: ThreadId,
 }
@@ -67,42 +75,36 @@ unsafe impl Send for Recorder {}
 
 impl Recorder {
     pub(crate) fn new(tid: ThreadId) -> Self {
-        Self {
-            armed: AtomicU64::new(DISARMED),
-            busy: AtomicU32::new(0),
-            chunk: AtomicU64::new(0),
-            own: UnsafeCell::new(Own::nowhere()),
-            tid,
-        }
+        let own = UnsafeCell::new(Own::new());
+        Self { handshake: Handshake::new(), chunk: OpenChunk::none(), own, tid }
     }
 
     pub(crate) const fn tid(&self) -> ThreadId {
         self.tid
     }
 
-    /// Adds an entry of fixed size. Called by the owner only.
+    /// Adds an entry of fixed size, whose definition belongs to the pool with this tag. Called
+    /// by the owner only.
     #[inline(always)]
-    pub(crate) fn fixed<const N: usize>(&self, entry: [u64; N], foreign: bool) {
-        if self.busy.load(Ordering::Relaxed) != 0 {
+    pub(crate) fn fixed<const N: usize>(&self, entry: [u64; N], foreign: bool, tag: u64) {
+        if !self.handshake.begin() {
             return self.count_reentrant();
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
+        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
-        if self.armed.load(Ordering::Relaxed) == gate::word() && own.left >= N && !foreign {
+        if self.handshake.is_armed_for(gate::word()) && own.left >= N && !foreign {
             // SAFETY: armed for this session, so the recorder has a chunk with `left` words.
             unsafe { own.write(&entry) };
         } else {
-            self.fixed_slow(own, &entry, foreign);
+            self.fixed_slow(own, &entry, foreign, tag);
         }
-        self.busy.store(0, Ordering::Release);
+        self.handshake.end();
     }
 
     #[cold]
     #[inline(never)]
-    fn fixed_slow(&self, own: &mut Own, entry: &[u64], foreign: bool) {
-        if self.prepare(own, entry.len()).is_ok() {
+    fn fixed_slow(&self, own: &mut Own, entry: &[u64], foreign: bool, tag: u64) {
+        if self.prepare(own, entry.len(), tag).is_ok() {
             if foreign {
                 own.mark_foreign();
             }
@@ -111,32 +113,28 @@ impl Recorder {
         }
     }
 
-    /// Adds an entry with a tail. Called by the owner only.
+    /// Adds an entry with a tail, whose definition belongs to the pool with this tag. Called by
+    /// the owner only.
     #[inline]
-    pub(crate) fn with_tail<F>(&self, front: Front, mut tail: Tail<'_, F>)
+    pub(crate) fn with_tail<F>(&self, front: Front, mut tail: Tail<'_, F>, tag: u64)
     where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
-        if self.busy.load(Ordering::Relaxed) != 0 {
+        if !self.handshake.begin() {
             return self.count_reentrant();
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let _reset = ResetBusy(self);
-        // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
+        let _turn = Turn(self);
+        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         let minimum = Front::MOST_WORDS.saturating_add(tail.name.len().div_ceil(8));
-        let is_ready = self.armed.load(Ordering::Relaxed) == gate::word() && own.left >= minimum;
-        if !is_ready && self.prepare(own, minimum).is_err() {
+        let is_ready = self.handshake.is_armed_for(gate::word()) && own.left >= minimum;
+        if !is_ready && self.prepare(own, minimum, tag).is_err() {
             return;
-        }
-        if is_foreign(front.head) {
-            own.mark_foreign();
         }
         match own.try_tail(&front, &mut tail) {
             Ok(true) => {}
-            Ok(false) => self.encode_growing(own, &front, &mut tail),
-            Err(()) => self.count(own, DropReason::Unencodable),
+            Ok(false) => self.encode_growing(own, &front, &mut tail, tag),
+            Err(()) => own.count(DropReason::Unencodable),
         }
     }
 
@@ -144,23 +142,20 @@ impl Recorder {
     /// times as large each.
     #[cold]
     #[inline(never)]
-    fn encode_growing<F>(&self, own: &mut Own, front: &Front, tail: &mut Tail<'_, F>)
+    fn encode_growing<F>(&self, own: &mut Own, front: &Front, tail: &mut Tail<'_, F>, tag: u64)
     where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
         loop {
             let fresh = own.commit == Commit::default();
             let larger = if fresh { own.larger_words() } else { own.left + 1 };
-            if self.prepare(own, larger).is_err() {
+            if self.prepare(own, larger, tag).is_err() {
                 return;
-            }
-            if is_foreign(front.head) {
-                own.mark_foreign();
             }
             match own.try_tail(front, tail) {
                 Ok(true) => return,
                 Ok(false) => {}
-                Err(()) => return self.count(own, DropReason::Unencodable),
+                Err(()) => return own.count(DropReason::Unencodable),
             }
         }
     }
@@ -172,42 +167,48 @@ impl Recorder {
             return Err(NotRecorded::Off);
         }
         if own.home.as_ref().is_none_or(|home| home.epoch != gate::epoch_of(word)) {
-            self.leave(own, Timestamp::now());
-            own.home = None;
+            self.leave_session(own, Timestamp::now());
             own.home = Some(super::local::join(self, word)?);
         }
         Ok(word)
     }
 
-    /// Makes the recorder ready for an entry of `words` words, or says why not.
-    fn prepare(&self, own: &mut Own, words: usize) -> Result<(), NotRecorded> {
+    /// Makes the recorder ready for an entry of `words` words that refers to a definition of
+    /// the pool with this tag, or says why not.
+    fn prepare(&self, own: &mut Own, words: usize, tag: u64) -> Result<(), NotRecorded> {
         let word = self.enter(own)?;
-        if !own.home.as_ref().is_some_and(|home| home.selected) {
+        // Another pool's numbers mean nothing here: the entry began in a session that is over.
+        if !own.home.as_ref().is_some_and(|home| home.selected && home.manager.tag() == tag) {
             return Err(NotRecorded::Off);
         }
         if word & gate::PAUSED != 0 {
-            self.count(own, DropReason::Paused);
+            own.count(DropReason::Paused);
             return Err(NotRecorded::Dropped(DropReason::Paused));
         }
-        if self.chunk.load(Ordering::Relaxed) == 0 {
+        if self.chunk.is_none() {
             own.left = 0; // seized, or never had one
         }
-        self.armed.store(word, Ordering::Relaxed);
+        self.handshake.arm(word);
         if own.left >= words { Ok(()) } else { self.switch(own, words) }
     }
 
     /// Leaves the current chunk and takes one with room for `words`.
     fn switch(&self, own: &mut Own, words: usize) -> Result<(), NotRecorded> {
         if words.saturating_mul(8) > MAX_ENTRY_BYTES {
-            self.count(own, DropReason::Oversize);
+            own.count(DropReason::Oversize);
             return Err(NotRecorded::Dropped(DropReason::Oversize));
         }
         let now = Timestamp::now();
+        // Still open after `now`, so a chunk of this start time belongs to this session or, if we
+        // are held up until the next one, is known by its start time not to belong to that.
+        if !own.home.as_ref().is_some_and(|home| home.epoch == gate::epoch_of(gate::word())) {
+            return Err(NotRecorded::Off);
+        }
         let wished = own.wished_class(now);
         self.leave(own, now);
         let taken = self.take_chunk(own, wished, words).and_then(|index| self.open(own, index, now));
         taken.map(|()| own.wish = wished).map_err(|reason| {
-            self.count(own, reason);
+            own.count(reason);
             NotRecorded::Dropped(reason)
         })
     }
@@ -223,19 +224,10 @@ impl Recorder {
         let wished = wished.max(least);
         manager.ready.wish(wished);
         let ready = (least..=wished).rev().find_map(|class| manager.ready.take(class));
+        let taken = ready.ok_or(DropReason::Full).or_else(|_| slow_chunk(manager, least, wished));
+        // Only now: woken before, the maintenance thread would hold the lock that we try.
         manager.work.notify();
-        if let Some(index) = ready {
-            return Ok(index);
-        }
-        let mut state = manager.try_lock().ok_or(DropReason::Full)?;
-        state.chunks.collect_done(manager);
-        for class in (least..=wished).rev() {
-            match state.chunks.acquire(manager, class) {
-                Ok(index) => return Ok(index),
-                Err(NoChunk::NoSpace | NoChunk::NoBudget) => {}
-            }
-        }
-        Err(DropReason::NoBudget)
+        taken
     }
 
     fn open(&self, own: &mut Own, index: ChunkIndex, now: Timestamp) -> Result<(), DropReason> {
@@ -251,16 +243,14 @@ impl Recorder {
         own.commit = Commit::default();
         own.slot = ptr::from_ref(slot);
         own.taken = now;
-        own.first_entry = first_entry;
-        self.chunk.store(u64::from(index.get()) + 1, Ordering::Release);
+        self.chunk.put(home.manager.tag(), index);
         Ok(())
     }
 
     /// Gives the open chunk, if there is one, to the manager.
     fn leave(&self, own: &mut Own, now: Timestamp) {
         own.left = 0;
-        let index = self.chunk.swap(0, Ordering::AcqRel);
-        if let (Some(home), Some(index)) = (own.home.as_ref(), chunk_index(index)) {
+        if let (Some(home), Some(index)) = (own.home.as_ref(), self.chunk.take()) {
             // A row of an earlier session may belong to another thread by now.
             let row = (home.epoch == gate::epoch_of(gate::word())).then_some(home.row);
             if row.is_none() || !put_back(&home.manager, index) {
@@ -269,29 +259,44 @@ impl Recorder {
         }
     }
 
-    /// Ends the thread's part in the session. Called by the owner, when its thread ends.
-    pub(crate) fn close(&self) {
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
-        let own = unsafe { &mut *self.own.get() };
-        let now = Timestamp::now();
+    /// Gives up the open chunk and the row of the session that the thread had joined.
+    fn leave_session(&self, own: &mut Own, now: Timestamp) {
         self.leave(own, now);
         if let Some(home) = own.home.take() {
-            home.manager.lock().rows.end_thread(&home.manager, home.row, now);
+            if let Some(own_use) = home.own_use {
+                home.manager.threads.end(home.manager.pool(), home.row, own_use, now);
+            }
             home.manager.work.notify();
         }
-        // `busy` stays 1: nothing is recorded through this recorder any more.
     }
 
-    /// Runs `body` with the recorder's session, joining it first if need be.
+    /// Ends the thread's part in the session, for good. Called by the owner, when its thread
+    /// ends. False, and nothing is done, if that is in the middle of an entry.
+    pub(crate) fn close(&self) -> bool {
+        if !self.handshake.begin() {
+            return false;
+        }
+        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        let own = unsafe { &mut *self.own.get() };
+        self.leave_session(own, Timestamp::now());
+        // The turn never ends: nothing is recorded through this recorder any more.
+        true
+    }
+
+    /// Whether the thread is in the middle of an entry. Asked by the thread itself.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.handshake.is_busy()
+    }
+
+    /// Runs `body` with the recorder's session, joining it first if need be. When there is none,
+    /// what is to be counted has been counted.
     pub(crate) fn with_home<T>(&self, body: impl FnOnce(&Home) -> T) -> Option<T> {
-        if self.busy.swap(1, Ordering::Relaxed) != 0 {
+        if !self.handshake.begin() {
+            self.count_reentrant();
             return None;
         }
-        compiler_fence(Ordering::SeqCst);
-        let _reset = ResetBusy(self);
-        // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
+        let _turn = Turn(self);
+        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         self.enter(own).ok()?;
         own.home.as_ref().map(body)
@@ -301,24 +306,16 @@ impl Recorder {
     /// already. `None` otherwise, also in the middle of an entry: the caller has another way.
     #[inline]
     pub(crate) fn with_joined<T>(&self, body: impl FnOnce(&ChunkManager) -> T) -> Option<T> {
-        if self.busy.load(Ordering::Relaxed) != 0 {
+        if !self.handshake.begin() {
             return None;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let _reset = ResetBusy(self);
-        if self.armed.load(Ordering::Relaxed) != gate::word() {
+        let _turn = Turn(self);
+        if !self.handshake.is_armed_for(gate::word()) {
             return None;
         }
-        // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
+        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
         let own = unsafe { &*self.own.get() };
         own.home.as_ref().map(|home| body(&home.manager))
-    }
-
-    /// Counts an entry of a thread that could not join the session, or that is recording already.
-    pub(crate) fn count_unjoined(&self) {
-        let busy = self.busy.load(Ordering::Relaxed) != 0;
-        super::local::count_in_process_row(if busy { DropReason::Reentrant } else { DropReason::Full });
     }
 
     /// Takes the open chunk away from a thread that is not recording right now.
@@ -326,33 +323,26 @@ impl Recorder {
     /// Called with the manager's lock held, after `disarm` and a barrier on all threads. False
     /// if the owner is in the middle of an entry: then it keeps its chunk until its next switch.
     pub(crate) fn seize(&self, manager: &ChunkManager) -> bool {
-        if self.busy.load(Ordering::Acquire) != 0 {
+        if !self.handshake.is_idle() {
             return false;
         }
-        let word = self.chunk.load(Ordering::Acquire);
-        let Some(index) = chunk_index(word) else { return true };
-        let taken = self.chunk.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if let (true, Some(slot)) = (taken, manager.pool().slot(index)) {
+        let taken =
+            self.chunk.seize(manager.tag()).and_then(|index| Some((index, manager.pool().slot(index)?)));
+        if let Some((index, slot)) = taken {
             hand_over(manager, Some(slot.thread()), index, Timestamp::now());
         }
-        taken
+        true
     }
 
     /// Makes the owner's next entry go the slow way.
     pub(crate) fn disarm(&self) {
-        self.armed.store(DISARMED, Ordering::SeqCst);
+        self.handshake.disarm();
     }
 
     #[cold]
     #[inline(never)]
     fn count_reentrant(&self) {
         super::local::count_in_process_row(DropReason::Reentrant);
-    }
-
-    fn count(&self, own: &Own, reason: DropReason) {
-        if let Some(row) = own.row() {
-            row.count_drop(reason);
-        }
     }
 }
 
@@ -372,6 +362,20 @@ fn put_back(manager: &ChunkManager, index: ChunkIndex) -> bool {
     is_back
 }
 
+/// The slow way to a chunk, from the largest class that is wished to the least that will do.
+#[cold]
+fn slow_chunk(manager: &ChunkManager, least: u8, wished: u8) -> Result<ChunkIndex, DropReason> {
+    let mut state = briefly(|| manager.try_lock()).ok_or(DropReason::Full)?;
+    state.chunks.collect_done(manager);
+    for class in (least..=wished).rev() {
+        match state.chunks.acquire(manager, class) {
+            Ok(index) => return Ok(index),
+            Err(NoChunk::NoSpace | NoChunk::NoBudget) => {}
+        }
+    }
+    Err(DropReason::NoBudget)
+}
+
 /// Gives a chunk to the manager: seals its entries in the thread's row and lists it as done.
 fn hand_over(manager: &ChunkManager, row: Option<ThreadIndex>, index: ChunkIndex, now: Timestamp) {
     let Some(slot) = manager.pool().slot(index) else { return };
@@ -382,16 +386,12 @@ fn hand_over(manager: &ChunkManager, row: Option<ThreadIndex>, index: ChunkIndex
     manager.done.push(slot, index);
 }
 
-fn chunk_index(word: u64) -> Option<ChunkIndex> {
-    u32::try_from(word.checked_sub(1)?).ok().map(ChunkIndex::new)
-}
-
 /// Ends the owner's turn, also when a payload's serialisation panics.
-struct ResetBusy<'a>(&'a Recorder);
+struct Turn<'a>(&'a Recorder);
 
-impl Drop for ResetBusy<'_> {
+impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.busy.store(0, Ordering::Release);
+        self.0.handshake.end();
     }
 }

@@ -81,7 +81,12 @@ struct Runtime {
 
 static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
 
+/// Runs `body` with what this process has. A forked child has nothing, and may not even look:
+/// another thread of its parent may have held the lock when it was made.
 fn with_runtime<T>(body: impl FnOnce(&mut Runtime) -> T) -> T {
+    if gate::is_forked_child() {
+        return body(&mut Runtime::default());
+    }
     let mut guard: MutexGuard<'_, Option<Runtime>> = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     body(guard.get_or_insert_with(Runtime::default))
 }
@@ -279,6 +284,7 @@ impl Runtime {
 /// Prepares the tables for a session; `None` if the allowance does not hold them.
 fn begin(manager: &ChunkManager, now: Timestamp) -> Option<(ThreadId, crate::ids::ThreadIndex)> {
     let mut state = manager.lock();
+    state.chunks.clear(manager); // a closed pool that is started again
     state.chunks.begin_session(now);
     let tid = ThreadId::new(u64::from(sys::process_id().get()));
     let main = NewThread { tid, is_main: true, name: "GeckoMain", at: now };

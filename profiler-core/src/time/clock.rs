@@ -76,6 +76,11 @@ impl Timestamp {
         }
     }
 
+    /// The next timestamp, one tick later.
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
     /// Ticks from `earlier` to `self`, 0 when `earlier` is later.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

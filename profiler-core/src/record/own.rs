@@ -1,17 +1,17 @@
-//! Where the owner of a chunk puts its next entry: the words, then the one store that publishes.
+//! The owner's private half of a recorder: the open chunk's room, and writing entries into it.
 //!
-//! Used by [`super::recorder`] only, inside the owner's turn. Invariant: while `slot` is not
-//! null, `left` words of uncommitted room that nobody else touches begin at `next`, in a chunk
-//! of the pool that `home` keeps mapped.
+//! Used by `record::recorder` only, by the one thread that owns the recorder, and only within its
+//! turn (see `record::handshake`). Invariant: while `left` is not 0, `next` points at `left` words
+//! of uncommitted room in an open chunk that nobody else touches, `slot` is that chunk's slot, and
+//! `home` keeps both mapped.
 
 #![allow(unsafe_code)]
 
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use crate::entry::{MAX_ENTRY_BYTES, fixed_words, with_length};
-use crate::ids::ThreadIndex;
+use super::recorder::Home;
+use crate::entry::{MAX_ENTRY_BYTES, fixed_words, is_foreign, with_length};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::class_of;
@@ -19,24 +19,6 @@ use crate::pool::layout::SIZE_CLASSES;
 use crate::pool::live::ThreadRow;
 use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN};
 use crate::time::Timestamp;
-
-/// Where a recorder writes in a session.
-#[derive(Clone, Debug)]
-pub(crate) struct Home {
-    pub(crate) manager: Arc<ChunkManager>,
-    pub(crate) epoch: u64,
-    pub(crate) row: ThreadIndex,
-    pub(crate) selected: bool,
-    /// Ticks within which a filled chunk calls for a larger one.
-    pub(crate) fast_fill: u64,
-}
-
-impl Home {
-    /// The thread's books.
-    fn row(&self) -> Option<&ThreadRow> {
-        self.manager.pool().thread_row(self.row)
-    }
-}
 
 /// The owner's private state.
 #[derive(Debug)]
@@ -48,7 +30,6 @@ pub(super) struct Own {
     /// Class wished for at the last switch; a smaller one may be what there was.
     pub(super) wish: u8,
     pub(super) taken: Timestamp,
-    pub(super) first_entry: u64,
     pub(super) home: Option<Home>,
 }
 
@@ -75,16 +56,15 @@ pub(crate) struct Tail<'a, F> {
 }
 
 impl Own {
-    /// Nowhere yet.
-    pub(super) fn nowhere() -> Self {
+    /// Neither in a session nor with a chunk.
+    pub(super) const fn new() -> Self {
         Self {
             next: ptr::null_mut(),
             left: 0,
-            commit: Commit::default(),
+            commit: Commit::from_word(0),
             slot: ptr::null(),
             wish: 0,
             taken: Timestamp::ZERO,
-            first_entry: 0,
             home: None,
         }
     }
@@ -131,6 +111,9 @@ impl Own {
         }
         // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
         let slot = unsafe { &*self.slot };
+        if is_foreign(front.head) {
+            slot.set_flag(HAS_FOREIGN);
+        }
         slot.begin(self.commit);
         let mut abandon = Abandon { slot, commit: self.commit, home: self.home.as_ref(), returned: false };
         compiler_fence(Ordering::SeqCst);
@@ -146,6 +129,7 @@ impl Own {
         Ok(true)
     }
 
+    /// Notes that the open chunk holds an entry of another thread.
     pub(super) fn mark_foreign(&self) {
         // SAFETY: called after `prepare`, so there is an open chunk and `slot` is valid.
         if let Some(slot) = unsafe { self.slot.as_ref() } {
@@ -153,7 +137,14 @@ impl Own {
         }
     }
 
-    pub(super) fn row(&self) -> Option<&ThreadRow> {
+    /// Counts an entry that was not written.
+    pub(super) fn count(&self, reason: DropReason) {
+        if let Some(row) = self.row() {
+            row.count_drop(reason);
+        }
+    }
+
+    fn row(&self) -> Option<&ThreadRow> {
         self.home.as_ref().and_then(Home::row)
     }
 

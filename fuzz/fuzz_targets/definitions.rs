@@ -1,0 +1,17 @@
+//! The encoded forms that a definitions region holds.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use profiler_core::codec;
+use profiler_core::marker::schema::MarkerSchema;
+use profiler_core::pool::definitions::Definition;
+use profiler_core::session::SessionParams;
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(Definition::MarkerType { schema, .. }) = codec::decode::<Definition>(data) {
+        let _ = codec::decode::<MarkerSchema>(&schema);
+    }
+    let _ = codec::decode::<MarkerSchema>(data);
+    let _ = codec::decode::<SessionParams>(data).map(SessionParams::normalized);
+});

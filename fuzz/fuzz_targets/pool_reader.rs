@@ -1,0 +1,86 @@
+//! Whole pools: the input patches words of an empty but valid pool, in pairs of (place, word).
+//! Places count words from the start of a region, so that a short input reaches every table.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use profiler_core::entry::Entry;
+use profiler_core::ids::ByteLimit;
+use profiler_core::marker::payload::PayloadReader;
+use profiler_core::pool::header::Header;
+use profiler_core::pool::layout::Layout;
+use profiler_core::pool::{self, PoolSpec};
+use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::session::SessionParams;
+use profiler_core::time::SessionClock;
+use std::cell::RefCell;
+use std::io::Read;
+
+struct Base {
+    bytes: Vec<u8>,
+    layout: Layout,
+}
+
+thread_local! {
+    static BASE: RefCell<Base> = RefCell::new(base());
+}
+
+fn base() -> Base {
+    let limit = ByteLimit::new(64 * 1024);
+    let params = SessionParams { limit, ..SessionParams::default() };
+    let id = pool::new_id().expect("randomness");
+    let spec =
+        PoolSpec { id, limit, allowance: limit, clock: SessionClock::start_now(), params, name: String::new() };
+    let mut file = pool::create(&spec).expect("memory");
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).expect("readable");
+    let layout = Header::parse(&bytes, bytes.len() as u64).expect("a header").layout;
+    Base { bytes, layout }
+}
+
+impl Base {
+    /// Region (3 bits of the place), then a word in its first 64 KiB.
+    fn patch(&mut self, place: u16, word: u64) {
+        let regions = self.layout.regions();
+        let start = regions.get(usize::from(place >> 13)).map_or(0, |extent| extent.offset);
+        let at = usize::try_from(start).unwrap_or(0) + usize::from(place & 0x1fff) * 8;
+        if let Some(bytes) = self.bytes.get_mut(at..at + 8) {
+            // What it was: all zeros, but for the header, whose words are kept by exclusive or.
+            let old = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+            bytes.copy_from_slice(&(old ^ word).to_ne_bytes());
+        }
+    }
+}
+
+fn read(bytes: &[u8]) {
+    let Ok(reader) = PoolReader::open(bytes) else { return };
+    let Ok(snapshot) = reader.snapshot() else { return };
+    let mut buffer = ChunkBuffer::default();
+    for chunk in snapshot.chunks() {
+        if let Ok(ChunkRead::Entries(entries)) = reader.read_chunk(chunk, &mut buffer) {
+            for entry in entries {
+                if let Entry::Marker(marker) = entry {
+                    PayloadReader::new(marker.payload).for_each(drop);
+                }
+            }
+        }
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    BASE.with_borrow_mut(|base| {
+        let patches: Vec<(u16, u64)> = data
+            .chunks_exact(10)
+            .take(1000)
+            .map(|patch| {
+                let (place, word) = patch.split_at(2);
+                let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
+                (u16::from_le_bytes(place.try_into().unwrap_or_default()), word)
+            })
+            .collect();
+        patches.iter().for_each(|(place, word)| base.patch(*place, *word));
+        read(&base.bytes);
+        // The same patches once more put everything back as it was.
+        patches.iter().for_each(|(place, word)| base.patch(*place, *word));
+    });
+});

@@ -1,0 +1,199 @@
+//! One test for each defect that the idea's first implementation is known to have.
+
+use super::*;
+use crate::manager::maintenance;
+
+fn listed(update: &Update) -> Vec<u64> {
+    update.newly_released.iter().map(|chunk| chunk.done.raw()).collect()
+}
+
+#[test]
+fn a_chunk_released_out_of_order_is_reported_once() {
+    let mut bench = Bench::new(64);
+    bench.listen();
+    bench.heard();
+    let (row, _) = bench.thread();
+    let held: Vec<_> = (0..3).map(|_| bench.take(0, row).unwrap()).collect();
+    held.iter().for_each(|held| assert_eq!(bench.write(*held, 1), 1));
+    let [first, second, third] = [1000, 2000, 3000].map(Timestamp::from_raw);
+    bench.hand_over_at(held[0], first);
+    bench.hand_over_at(held[2], third);
+    bench.collect();
+    bench.manager.report(false);
+    assert_eq!(listed(&bench.one_report()), [1000, 3000]);
+    bench.hand_over_at(held[1], second);
+    bench.collect();
+    bench.manager.report(false);
+    assert_eq!(listed(&bench.one_report()), [2000], "only the late one, and not its younger neighbours");
+}
+
+#[test]
+fn chunks_of_the_same_instant_are_both_listed_and_both_destroyed() {
+    let mut bench = Bench::new(64);
+    bench.listen();
+    bench.heard();
+    let (row, _) = bench.thread();
+    for _ in 0..2 {
+        let held = bench.take(0, row).unwrap();
+        bench.write(held, 1);
+        bench.hand_over_at(held, Timestamp::from_raw(500));
+    }
+    bench.collect();
+    bench.manager.report(false);
+    assert_eq!(listed(&bench.one_report()), [500, 500]);
+    bench.manager.destroy_at_or_before(Timestamp::from_raw(500));
+    assert_eq!(bench.one_report().released_bytes, 0);
+}
+
+#[test]
+fn a_new_listener_hears_of_chunks_released_before_it_came() {
+    let mut bench = Bench::new(64);
+    let (row, _) = bench.thread();
+    let done = [bench.released(row, 1), bench.released(row, 1)].map(Timestamp::raw);
+    bench.listen();
+    let update = bench.one_report();
+    assert_eq!(listed(&update), done);
+    assert_eq!((update.released_bytes, update.oldest_done.map(Timestamp::raw)), (2 * PAGE, Some(done[0])));
+    bench.manager.report(true);
+    assert_eq!(listed(&bench.one_report()), [0; 0], "and only once");
+}
+
+#[test]
+fn recycled_chunks_tables_and_the_header_are_counted() {
+    let mut bench = Bench::new(64);
+    bench.listen();
+    let (row, _) = bench.thread();
+    bench.released(row, 1);
+    bench.heard();
+    maintenance::pass(&bench.manager, None);
+    let update = bench.one_report();
+    assert!(bench.manager.ready.count(0) > 0);
+    assert_eq!(update.held_bytes(), bench.used());
+    assert!(bench.allocated() <= update.held_bytes(), "memory that no report counts");
+    assert_eq!(update.released_bytes, PAGE);
+}
+
+#[test]
+fn destroying_is_always_followed_by_an_update() {
+    let mut bench = Bench::new(64);
+    let (row, _) = bench.thread();
+    let done = bench.released(row, 1);
+    bench.listen();
+    bench.heard();
+    bench.manager.destroy_at_or_before(done);
+    let update = bench.one_report();
+    assert_eq!((update.released_bytes, update.oldest_done), (0, None));
+    bench.manager.destroy_at_or_before(done);
+    assert_eq!(bench.one_report().oldest_done, None, "also when there is nothing to destroy");
+}
+
+#[test]
+fn a_chunk_released_and_destroyed_between_two_reports_is_in_neither() {
+    let mut bench = Bench::new(64);
+    bench.listen();
+    bench.heard();
+    let (row, _) = bench.thread();
+    let done = bench.released(row, 1);
+    bench.manager.destroy_at_or_before(done);
+    assert_eq!(listed(&bench.one_report()), [0; 0]);
+}
+
+#[test]
+fn the_old_listener_hears_final_and_then_nothing() {
+    let mut bench = Bench::new(64);
+    bench.listen();
+    bench.heard();
+    bench.manager.set_listener(None);
+    let (row, _) = bench.thread();
+    bench.released(row, 1);
+    bench.manager.report(true);
+    assert_eq!(bench.heard(), [ManagerUpdate::Final]);
+}
+
+#[test]
+fn with_nothing_released_the_limit_is_not_exceeded() {
+    let mut bench = Bench::new(16);
+    let (row, _) = bench.thread();
+    let mut held = 0;
+    while bench.take(0, row).is_ok() {
+        held += 1;
+        assert!(bench.used() <= bench.allowed());
+    }
+    assert!(held > 0 && held < 16);
+    assert_eq!(bench.take(0, row).unwrap_err(), NoChunk::NoBudget);
+    bench.listen();
+    assert!(bench.one_report().wanted_bytes >= PAGE, "the wish is told");
+}
+
+#[test]
+fn chunks_are_made_ready_ahead_without_a_sampler() {
+    let bench = Bench::new(256);
+    assert_eq!(bench.manager.ready.count(0), 0);
+    maintenance::pass(&bench.manager, None);
+    let index = bench.manager.ready.take(0).unwrap();
+    let slot = bench.manager.pool().slot(index).unwrap();
+    assert_eq!((slot.bytes(), slot.done_time()), (PAGE, Timestamp::ZERO));
+    // What a burst asked for is there after the next pass, larger classes too.
+    for _ in 0..3 {
+        bench.manager.ready.wish(2);
+        assert_eq!(bench.manager.ready.take(2), None);
+    }
+    maintenance::pass(&bench.manager, None);
+    assert!(bench.manager.ready.count(2) >= 2);
+}
+
+#[test]
+fn destroyed_chunks_give_their_memory_back_at_once() {
+    let mut bench = Bench::new(64);
+    let (row, _) = bench.thread();
+    let before = (bench.used(), bench.allocated());
+    let mut last = Timestamp::ZERO;
+    for _ in 0..5 {
+        last = bench.released(row, 256);
+    }
+    assert!(bench.allocated() >= before.1 + 5 * PAGE);
+    bench.manager.destroy_at_or_before(last);
+    // One page of the directory is touched now; the chunks' own pages are gone.
+    assert!(bench.used() <= before.0 + PAGE && bench.allocated() <= before.1 + 2 * PAGE);
+}
+
+#[test]
+fn a_lowered_allowance_destroys_the_oldest_first_and_says_so() {
+    let mut bench = Bench::new(64);
+    let (row, _) = bench.thread();
+    let done: Vec<_> = (0..6).map(|_| bench.released(row, 1)).collect();
+    bench.listen();
+    bench.heard();
+    bench.manager.set_allowance(ByteLimit::new(bench.used() - 2 * PAGE));
+    let update = bench.one_report();
+    assert_eq!(update.oldest_done, Some(done[2]));
+    assert_eq!(update.held_bytes(), update.allowance.get());
+    assert_eq!(bench.manager.pool().thread_row(row).unwrap().evicted().0, 2);
+}
+
+#[test]
+fn a_chunk_handed_over_late_does_not_bring_destroyed_ones_back() {
+    let mut bench = Bench::new(64);
+    let (row, _) = bench.thread();
+    let late = bench.take(0, row).unwrap();
+    bench.write(late, 1);
+    let left_at = bench.tick();
+    let gone = bench.released(row, 1);
+    bench.manager.destroy_at_or_before(gone);
+    bench.hand_over_at(late, left_at);
+    bench.collect();
+    assert!(bench.manager.lock().chunks.oldest_done().unwrap() > gone);
+}
+
+#[test]
+fn above_a_lowered_allowance_a_released_chunk_is_destroyed_and_not_recycled() {
+    let mut bench = Bench::new(64);
+    let (row, _) = bench.thread();
+    let held: Vec<_> = (0..8).map(|_| bench.take(0, row).unwrap()).collect();
+    held.iter().for_each(|held| assert_eq!(bench.write(*held, 1), 1));
+    bench.manager.set_allowance(ByteLimit::new(bench.used() - 4 * PAGE));
+    held.into_iter().for_each(|held| assert!(bench.hand_over(held) > Timestamp::ZERO));
+    bench.collect();
+    bench.take(0, row).unwrap();
+    assert!(bench.used() <= bench.allowed());
+}

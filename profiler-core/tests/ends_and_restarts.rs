@@ -1,0 +1,179 @@
+//! Threads that end, restart or leave at awkward moments, and what their books say then. The
+//! session is global to the process, so a lock keeps the tests apart.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use profiler_core::ids::ByteLimit;
+use profiler_core::losses::DropReason;
+use profiler_core::marker::schema::MarkerSchema;
+use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_untyped_marker, category};
+use profiler_core::reader::{PoolReader, Snapshot};
+use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::{marker, thread};
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start(params: SessionParams) {
+    session::start(params, StartOptions::default()).unwrap();
+}
+
+fn snapshot() -> Snapshot {
+    PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap()
+}
+
+/// A thread that does what it is sent, and says when it is done.
+struct Worker {
+    jobs: mpsc::Sender<fn()>,
+    done: mpsc::Receiver<()>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Worker {
+    fn new(name: &str) -> Self {
+        let (jobs, todo) = mpsc::channel::<fn()>();
+        let (say, done) = mpsc::channel();
+        let body = move || {
+            for job in todo {
+                job();
+                say.send(()).unwrap();
+            }
+        };
+        Self { jobs, done, thread: std::thread::Builder::new().name(name.to_owned()).spawn(body).unwrap() }
+    }
+
+    fn run(&self, job: fn()) {
+        self.jobs.send(job).unwrap();
+        self.done.recv().unwrap();
+    }
+
+    fn end(self) {
+        drop(self.jobs);
+        self.thread.join().unwrap();
+    }
+}
+
+/// Waits for the maintenance thread to have looked at everything once more.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what}");
+}
+
+#[test]
+fn a_thread_that_is_not_selected_does_not_end_the_process_row() {
+    let _alone = alone();
+    start(SessionParams { filters: vec!["chosen".to_owned()], ..SessionParams::default() });
+    let chosen = Worker::new("chosen");
+    chosen.run(|| marker!("kept"));
+    let other = Worker::new("other");
+    other.run(|| marker!("not selected"));
+    other.end();
+    for _ in 0..40 {
+        let short = Worker::new("chosen too");
+        short.run(|| marker!("kept"));
+        short.end();
+    }
+    let snapshot = snapshot();
+    assert_eq!(snapshot.counts().recorded(), 41);
+    assert_eq!(snapshot.threads.iter().filter(|thread| thread.name == "chosen too").count(), 40);
+    chosen.end();
+    session::stop();
+}
+
+static LEAVE: AtomicBool = AtomicBool::new(false);
+
+#[derive(serde::Serialize)]
+struct Leaver {
+    value: Leave,
+}
+
+struct Leave;
+
+impl serde::Serialize for Leave {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if LEAVE.load(Ordering::SeqCst) {
+            thread::unregister();
+        }
+        serializer.serialize_u8(1)
+    }
+}
+
+impl ProfilerMarker for Leaver {
+    const TYPE_NAME: &'static str = "Leaver";
+    fn schema() -> MarkerSchema {
+        MarkerSchema::in_chart_and_table("Leaver")
+    }
+}
+
+#[test]
+fn a_payload_that_unregisters_its_own_thread_is_recorded_all_the_same() {
+    let _alone = alone();
+    start(SessionParams::default());
+    let leave = || marker!("leaver", &category::TEST, MarkerOptions::default(), &Leaver { value: Leave });
+    leave();
+    LEAVE.store(true, Ordering::SeqCst);
+    leave();
+    LEAVE.store(false, Ordering::SeqCst);
+    leave();
+    let counts = snapshot().counts();
+    assert_eq!((counts.delivered, counts.recorded(), counts.unfinished), (3, 3, 0));
+    session::stop();
+}
+
+#[test]
+fn stops_and_starts_under_fire_leave_nothing_of_an_old_session() {
+    let _alone = alone();
+    static FIRE: AtomicBool = AtomicBool::new(true);
+    static ROUNDS: AtomicU32 = AtomicU32::new(0);
+    let body = || {
+        while FIRE.load(Ordering::Relaxed) {
+            marker!("fire");
+            marker!("text", &category::TEST, MarkerOptions::default(), &Leaver { value: Leave });
+            ROUNDS.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let threads: Vec<_> = (0..3).map(|_| std::thread::Builder::new().spawn(body).unwrap()).collect();
+    for round in 0..100_u64 {
+        let limit = ByteLimit::new((1 << 20) + round * 4096);
+        start(SessionParams { limit, ..SessionParams::default() });
+        let seen = ROUNDS.load(Ordering::Relaxed);
+        until("nobody fires", || ROUNDS.load(Ordering::Relaxed) > seen);
+        let file = session::pool_file().unwrap();
+        let snapshot = snapshot();
+        for chunk in snapshot.chunks() {
+            assert!(chunk.start >= snapshot.header.recording_start, "a chunk of an earlier session");
+        }
+        session::stop();
+        let held = profiler_core::sys::allocated_bytes(&file).unwrap();
+        // Tables and names stay; at most the chunk of a thread held up in the middle of an entry.
+        assert!(held <= 32 * 4096, "{held} bytes are left after stop");
+    }
+    FIRE.store(false, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_refused_entry_is_counted_once() {
+    let _alone = alone();
+    // Room for the tables and a chunk, but not for rows of a hundred threads.
+    start(SessionParams { limit: ByteLimit::new(10 * 4096), ..SessionParams::default() });
+    let workers: Vec<_> = (0..100).map(|_| Worker::new("many")).collect();
+    let one = || add_untyped_marker("one", &category::TEST, MarkerOptions::default());
+    workers.iter().for_each(|worker| worker.run(one));
+    let counts = snapshot().counts();
+    assert_eq!(counts.recorded(), 100, "{counts:?}");
+    assert!(counts.dropped.of(DropReason::NoDefinitions) > 0, "{counts:?}");
+    workers.into_iter().for_each(Worker::end);
+    session::stop();
+}

@@ -1,0 +1,89 @@
+//! A real pool with something of everything in it.
+
+use std::cell::RefCell;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+
+use profiler_core::counter::Counter;
+use profiler_core::ids::{ByteLimit, ThreadId};
+use profiler_core::marker::schema::{Format, MarkerSchema};
+use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_text_marker, category};
+use profiler_core::pool::header::Header;
+use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::time::Timestamp;
+use profiler_core::{marker, reader, scope, text_marker};
+
+/// The bytes of a pool and its true header.
+pub(crate) struct Recorded {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) header: Header,
+    /// A second copy, to be changed and put right again.
+    pub(crate) scratch: RefCell<Vec<u8>>,
+}
+
+#[derive(serde::Serialize)]
+struct Everything<'a> {
+    text: &'a str,
+    number: u64,
+    signed: i32,
+    float: f64,
+    flag: bool,
+    nothing: Option<u8>,
+    list: Vec<Vec<&'a str>>,
+}
+
+impl ProfilerMarker for Everything<'_> {
+    const TYPE_NAME: &'static str = "Everything";
+    fn schema() -> MarkerSchema {
+        MarkerSchema::in_chart_and_table("Everything").key_label_format("text", "Text", Format::String)
+    }
+}
+
+static ITEMS: Counter = Counter::new("items", "Other", "items handled");
+
+fn record(count: usize) {
+    for index in 0..count {
+        marker!("instant");
+        let start = Timestamp::now();
+        marker!("interval", &category::IO, MarkerOptions::interval_until_now_from(start));
+        text_marker!("text", &category::IO, MarkerOptions::default(), "some text");
+        let list = vec![vec!["a", "b"], vec![]];
+        let everything = Everything {
+            text: "ä",
+            number: index as u64,
+            signed: -1,
+            float: 0.5,
+            flag: true,
+            nothing: None,
+            list,
+        };
+        marker!("typed", &category::IPC, MarkerOptions::default(), &everything);
+        let foreign = MarkerOptions { thread: Some(ThreadId::new(1)), ..MarkerOptions::default() };
+        marker!("foreign", &category::OTHER, foreign);
+        let _scope = scope!("scope");
+        add_text_marker("dynamic", &category::TEST, MarkerOptions::default(), "text");
+    }
+}
+
+/// Records a pool; one at a time, because the session is global to the process.
+pub(crate) fn recorded() -> Recorded {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let params = SessionParams { limit: ByteLimit::new(512 * 1024), ..SessionParams::default() };
+    session::start(params, StartOptions { name: "hostile".to_owned(), ..StartOptions::default() }).unwrap();
+    let threads: Vec<_> = (0..3)
+        .map(|number| std::thread::Builder::new().name(format!("t{number}")).spawn(|| record(40)).unwrap())
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    record(40);
+    ITEMS.add(3);
+    session::pause();
+    session::resume();
+    let file = session::pool_file().unwrap();
+    let header = reader::read_header(&file).unwrap();
+    let mut bytes = vec![0; usize::try_from(header.layout.pool_len).unwrap()];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    session::stop();
+    let scratch = RefCell::new(bytes.clone());
+    Recorded { bytes, header, scratch }
+}
