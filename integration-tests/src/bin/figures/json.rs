@@ -14,8 +14,9 @@ use serde::Serialize;
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::{cores, median, median_ratio, ns_of, pin_to};
 
-const ROWS: u64 = 50_000;
-const ROUNDS: usize = 41;
+/// Few enough that most rounds are not interrupted.
+const ROWS: u64 = 5_000;
+const ROUNDS: usize = 401;
 
 /// Throws away what it gets, and counts it.
 #[derive(Default)]

@@ -39,6 +39,26 @@ pub(crate) fn ns_of(body: impl FnOnce()) -> f64 {
     monotonic_ns() - start
 }
 
+/// Nanoseconds of processor time that `body` takes on the calling thread, and how often it gave
+/// the core away by itself. If never, they are all that it cost, whatever else the machine did.
+pub(crate) fn cpu_ns_of(body: impl FnOnce()) -> (f64, u64) {
+    let cpu_ns = || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+    };
+    let (waits, start) = (own_waits(), cpu_ns());
+    body();
+    let took = cpu_ns() - start;
+    (took, own_waits() - waits)
+}
+
+/// How often the calling thread has waited for something.
+fn own_waits() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
 /// Nanoseconds per call of `body`, called `count` times in a loop.
 #[inline(always)]
 pub(crate) fn ns_each(count: u32, mut body: impl FnMut()) -> f64 {
