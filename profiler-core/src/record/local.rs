@@ -190,10 +190,10 @@ pub(crate) fn leave_thread() {
 
 /// Counts an entry that no thread's row can count.
 pub(crate) fn count_in_process_row(reason: DropReason) {
-    if let Ok(Some(session)) = CURRENT.try_read().as_deref() {
-        if let Some(row) = session.manager.pool().thread_row(ThreadIndex::PROCESS) {
-            row.count_drop(reason);
-        }
+    let Ok(current) = CURRENT.try_read() else { return };
+    let pool = current.as_ref().map(|session| session.manager.pool());
+    if let Some(row) = pool.and_then(|pool| pool.thread_row(ThreadIndex::PROCESS)) {
+        row.count_drop(reason);
     }
 }
 

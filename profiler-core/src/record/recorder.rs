@@ -198,7 +198,7 @@ impl Recorder {
         let now = Timestamp::now();
         // Still open after `now`, so a chunk of this start time belongs to this session or, if we
         // are held up until the next one, is known by its start time not to belong to that.
-        if !own.home.as_ref().is_some_and(|home| home.epoch == gate::epoch_of(gate::word())) {
+        if own.home.as_ref().is_none_or(|home| home.epoch != gate::epoch_of(gate::word())) {
             return Err(NotRecorded::Off);
         }
         let wished = own.wished_class(now);
