@@ -1,1 +1,1 @@
-//! In the making.
+//! Real processes that really die, hang and flood; the acceptance checks; the figures.

@@ -58,7 +58,7 @@ fn write<S: ByteSource>(
 ) -> Result<(ProcessSummary, Vec<u8>), Failure> {
     let progress = ProgressCell::new("asked");
     let (role, clock) = (role(), reader.header().clock);
-    let part = ProcessPart { reader, snapshot, clock, spec, role: &role, ended: None, latch };
+    let part = ProcessPart { reader, snapshot, clock, spec, role: &role, ended: None, late: None, latch };
     let mut out = JsonWriter::new(Vec::new());
     let summary = part.write(&mut out, progress.logger())?;
     assert_eq!(progress.read().proportion, Proportion::ONE);
@@ -158,6 +158,10 @@ fn steady(mut profile: Value) -> Value {
         }
     }
     round(&mut profile);
+    let meta = profile["meta"].as_object_mut().unwrap();
+    for machine in ["CPUName", "physicalCPUs", "logicalCPUs"] {
+        meta.remove(machine);
+    }
     let counter = &mut profile["counters"][0]["samples"]["data"];
     counter[0][0] = "start".into();
     counter[1][0] = "capture".into();
@@ -329,7 +333,16 @@ fn children_stand_under_the_root_on_its_time_line() {
     let child = ProcessRole { pid: ProcessId::new(7), name: "Child".to_owned(), is_root: false };
     let part = |role| {
         let (reader, snapshot, spec, latch) = (&reader, &snapshot, &spec, &latch);
-        ProcessPart { reader, snapshot, clock: reader.header().clock, spec, role, ended: Some(at(1)), latch }
+        ProcessPart {
+            reader,
+            snapshot,
+            clock: reader.header().clock,
+            spec,
+            role,
+            ended: Some(at(1)),
+            late: None,
+            latch,
+        }
     };
     let mut out = JsonWriter::new(Vec::new());
     let root = role();

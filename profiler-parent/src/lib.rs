@@ -5,9 +5,19 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod capture;
 pub mod controller;
 pub mod gather;
+mod hub;
 pub mod outbox;
 pub mod output;
+pub mod session;
 pub mod spawn;
 mod sys;
+
+pub use capture::{Capture, CaptureError, CaptureEvent, CaptureReport, CapturedProcess};
+pub use gather::verdict::{Verdict, Why};
+pub use hub::{ProcessReport, ProcessState, ProfiledChild, SpawnedError};
+pub use profiler_core as core;
+pub use profiler_core::{marker, scope, text_marker};
+pub use session::{Session, SessionBuilder, SessionError};

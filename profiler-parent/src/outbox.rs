@@ -44,7 +44,7 @@ impl Outbox {
     /// # Errors
     /// [`OutboxError`].
     pub fn create() -> Result<Self, OutboxError> {
-        Self::create_in(&default_directory())
+        Self::create_in(&directory())
     }
 
     /// Makes the file in this directory, for its owner alone.
@@ -85,7 +85,8 @@ impl Outbox {
     }
 }
 
-fn default_directory() -> PathBuf {
+/// Where files go that are too large for memory.
+pub(crate) fn directory() -> PathBuf {
     let disk = Path::new("/var/tmp");
     match std::env::var_os("TMPDIR") {
         None if disk.is_dir() => disk.to_owned(),

@@ -11,19 +11,17 @@
 
 use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::Arc;
 
 use super::gate;
 use super::handshake::{Handshake, OpenChunk};
-use super::own::Own;
-pub(crate) use super::own::Tail;
-use crate::entry::MAX_ENTRY_BYTES;
+use super::writer::{Front, Home, Own, Tail};
+use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
-use crate::manager::chunks::NoChunk;
+use crate::manager::chunks::{NoChunk, class_of};
 use crate::pool::layout::SIZE_CLASSES;
-use crate::pool::slot::{Commit, Opening};
+use crate::pool::slot::{ChunkSlot, Commit, Opening};
 use crate::sync::briefly;
 use crate::time::Timestamp;
 
@@ -34,19 +32,6 @@ pub(crate) enum NotRecorded {
     Off,
     /// Counted in the thread's row.
     Dropped(DropReason),
-}
-
-/// Where a recorder writes in a session.
-#[derive(Clone, Debug)]
-pub(crate) struct Home {
-    pub(crate) manager: Arc<ChunkManager>,
-    pub(crate) epoch: u64,
-    pub(crate) row: ThreadIndex,
-    pub(crate) selected: bool,
-    /// The use of the row that ends with the thread; `None` for rows that outlive it.
-    pub(crate) own_use: Option<u64>,
-    /// Ticks within which a filled chunk calls for a larger one.
-    pub(crate) fast_fill: u64,
 }
 
 /// One thread's way into the pool.
@@ -67,16 +52,20 @@ unsafe impl Send for Recorder {}
 
 impl Recorder {
     pub(crate) fn new(tid: ThreadId) -> Self {
-        let own = UnsafeCell::new(Own::new());
-        Self { handshake: Handshake::new(), chunk: OpenChunk::none(), own, tid }
+        Self {
+            handshake: Handshake::new(),
+            chunk: OpenChunk::none(),
+            own: UnsafeCell::new(Own::nowhere()),
+            tid,
+        }
     }
 
     pub(crate) const fn tid(&self) -> ThreadId {
         self.tid
     }
 
-    /// Adds an entry of fixed size, whose definition belongs to the pool with this tag. Called
-    /// by the owner only.
+    /// Adds an entry of fixed size, whose site belongs to the pool with this tag. Called by the
+    /// owner only.
     #[inline(always)]
     pub(crate) fn fixed<const N: usize>(&self, entry: [u64; N], foreign: bool, tag: u64) {
         if !self.handshake.begin() {
@@ -105,16 +94,10 @@ impl Recorder {
         }
     }
 
-    /// Adds an entry with a tail. `head` gets the number of words and gives the first word;
-    /// `fixed` are the words behind it. Called by the owner only.
-    pub(crate) fn with_tail<F>(
-        &self,
-        head: impl Fn(usize) -> u64,
-        fixed: &[u64],
-        mut tail: Tail<'_, F>,
-        foreign: bool,
-        tag: u64,
-    ) where
+    /// Adds an entry with a tail. Called by the owner only.
+    #[inline]
+    pub(crate) fn with_tail<F>(&self, front: Front, mut tail: Tail<'_, F>)
+    where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
         if !self.handshake.begin() {
@@ -123,36 +106,42 @@ impl Recorder {
         let _turn = Turn(self);
         // SAFETY: it is our turn, so nobody else has a reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
-        let minimum = fixed.len().saturating_add(2).saturating_add(tail.name.len().div_ceil(8));
-        let ready = self.handshake.is_armed_for(gate::word()) && own.left >= minimum;
-        if ready || self.prepare(own, minimum, tag).is_ok() {
-            self.encode_growing(own, &head, fixed, &mut tail, foreign, tag);
+        let minimum = Front::MOST_WORDS.saturating_add(tail.name.len().div_ceil(8));
+        let is_ready = self.handshake.is_armed_for(gate::word()) && own.left >= minimum;
+        if !is_ready && self.prepare(own, minimum, length_bits(front.head)).is_err() {
+            return;
+        }
+        if is_foreign(front.head) {
+            own.mark_foreign();
+        }
+        match own.try_tail(&front, &mut tail) {
+            Ok(true) => {}
+            Ok(false) => self.encode_growing(own, &front, &mut tail),
+            Err(()) => own.count(DropReason::Unencodable),
         }
     }
 
-    /// Encodes into what is left of the chunk; if that does not suffice, into a fresh chunk,
-    /// then into ever larger ones.
-    fn encode_growing<F>(
-        &self,
-        own: &mut Own,
-        head: &impl Fn(usize) -> u64,
-        fixed: &[u64],
-        tail: &mut Tail<'_, F>,
-        foreign: bool,
-        tag: u64,
-    ) where
+    /// Encodes into a fresh chunk, since the last one had not enough left, then into ones four
+    /// times as large each.
+    #[cold]
+    #[inline(never)]
+    fn encode_growing<F>(&self, own: &mut Own, front: &Front, tail: &mut Tail<'_, F>)
+    where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
         loop {
-            match own.try_tail(head, fixed, tail, foreign) {
+            let fresh = own.commit == Commit::default();
+            let larger = if fresh { own.larger_words() } else { own.left + 1 };
+            if self.prepare(own, larger, length_bits(front.head)).is_err() {
+                return;
+            }
+            if is_foreign(front.head) {
+                own.mark_foreign();
+            }
+            match own.try_tail(front, tail) {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(()) => return own.count(DropReason::Unencodable),
-            }
-            let larger =
-                if own.commit == Commit::default() { own.capacity_words() + 1 } else { own.left + 1 };
-            if self.prepare(own, larger, tag).is_err() {
-                return;
             }
         }
     }
@@ -170,12 +159,13 @@ impl Recorder {
         Ok(word)
     }
 
-    /// Makes the recorder ready for an entry of `words` words that refers to a definition of
-    /// the pool with this tag, or says why not.
+    /// Makes the recorder ready for an entry of `words` words whose site belongs to the pool with
+    /// this tag (its low bits), or says why not.
     fn prepare(&self, own: &mut Own, words: usize, tag: u64) -> Result<(), NotRecorded> {
         let word = self.enter(own)?;
         // Another pool's numbers mean nothing here: the entry began in a session that is over.
-        if !own.home.as_ref().is_some_and(|home| home.selected && home.manager.tag() == tag) {
+        let belongs = |home: &Home| home.selected && length_bits(home.manager.tag() ^ tag) == 0;
+        if !own.home.as_ref().is_some_and(belongs) {
             return Err(NotRecorded::Off);
         }
         if word & gate::PAUSED != 0 {
@@ -204,7 +194,7 @@ impl Recorder {
         let wished = own.wished_class(now);
         self.leave(own, now);
         let taken = self.take_chunk(own, wished, words).and_then(|index| self.open(own, index, now));
-        taken.map_err(|reason| {
+        taken.map(|()| own.wish = wished).map_err(|reason| {
             own.count(reason);
             NotRecorded::Dropped(reason)
         })
@@ -219,6 +209,7 @@ impl Recorder {
         let fits = |class: &u8| layout.class_bytes(*class) >= words as u64 * 8;
         let least = (0..SIZE_CLASSES).find(fits).ok_or(DropReason::Oversize)?;
         let wished = wished.max(least);
+        manager.ready.wish(wished);
         let ready = (least..=wished).rev().find_map(|class| manager.ready.take(class));
         let taken = ready.ok_or(DropReason::Full).or_else(|_| slow_chunk(manager, least, wished));
         // Only now: woken before, the maintenance thread would hold the lock that we try.
@@ -238,7 +229,6 @@ impl Recorder {
         own.left = usize::try_from(slot.bytes() / 8).unwrap_or(0);
         own.commit = Commit::default();
         own.slot = ptr::from_ref(slot);
-        own.class = crate::manager::chunks::class_of(pool.layout(), slot.bytes());
         own.taken = now;
         self.chunk.put(home.manager.tag(), index);
         Ok(())
@@ -250,7 +240,9 @@ impl Recorder {
         if let (Some(home), Some(index)) = (own.home.as_ref(), self.chunk.take()) {
             // A row of an earlier session may belong to another thread by now.
             let row = (home.epoch == gate::epoch_of(gate::word())).then_some(home.row);
-            hand_over(&home.manager, row, index, now);
+            if row.is_none() || !put_back(&home.manager, index) {
+                hand_over(&home.manager, row, index, now);
+            }
         }
     }
 
@@ -297,6 +289,22 @@ impl Recorder {
         own.home.as_ref().map(body)
     }
 
+    /// Runs `body` with the chunk manager of the running session if the thread records in it
+    /// already. `None` otherwise, also in the middle of an entry: the caller has another way.
+    #[inline]
+    pub(crate) fn with_joined<T>(&self, body: impl FnOnce(&ChunkManager) -> T) -> Option<T> {
+        if !self.handshake.begin() {
+            return None;
+        }
+        let _turn = Turn(self);
+        if !self.handshake.is_armed_for(gate::word()) {
+            return None;
+        }
+        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        let own = unsafe { &*self.own.get() };
+        own.home.as_ref().map(|home| body(&home.manager))
+    }
+
     /// Takes the open chunk away from a thread that is not recording right now.
     ///
     /// Called with the manager's lock held, after `disarm` and a barrier on all threads. False
@@ -339,6 +347,22 @@ fn slow_chunk(manager: &ChunkManager, least: u8, wished: u8) -> Result<ChunkInde
     Err(DropReason::NoBudget)
 }
 
+/// Makes a chunk that nothing was written into ready again; nobody else need hear of it. False if
+/// something was written, or if no place is free.
+fn put_back(manager: &ChunkManager, index: ChunkIndex) -> bool {
+    let empty = |slot: &&ChunkSlot| slot.committed().entries() == 0;
+    let Some(slot) = manager.pool().slot(index).filter(empty) else { return false };
+    let opening =
+        Opening { thread: slot.thread(), start: slot.start_time(), first_entry: slot.first_entry() };
+    slot.close();
+    let class = class_of(manager.pool().layout(), slot.bytes());
+    let is_back = manager.ready.offer(class, index).is_ok();
+    if !is_back {
+        slot.open(opening);
+    }
+    is_back
+}
+
 /// Gives a chunk to the manager: seals its entries in the thread's row and lists it as done.
 fn hand_over(manager: &ChunkManager, row: Option<ThreadIndex>, index: ChunkIndex, now: Timestamp) {
     let Some(slot) = manager.pool().slot(index) else { return };
@@ -353,6 +377,7 @@ fn hand_over(manager: &ChunkManager, row: Option<ThreadIndex>, index: ChunkIndex
 struct Turn<'a>(&'a Recorder);
 
 impl Drop for Turn<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.0.handshake.end();
     }

@@ -59,6 +59,13 @@ pub enum Why {
     },
     /// It was started but never spoke to the parent.
     NeverConnected,
+    /// All that it recorded was older than what the memory limit keeps.
+    Expired,
+    /// It runs without profiling.
+    Unprofiled {
+        /// Why.
+        message: String,
+    },
     /// Its memory cannot be read.
     Unreadable {
         /// What is wrong with it.
@@ -82,6 +89,12 @@ impl Verdict {
 }
 
 impl Why {
+    /// Whether the process ended by itself and without an error, so that its memory holds all
+    /// that it ever recorded.
+    pub const fn is_orderly(&self) -> bool {
+        matches!(self, Self::Exited { .. })
+    }
+
     /// What the end of a process says. `None`: somebody else took its exit status.
     pub fn ended(status: Option<ExitStatus>) -> Self {
         let Some(status) = status else { return Self::Gone };
@@ -153,6 +166,8 @@ impl fmt::Display for Why {
             Self::Late => f.write_str("not finished at the deadline"),
             Self::Refused { message } => write!(f, "refused: {message}"),
             Self::NeverConnected => f.write_str("never connected"),
+            Self::Expired => f.write_str("all its data was older than what the memory limit keeps"),
+            Self::Unprofiled { message } => write!(f, "not profiled: {message}"),
             Self::Unreadable { message } => write!(f, "memory unreadable: {message}"),
         }
     }

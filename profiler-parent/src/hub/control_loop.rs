@@ -16,11 +16,11 @@ use profiler_core::reader::PoolReader;
 use profiler_core::time::{Anchor, Timestamp};
 use profiler_core::{session, sys};
 
+use super::Shared;
 use super::events::{CaptureOrder, HubEvent};
 use super::link::{Control, Link};
 use super::own;
 use super::processes::{Process, ProcessState, Remains};
-use super::Shared;
 use crate::controller::{Command, Controller, DeadPool, Event, Policy, Refusal};
 use crate::gather::state::Input;
 use crate::gather::verdict::Why;
@@ -49,7 +49,9 @@ const fn key_of(pool: PoolId) -> ProcessKey {
 impl Hub {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let page = sys::page_size();
-        let policy = Policy::new(FLOOR_PAGES.saturating_mul(page), page);
+        let floor = FLOOR_PAGES.saturating_mul(page);
+        // On a busy machine it takes a while until somebody gives memory back.
+        let policy = Policy { reserve: floor.saturating_mul(4), ..Policy::new(floor, page) };
         let controller = Controller::new(shared.params.limit, policy);
         Self {
             shared,
@@ -112,7 +114,8 @@ impl Hub {
     /// Brings a child that has just connected to where the session is.
     fn catch_up(&self, key: PoolId, link: &mut Link) {
         let allowance = self.allowance(key);
-        for control in [Some(Control::EnsureStarted), self.paused, self.sampling_paused].into_iter().flatten() {
+        for control in [Some(Control::EnsureStarted), self.paused, self.sampling_paused].into_iter().flatten()
+        {
             link.control(control, None, &self.shared.params, allowance);
         }
     }
@@ -249,7 +252,7 @@ impl Hub {
         let mut commands = Vec::new();
         while let Some(event) = events.pop() {
             self.controller.handle(event, &mut commands);
-            for command in commands.drain(..).collect::<Vec<_>>() {
+            for command in std::mem::take(&mut commands) {
                 events.extend(self.carry_out(command));
             }
         }
@@ -260,7 +263,9 @@ impl Hub {
         match command {
             Command::Admit { key, allowance } => self.answer_join(key.pool, Ok(allowance)),
             Command::Refuse { key, why } => self.answer_join(key.pool, Err(why)),
-            Command::Await { key, allowance } if self.own == Some(key.pool) => session::set_allowance(allowance),
+            Command::Await { key, allowance } if self.own == Some(key.pool) => {
+                session::set_allowance(allowance)
+            }
             Command::Await { key, allowance } => {
                 self.send(key.pool, &ToChild::AwaitNextChunkManagerUpdate { allowance });
             }

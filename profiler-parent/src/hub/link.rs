@@ -14,7 +14,7 @@ use profiler_core::session::SessionParams;
 
 /// What a child can be told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Control {
+pub(crate) enum Control {
     /// Record, keeping what is there if nothing changed.
     EnsureStarted,
     /// Stop recording.
@@ -90,7 +90,8 @@ impl Link {
         params: &SessionParams,
         allowance: ByteLimit,
     ) {
-        self.waiting.retain(|waiting| !waiting.control.is_overtaken_by(control) && waiting.control != control);
+        self.waiting
+            .retain(|waiting| !waiting.control.is_overtaken_by(control) && waiting.control != control);
         self.waiting.push_back(Waiting { control, confirm });
         self.send_next(params, allowance);
     }

@@ -30,12 +30,12 @@ use profiler_core::sys::spawn_quiet;
 use profiler_core::time::SessionClock;
 
 pub(crate) use events::{CaptureOrder, HubEvent};
-pub use link::Control;
+pub(crate) use link::Control;
 pub(crate) use own::join_own;
 pub use processes::{ProcessReport, ProcessState};
 pub(crate) use processes::{Processes, Remains};
-pub use spawn::{ProfiledChild, SpawnedError};
 pub(crate) use spawn::spawn_child;
+pub use spawn::{ProfiledChild, SpawnedError};
 
 use crate::gather::state::Patience;
 use crate::spawn::watch::ExitWatcher;

@@ -120,6 +120,16 @@ impl Processes {
         }
     }
 
+    /// Ends the receive threads of all children that live on; the session is over.
+    pub(crate) fn hang_up(&self) {
+        for process in self.lock().values() {
+            if let Some(abandon) = &process.abandon {
+                abandon.abandon();
+                abandon.hang_up();
+            }
+        }
+    }
+
     /// All processes in the order in which they came, with live figures.
     pub(crate) fn reports(&self) -> Vec<ProcessReport> {
         let all = self.lock();

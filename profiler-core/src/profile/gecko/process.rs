@@ -19,7 +19,7 @@ use crate::profile::failure::{Failure, FailureLatch};
 use crate::profile::json::JsonWriter;
 use crate::profile::progress::{ProgressLogger, Proportion};
 use crate::profile::spec::{ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
-use crate::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ReadError, Snapshot};
+use crate::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ReadError, Snapshot, ThreadInfo};
 use crate::time::{SessionClock, Timestamp};
 
 /// What the object of one process is written from.
@@ -79,6 +79,7 @@ impl<S: ByteSource> ProcessPart<'_, S> {
         out: &mut JsonWriter<W>,
         mut progress: ProgressLogger<'_>,
     ) -> Result<ProcessSummary, Failure> {
+        let begun = Timestamp::now();
         let context = self.context();
         out.begin_object();
         out.key("libs");
@@ -92,7 +93,9 @@ impl<S: ByteSource> ProcessPart<'_, S> {
         paused::write(&context, out);
         self.latch.check()?;
         let number = u32::try_from(self.snapshot.threads.len()).unwrap_or(u32::MAX);
-        Ok(ProcessSummary { threads: number, counts, shown })
+        let spent = context.ns(Timestamp::now()).saturating_sub(context.ns(begun));
+        let writing_ns = u64::try_from(spent).unwrap_or(0);
+        Ok(ProcessSummary { threads: number, counts, shown, writing_ns })
     }
 
     /// Ends an object that [`ProcessPart::write_open`] began. `shown` is the range of time that
@@ -140,10 +143,12 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         if !threads.iter().any(|thread| thread.is_main) {
             thread::write(context, ThreadHead::missing_main(context), out, |_| Ok::<_, Failure>(()))?;
         }
-        // The main thread last: its late markers may have to be waited for.
-        let main_last = threads.iter().enumerate().filter(|(_, info)| !info.is_main);
-        let main_last = main_last.chain(threads.iter().enumerate().filter(|(_, info)| info.is_main));
-        for (step, (place, info)) in main_last.enumerate() {
+        let mut order: Vec<(Place, &ThreadInfo)> = threads.iter().enumerate().collect();
+        if self.part.late.is_some() {
+            // The main thread last: its late markers may have to be waited for.
+            order.sort_by_key(|(_, info)| info.is_main);
+        }
+        for (step, (place, info)) in order.into_iter().enumerate() {
             let progress = progress.step(step, threads.len());
             let fill = |table: &mut MarkerTable<'_, '_, W>| {
                 let own = self.fill(place, table, progress)?;

@@ -1,23 +1,44 @@
-//! The owner's private half of a recorder: the open chunk's room, and writing entries into it.
+//! Where the owner of a chunk puts its next entry: the words, then the one store that publishes.
 //!
-//! Used by `record::recorder` only, by the one thread that owns the recorder, and only within its
-//! turn (see `record::handshake`). Invariant: while `left` is not 0, `next` points at `left` words
-//! of uncommitted room in an open chunk that nobody else touches, `slot` is that chunk's slot, and
-//! `home` keeps both mapped.
+//! Used by [`super::recorder`] only, inside the owner's turn. Invariant: while `slot` is not
+//! null, `left` words of uncommitted room that nobody else touches begin at `next`, in a chunk
+//! of the pool that `home` keeps mapped.
 
 #![allow(unsafe_code)]
 
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::recorder::Home;
-use crate::entry::MAX_ENTRY_BYTES;
+use crate::entry::{MAX_ENTRY_BYTES, fixed_words, with_length};
+use crate::ids::ThreadIndex;
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
+use crate::manager::chunks::class_of;
 use crate::pool::layout::SIZE_CLASSES;
 use crate::pool::live::ThreadRow;
 use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN};
 use crate::time::Timestamp;
+
+/// Where a recorder writes in a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    pub(crate) manager: Arc<ChunkManager>,
+    pub(crate) epoch: u64,
+    pub(crate) row: ThreadIndex,
+    pub(crate) selected: bool,
+    /// The use of the row that ends with the thread; `None` for rows that outlive it.
+    pub(crate) own_use: Option<u64>,
+    /// Ticks within which a filled chunk calls for a larger one.
+    pub(crate) fast_fill: u64,
+}
+
+impl Home {
+    /// The thread's books.
+    fn row(&self) -> Option<&ThreadRow> {
+        self.manager.pool().thread_row(self.row)
+    }
+}
 
 /// The owner's private state.
 #[derive(Debug)]
@@ -26,9 +47,24 @@ pub(super) struct Own {
     pub(super) left: usize,
     pub(super) commit: Commit,
     pub(super) slot: *const ChunkSlot,
-    pub(super) class: u8,
+    /// Class wished for at the last switch; a smaller one may be what there was.
+    pub(super) wish: u8,
     pub(super) taken: Timestamp,
     pub(super) home: Option<Home>,
+}
+
+/// The fixed words of an entry with a tail, all but the lengths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Front {
+    /// First word, with the low bits of the pool's tag in place of the length.
+    pub(crate) head: u64,
+    /// Times and thread number, as many as the first word says.
+    pub(crate) fixed: [u64; 3],
+}
+
+impl Front {
+    /// Room for the first word, the longest fixed part and the lengths.
+    pub(super) const MOST_WORDS: usize = 5;
 }
 
 /// What follows the fixed words of an entry: inline name, then payload.
@@ -40,14 +76,14 @@ pub(crate) struct Tail<'a, F> {
 }
 
 impl Own {
-    /// Neither in a session nor with a chunk.
-    pub(super) const fn new() -> Self {
+    /// Nowhere yet.
+    pub(super) fn nowhere() -> Self {
         Self {
             next: ptr::null_mut(),
             left: 0,
-            commit: Commit::from_word(0),
+            commit: Commit::default(),
             slot: ptr::null(),
-            class: 0,
+            wish: 0,
             taken: Timestamp::ZERO,
             home: None,
         }
@@ -84,33 +120,24 @@ impl Own {
     }
 
     /// Tries to write an entry with a tail into what is left; `Ok(false)` if it does not fit.
-    pub(super) fn try_tail<F>(
-        &mut self,
-        head: &impl Fn(usize) -> u64,
-        fixed: &[u64],
-        tail: &mut Tail<'_, F>,
-        foreign: bool,
-    ) -> Result<bool, ()>
+    #[inline]
+    pub(super) fn try_tail<F>(&mut self, front: &Front, tail: &mut Tail<'_, F>) -> Result<bool, ()>
     where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
-        let before = fixed.len() + 2; // head, fixed words, lengths
         let name = tail.name.as_bytes();
-        if self.slot.is_null() || before + name.len().div_ceil(8) > self.left {
+        if self.slot.is_null() || self.left < Front::MOST_WORDS + name.len().div_ceil(8) {
             return Ok(false);
         }
         // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
         let slot = unsafe { &*self.slot };
-        if foreign {
-            slot.set_flag(HAS_FOREIGN);
-        }
         slot.begin(self.commit);
-        let mut abandon = Abandon { slot, commit: self.commit, row: self.row(), returned: false };
+        let mut abandon = Abandon { slot, commit: self.commit, home: self.home.as_ref(), returned: false };
         compiler_fence(Ordering::SeqCst);
         // SAFETY: `left` words of uncommitted room begin at `next`; only we touch them, no
         // reference into them exists elsewhere, and every bit pattern is a valid word.
         let room = unsafe { std::slice::from_raw_parts_mut(self.next, self.left) };
-        let filled = fill(room, head, fixed, name, &mut tail.encode);
+        let filled = fill(room, front, name, &mut tail.encode);
         abandon.returned = true;
         let Some(words) = filled? else { return Ok(false) };
         std::mem::forget(abandon);
@@ -119,7 +146,6 @@ impl Own {
         Ok(true)
     }
 
-    /// Notes that the open chunk holds an entry of another thread.
     pub(super) fn mark_foreign(&self) {
         // SAFETY: called after `prepare`, so there is an open chunk and `slot` is valid.
         if let Some(slot) = unsafe { self.slot.as_ref() } {
@@ -135,22 +161,28 @@ impl Own {
     }
 
     fn row(&self) -> Option<&ThreadRow> {
-        let home = self.home.as_ref()?;
-        home.manager.pool().thread_row(home.row)
+        self.home.as_ref().and_then(Home::row)
     }
 
-    pub(super) fn capacity_words(&self) -> usize {
-        self.left + usize::try_from(self.commit.bytes() / 8).unwrap_or(0)
+    /// What to ask for when an empty chunk does not suffice: more than the next class holds, but
+    /// no more than the largest entry, unless that is what did not suffice.
+    pub(super) fn larger_words(&self) -> usize {
+        let most = MAX_ENTRY_BYTES / 8;
+        if self.left < most { self.left.saturating_mul(2).saturating_add(1).min(most) } else { self.left + 1 }
     }
 
-    /// The class of the next chunk: one up when this one filled fast, one down when slowly.
+    /// The class to wish for next: one up when this chunk filled fast, one down when slowly.
+    ///
+    /// Not the class of the chunk itself: one that was smaller for want of a better says nothing
+    /// about the pace, and to grow from it once more would need many small chunks just
+    /// when there is a shortage.
     pub(super) fn wished_class(&self, now: Timestamp) -> u8 {
         let Some(home) = &self.home else { return 0 };
         if self.taken == Timestamp::ZERO || self.commit.entries() == 0 {
             return 0;
         }
         let took = now.since(self.taken);
-        let next = if took < home.fast_fill { self.class + 1 } else { self.class.saturating_sub(1) };
+        let next = if took < home.fast_fill { self.wish + 1 } else { self.wish.saturating_sub(1) };
         next.min(largest_class(&home.manager))
     }
 }
@@ -159,21 +191,19 @@ impl Own {
 fn largest_class(manager: &ChunkManager) -> u8 {
     let (_, allowed) = manager.pool().budget().used_and_allowed();
     let largest = (allowed / 16).max(manager.pool().layout().page);
-    crate::manager::chunks::class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)
+    class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)
 }
 
 /// Fills in an entry with a tail; `None` if the room does not suffice.
-fn fill<F>(
-    room: &mut [u64],
-    head: &impl Fn(usize) -> u64,
-    fixed: &[u64],
-    name: &[u8],
-    encode: &mut F,
-) -> Result<Option<usize>, ()>
+#[inline]
+fn fill<F>(room: &mut [u64], entry: &Front, name: &[u8], encode: &mut F) -> Result<Option<usize>, ()>
 where
     F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
 {
-    let Some((front, back)) = room.split_at_mut_checked(fixed.len() + 2) else { return Ok(None) };
+    let [_, first, second, third, _, ..] = room else { return Ok(None) };
+    // Whatever the entry does not have of these, the lengths and the tail overwrite.
+    [*first, *second, *third] = entry.fixed;
+    let Some((front, back)) = room.split_at_mut_checked(fixed_words(entry.head) + 2) else { return Ok(None) };
     // SAFETY: any word is eight valid bytes, and u8 has no alignment.
     let (_, tail, _) = unsafe { back.align_to_mut::<u8>() };
     let Some((name_room, payload_room)) = tail.split_at_mut_checked(name.len()) else { return Ok(None) };
@@ -183,9 +213,10 @@ where
         return Ok(None);
     };
     let words = front.len() + (name.len() + payload_len).div_ceil(8);
-    let lengths = (name.len() as u64) | ((payload_len as u64) << 32);
-    let values = std::iter::once(head(words)).chain(fixed.iter().copied()).chain(std::iter::once(lengths));
-    front.iter_mut().zip(values).for_each(|(to, value)| *to = value);
+    if let [head, .., lengths] = front {
+        *head = with_length(entry.head, words);
+        *lengths = (name.len() as u64) | ((payload_len as u64) << 32);
+    }
     Ok(Some(words))
 }
 
@@ -194,14 +225,14 @@ where
 struct Abandon<'a> {
     slot: &'a ChunkSlot,
     commit: Commit,
-    row: Option<&'a ThreadRow>,
+    home: Option<&'a Home>,
     returned: bool,
 }
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
         self.slot.abandon(self.commit);
-        if let (false, Some(row)) = (self.returned, self.row) {
+        if let (false, Some(row)) = (self.returned, self.home.and_then(Home::row)) {
             row.count_drop(DropReason::Unencodable);
         }
     }

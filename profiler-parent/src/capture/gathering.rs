@@ -1,0 +1,298 @@
+//! The course of a capture: who was asked, who answers, who is given up.
+//!
+//! Drives the pure state machine of [`crate::gather::state`] with what the hub forwards and with
+//! the session's clock, and carries its decisions out.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use ipc_protocol::message::{GatherId, GatherOutcome};
+use profiler_core::ids::PoolId;
+use profiler_core::profile::gecko::IncompleteProcess;
+use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
+use profiler_core::time::{Anchor, Timestamp};
+
+use super::log::GatheringLog;
+use super::own_part::OwnPart;
+use super::parts::{PartError, Parts};
+use super::roster::{self, Member};
+use super::{CaptureError, CaptureEvent, CapturedProcess};
+use crate::gather::state::{Gather, Input, Millis, Output};
+use crate::gather::verdict::{Verdict, Why};
+use crate::hub::{CaptureOrder, HubEvent, HubHandle, Shared};
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A running capture.
+struct Gathering<'a, W> {
+    hub: &'a HubHandle,
+    id: GatherId,
+    shared: &'a Shared,
+    spec: &'a ProfileSpec,
+    members: &'a [Member],
+    events: &'a Sender<CaptureEvent>,
+    parts: Parts<'a, W>,
+    log: GatheringLog,
+    settled: Vec<(PoolId, CapturedProcess)>,
+    shown: ShownRange,
+    /// What children said their outboxes hold, until that is taken.
+    announced: Vec<(PoolId, u64, ProcessSummary)>,
+}
+
+/// Ends the capture at the hub, however it ends here.
+struct Order<'a>(&'a HubHandle, GatherId);
+
+impl Drop for Order<'_> {
+    fn drop(&mut self) {
+        self.0.send(HubEvent::Capture(CaptureOrder::End { id: self.1 }));
+    }
+}
+
+/// Gathers all parts into `out`; says what became of every process, the parent first.
+pub(super) fn run(
+    shared: &Shared,
+    hub: &HubHandle,
+    events: &Sender<CaptureEvent>,
+    out: &mut impl Write,
+    path: &Path,
+) -> Result<Vec<CapturedProcess>, CaptureError> {
+    let failed = |source: io::Error| CaptureError::Write { path: path.to_owned(), source };
+    let members = roster::call(shared);
+    let spec = roster::spec(shared, &members);
+    let id = GatherId::new(NEXT_ID.fetch_add(1, Ordering::Relaxed));
+    let (inputs, incoming) = unbounded();
+    let (reply, asked) = bounded(1);
+    hub.send(HubEvent::Capture(CaptureOrder::Begin { id, spec: spec.clone(), inputs, asked: reply }));
+    let _order = Order(hub, id);
+    let asked = asked.recv().map_err(|_| CaptureError::SessionOver)?;
+    let parent = members.iter().find(|member| member.is_parent).ok_or(CaptureError::SessionOver)?;
+    let own = start_own(shared, parent, &spec)?;
+    let mut gathering = Gathering {
+        hub,
+        id,
+        shared,
+        spec: &spec,
+        members: &members,
+        events,
+        parts: Parts::begin(out).map_err(failed)?,
+        log: GatheringLog::new(shared.clock.converter(spec.later)),
+        settled: Vec::new(),
+        shown: ShownRange::default(),
+        announced: Vec::new(),
+    };
+    gathering.gather(&asked, &incoming).map_err(failed)?;
+    gathering.recover_the_rest(&asked).map_err(failed)?;
+    let Gathering { parts, log, settled, shown, .. } = gathering;
+    parts.end().map_err(failed)?;
+    finish(shared, &spec, parent, own, log, in_order(&members, settled), shown, out, &failed)
+}
+
+fn start_own(shared: &Shared, parent: &Member, spec: &ProfileSpec) -> Result<OwnPart, CaptureError> {
+    let failed = |error: io::Error| CaptureError::OwnPart(error.to_string());
+    let pool = parent.pool().ok_or(CaptureError::SessionOver)?.try_clone().map_err(failed)?;
+    OwnPart::start(shared, pool, parent.pid, &parent.name, spec).map_err(failed)
+}
+
+impl<W: Write> Gathering<'_, W> {
+    /// Takes the parts of those who were asked, as they come.
+    fn gather(&mut self, asked: &[PoolId], incoming: &Receiver<Input<PoolId>>) -> io::Result<()> {
+        let clock = Stopwatch::start(self.shared);
+        let _ = self.events.try_send(CaptureEvent::Asked(asked.len()));
+        self.log.note(format!("asked {} processes", asked.len()));
+        let mut state = Gather::new(clock.now(), self.shared.patience, asked.iter().copied());
+        let mut outputs = state.step(clock.now(), Input::Tick);
+        loop {
+            let mut late = Vec::new();
+            for output in outputs {
+                if matches!(output, Output::Finished) {
+                    return Ok(());
+                }
+                late.extend(self.carry_out(output)?);
+            }
+            let input = match late.pop() {
+                Some(rejected) => rejected,
+                None => self.next_input(incoming, clock.until(state.next_wakeup())),
+            };
+            outputs = state.step(clock.now(), input);
+            // At most one part is rejected per round: parts are taken one at a time.
+            for rejected in late {
+                outputs.extend(state.step(clock.now(), rejected));
+            }
+        }
+    }
+
+    fn next_input(&mut self, incoming: &Receiver<Input<PoolId>>, patience: Duration) -> Input<PoolId> {
+        let input = match incoming.recv_timeout(patience) {
+            Ok(input) => input,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Input::Tick,
+        };
+        match &input {
+            Input::Progress { child, proportion, location } => {
+                self.tell_progress(*child, proportion.as_f64().unwrap_or(0.0), location);
+            }
+            Input::Profile { child, outcome: GatherOutcome::Written { length, summary } } => {
+                self.announced.push((*child, *length, summary.clone()));
+            }
+            _ => {}
+        }
+        input
+    }
+
+    fn tell_progress(&self, child: PoolId, proportion: f64, location: &str) {
+        if let Some(member) = self.member(child) {
+            let location = location.to_owned();
+            let _ = self.events.try_send(CaptureEvent::Progress { pid: member.pid, proportion, location });
+        }
+    }
+
+    fn carry_out(&mut self, output: Output<PoolId>) -> io::Result<Option<Input<PoolId>>> {
+        match output {
+            Output::RequestProgress(key) => self.order(CaptureOrder::Progress { id: self.id, key }),
+            Output::Accept(key) => return self.accept(key),
+            Output::GiveUp { child, why } => {
+                self.order(CaptureOrder::Cancel { id: self.id, key: child });
+                self.recover(child, why)?;
+            }
+            Output::Finished => {}
+        }
+        Ok(None)
+    }
+
+    fn order(&self, order: CaptureOrder) {
+        self.hub.send(HubEvent::Capture(order));
+    }
+
+    /// Takes a child's own part; if it is not one, the state machine is told.
+    fn accept(&mut self, key: PoolId) -> io::Result<Option<Input<PoolId>>> {
+        let Some(member) = self.members.iter().find(|member| member.key == key) else { return Ok(None) };
+        let announced = self.announced.iter().position(|(child, ..)| *child == key);
+        let announced = announced.map(|at| self.announced.swap_remove(at));
+        let (Some((_, length, summary)), Some(outbox)) = (announced, &member.outbox) else { return Ok(None) };
+        let taken = self.parts.take(outbox, length);
+        let _ = outbox.clear();
+        match taken {
+            Ok(()) => self.settle(member, &summary, Verdict::Complete),
+            Err(PartError::Output(error)) => return Err(error),
+            Err(PartError::Refused(message)) => return Ok(Some(Input::Rejected { child: key, message })),
+        }
+        Ok(None)
+    }
+
+    /// Reads a process's memory, because it did not hand over its part.
+    fn recover(&mut self, key: PoolId, why: Why) -> io::Result<()> {
+        let Some(member) = self.members.iter().find(|member| member.key == key) else { return Ok(()) };
+        self.log.note(format!("reading the memory of {} ({}): {why}", member.name, member.pid));
+        match self.parts.recover(member, self.shared.clock, self.spec) {
+            Ok(summary) => {
+                let verdict = if why.is_orderly() { Verdict::Complete } else { Verdict::Recovered { why } };
+                self.settle(member, &summary, verdict);
+            }
+            Err(PartError::Output(error)) => return Err(error),
+            Err(PartError::Refused(message)) => {
+                let verdict = Verdict::Missing { why: Why::Unreadable { message } };
+                self.settle(member, &ProcessSummary::default(), verdict);
+            }
+        }
+        Ok(())
+    }
+
+    /// Everybody who was not asked: the dead, the unconnected, those that never recorded.
+    fn recover_the_rest(&mut self, asked: &[PoolId]) -> io::Result<()> {
+        let rest = self.members.iter().filter(|member| !member.is_parent && !asked.contains(&member.key));
+        for member in rest {
+            if member.pool().is_some() {
+                // Connected but not asked: it has not answered the capture before.
+                let why = member.unable.clone().unwrap_or(Why::Frozen);
+                self.recover(member.key, why)?;
+            } else {
+                let missing = member.missing();
+                self.push(member.key, missing);
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, member: &Member, summary: &ProcessSummary, verdict: Verdict) {
+        self.shown += summary.shown;
+        self.push(member.key, member.settled(summary, verdict));
+    }
+
+    fn push(&mut self, key: PoolId, process: CapturedProcess) {
+        self.log.note(format!("{} ({}): {}", process.name, process.pid, process.verdict));
+        let event = CaptureEvent::Settled { pid: process.pid, verdict: process.verdict.clone() };
+        let _ = self.events.try_send(event);
+        self.settled.push((key, process));
+    }
+
+    fn member(&self, key: PoolId) -> Option<&Member> {
+        self.members.iter().find(|member| member.key == key)
+    }
+}
+
+fn in_order(members: &[Member], mut settled: Vec<(PoolId, CapturedProcess)>) -> Vec<CapturedProcess> {
+    let place = |key: &PoolId| members.iter().position(|member| member.key == *key);
+    settled.sort_by_key(|(key, _)| place(key));
+    settled.into_iter().map(|(_, process)| process).collect()
+}
+
+/// The parent's own part, the log, and the end of the file.
+#[allow(clippy::too_many_arguments)] // one call, and each part of the end has its own owner
+fn finish(
+    shared: &Shared,
+    spec: &ProfileSpec,
+    parent: &Member,
+    own: OwnPart,
+    log: GatheringLog,
+    children: Vec<CapturedProcess>,
+    mut shown: ShownRange,
+    out: &mut impl Write,
+    failed: &impl Fn(io::Error) -> CaptureError,
+) -> Result<Vec<CapturedProcess>, CaptureError> {
+    let incomplete = children.iter().filter(|child| child.verdict != Verdict::Complete);
+    let incomplete = incomplete.map(|child| IncompleteProcess {
+        pid: child.pid,
+        name: child.name.clone(),
+        since: spec.later.ticks,
+        verdict: child.verdict.to_string(),
+    });
+    let mut written = own.finish(incomplete.collect()).map_err(CaptureError::OwnPart)?;
+    written.append_to(out).map_err(failed)?;
+    shown += written.summary.shown;
+    let own = parent.settled(&written.summary, Verdict::Complete);
+    let processes: Vec<_> = std::iter::once(own).chain(children).collect();
+    out.write_all(b",").map_err(failed)?;
+    let mut json = JsonWriter::new(&mut *out);
+    log.write(parent.pid, &processes, &mut json);
+    json.finish().map_err(failed)?;
+    written.close(shared.clock, spec, shown, out).map_err(failed)?;
+    Ok(processes)
+}
+
+/// Milliseconds since the capture began, on the session's clock.
+struct Stopwatch<'a> {
+    shared: &'a Shared,
+    start: i64,
+}
+
+impl<'a> Stopwatch<'a> {
+    fn start(shared: &'a Shared) -> Self {
+        Self { shared, start: Self::read(shared) }
+    }
+
+    fn read(shared: &Shared) -> i64 {
+        shared.clock.converter(Anchor::take()).since_start_ns(Timestamp::now())
+    }
+
+    fn now(&self) -> Millis {
+        let ns = Self::read(self.shared).saturating_sub(self.start);
+        Millis::new(u64::try_from(ns / 1_000_000).unwrap_or(0))
+    }
+
+    fn until(&self, at: Option<Millis>) -> Duration {
+        let wait = at.map_or(0, |at| at.get().saturating_sub(self.now().get()));
+        Duration::from_millis(wait.saturating_add(1))
+    }
+}

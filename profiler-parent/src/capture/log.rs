@@ -1,0 +1,86 @@
+//! `profileGatheringLog`: what became of every process, and when, for whoever reads the file.
+//!
+//! As in Gecko one object under the parent's number, with rows `[time in ms, text, …]`; ours
+//! also has the verdict and the books of every process.
+
+use std::io::Write;
+
+use profiler_core::ids::ProcessId;
+use profiler_core::losses::EntryCounts;
+use profiler_core::profile::JsonWriter;
+use profiler_core::time::{TimeConverter, Timestamp};
+
+use super::CapturedProcess;
+
+/// Collects what happens during a capture.
+#[derive(Debug)]
+pub(super) struct GatheringLog {
+    converter: TimeConverter,
+    begin: Timestamp,
+    rows: Vec<(Timestamp, String)>,
+}
+
+impl GatheringLog {
+    pub(super) fn new(converter: TimeConverter) -> Self {
+        Self { converter, begin: Timestamp::now(), rows: Vec::new() }
+    }
+
+    /// Notes something, now.
+    pub(super) fn note(&mut self, text: impl Into<String>) {
+        self.rows.push((Timestamp::now(), text.into()));
+    }
+
+    /// Writes the key and its object.
+    pub(super) fn write<W: Write>(
+        &self,
+        parent: ProcessId,
+        processes: &[CapturedProcess],
+        out: &mut JsonWriter<W>,
+    ) {
+        let ns = |at: Timestamp| Some(self.converter.since_start_ns(at));
+        out.key("profileGatheringLog");
+        out.begin_object();
+        out.key(&parent.to_string());
+        out.begin_object();
+        out.entry_millis_ns("profileGatheringLogBegin_TSms", ns(self.begin));
+        out.key("events");
+        out.begin_array();
+        for (at, text) in &self.rows {
+            out.begin_array();
+            out.millis_ns(self.converter.since_start_ns(*at));
+            out.string(text);
+            out.end_array();
+        }
+        out.end_array();
+        out.key("processes");
+        out.begin_array();
+        processes.iter().for_each(|process| write_process(process, out));
+        out.end_array();
+        out.entry_millis_ns("profileGatheringLogEnd_TSms", ns(Timestamp::now()));
+        out.end_object();
+        out.end_object();
+    }
+}
+
+fn write_process<W: Write>(process: &CapturedProcess, out: &mut JsonWriter<W>) {
+    out.begin_object();
+    out.entry_str("name", &process.name);
+    out.entry_u64("pid", u64::from(process.pid.get()));
+    out.entry_str("verdict", &process.verdict.to_string());
+    out.entry_bool("present", process.verdict.is_present());
+    out.entry_u64("threads", u64::from(process.threads));
+    out.entry_millis_ns("writing_ms", i64::try_from(process.writing.as_nanos()).ok());
+    write_counts(&process.counts, out);
+    out.end_object();
+}
+
+fn write_counts<W: Write>(counts: &EntryCounts, out: &mut JsonWriter<W>) {
+    out.entry_u64("recorded", counts.recorded());
+    out.entry_u64("delivered", counts.delivered);
+    out.entry_u64("evicted", counts.evicted);
+    out.entry_u64("unfinished", counts.unfinished);
+    out.key("dropped");
+    out.begin_object();
+    counts.dropped.iter().for_each(|(reason, count)| out.entry_u64(reason.name(), count));
+    out.end_object();
+}

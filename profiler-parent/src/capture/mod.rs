@@ -1,0 +1,149 @@
+//! One capture: every process's part, one file.
+//!
+//! Made by the session. [`Capture::save`] does the work on the caller's thread: all children are
+//! asked first, this process's own part is written beside (by a thread of its own, into an unlinked
+//! file), children's parts are taken as they come, and the memory of those that do not come is
+//! read instead. Invariants: nothing is ever whole in memory; a part goes into the file only after
+//! it was found well-formed; the file appears under its name only when it is complete.
+//!
+//! ```text
+//! {"processes":[ part, part, … ],        taken as they come
+//!  "libs":…,"threads":…, …               the parent's own part, its main thread last
+//!  "profileGatheringLog":{…},
+//!  "meta":{…}}
+//! ```
+
+mod gathering;
+mod log;
+mod own_part;
+mod parts;
+mod recover;
+mod roster;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use profiler_core::ids::ProcessId;
+use profiler_core::losses::EntryCounts;
+
+use crate::gather::verdict::Verdict;
+use crate::hub::{HubHandle, Shared};
+use crate::output::{OutputError, ProfileFile};
+
+/// Events that a capture keeps for whoever listens; more are dropped.
+const EVENTS: usize = 1024;
+
+/// How a capture gets on.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum CaptureEvent {
+    /// So many children were asked for their parts.
+    Asked(usize),
+    /// A child says how far it is.
+    Progress {
+        /// The child.
+        pid: ProcessId,
+        /// From 0 to 1.
+        proportion: f64,
+        /// What it is writing.
+        location: String,
+    },
+    /// A process's part is in the file, or will never be.
+    Settled {
+        /// The process.
+        pid: ProcessId,
+        /// How it came out.
+        verdict: Verdict,
+    },
+}
+
+/// Why there is no profile.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// The file cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The file could not be written to the end.
+    #[error("cannot write {path:?}: {source}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// This process's own part could not be written.
+    #[error("cannot write this process's own part: {0}")]
+    OwnPart(String),
+    /// The session is over.
+    #[error("the session is over")]
+    SessionOver,
+}
+
+/// What the profile says about one process.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CapturedProcess {
+    /// Shown name.
+    pub name: String,
+    /// System number.
+    pub pid: ProcessId,
+    /// Threads in the profile.
+    pub threads: u32,
+    /// Where its entries went.
+    pub counts: EntryCounts,
+    /// How it came into the profile.
+    pub verdict: Verdict,
+    /// How long the writing of its part took, by the clock of whoever wrote it.
+    pub writing: Duration,
+}
+
+/// A saved profile.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CaptureReport {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Size of the file in bytes.
+    pub bytes: u64,
+    /// All processes of the session, the parent first.
+    pub processes: Vec<CapturedProcess>,
+}
+
+/// A capture that has not begun.
+#[derive(Debug)]
+#[must_use = "a capture does nothing until it is saved"]
+pub struct Capture {
+    shared: Arc<Shared>,
+    hub: HubHandle,
+    events: (Sender<CaptureEvent>, Receiver<CaptureEvent>),
+}
+
+impl Capture {
+    pub(crate) fn new(shared: Arc<Shared>, hub: HubHandle) -> Self {
+        Self { shared, hub, events: bounded(EVENTS) }
+    }
+
+    /// How the capture gets on, for another thread to watch. Ends with the capture.
+    pub fn events(&self) -> Receiver<CaptureEvent> {
+        self.events.1.clone()
+    }
+
+    /// Gathers everything and writes it to `path`: compressed if the name ends in `.gz`, readable
+    /// for its owner alone, there only when complete. Takes at most about the overall deadline.
+    ///
+    /// # Errors
+    /// [`CaptureError`]; what was there under that name before is still there.
+    pub fn save(self, path: impl AsRef<Path>) -> Result<CaptureReport, CaptureError> {
+        let path = path.as_ref();
+        let turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = ProfileFile::create(path)?;
+        let processes = gathering::run(&self.shared, &self.hub, &self.events.0, &mut file, path)?;
+        let bytes = file.commit()?;
+        drop(turn);
+        Ok(CaptureReport { path: path.to_owned(), bytes, processes })
+    }
+}

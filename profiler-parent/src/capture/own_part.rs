@@ -1,0 +1,123 @@
+//! This process's own part, written beside the gathering, on a thread of its own.
+//!
+//! Its main thread comes last, because the markers that tell of incomplete processes belong
+//! there and are known only when all children are settled: the writing waits for them.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Mutex;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use profiler_core::ids::ProcessId;
+use profiler_core::profile::gecko::{IncompleteProcess, LateMarkers, ProcessPart};
+use profiler_core::profile::{
+    CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
+    ProgressCell, ShownRange,
+};
+use profiler_core::reader::{PoolReader, Snapshot};
+use profiler_core::sys::spawn_quiet;
+use profiler_core::time::SessionClock;
+
+use super::parts::{copy_rest, spool};
+use crate::hub::Shared;
+
+/// The own part while it is written.
+#[derive(Debug)]
+pub(super) struct OwnPart {
+    late: Sender<Vec<IncompleteProcess>>,
+    thread: JoinHandle<Result<Written, String>>,
+}
+
+/// What the thread has written: the object, all but `processes` and `meta`, left open.
+#[derive(Debug)]
+pub(super) struct Written {
+    spool: File,
+    reader: PoolReader<File>,
+    snapshot: Snapshot,
+    role: ProcessRole,
+    pub(super) summary: ProcessSummary,
+}
+
+impl OwnPart {
+    /// Begins to write the part of process `pid` from its pool.
+    pub(super) fn start(
+        shared: &Shared,
+        pool: File,
+        pid: ProcessId,
+        name: &str,
+        spec: &ProfileSpec,
+    ) -> io::Result<Self> {
+        let (late, incomplete) = bounded(1);
+        let role = ProcessRole { pid, name: name.to_owned(), is_root: true };
+        let (clock, spec) = (shared.clock, spec.clone());
+        let thread = spawn_quiet("profiler-own", move || write(pool, role, clock, &spec, incomplete))?;
+        Ok(Self { late, thread })
+    }
+
+    /// Tells it which processes are incomplete, and waits for the rest.
+    pub(super) fn finish(self, incomplete: Vec<IncompleteProcess>) -> Result<Written, String> {
+        let _ = self.late.send(incomplete);
+        self.thread.join().unwrap_or_else(|_| Err("the writing panicked".to_owned()))
+    }
+}
+
+impl Written {
+    /// Copies what was written behind the array of processes.
+    pub(super) fn append_to(&mut self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(b",")?;
+        self.spool.seek(SeekFrom::Start(1))?; // the array's object is open already
+        copy_rest(&mut self.spool, out)
+    }
+
+    /// Ends the profile with `meta`.
+    pub(super) fn close(
+        &self,
+        clock: SessionClock,
+        spec: &ProfileSpec,
+        shown: ShownRange,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        out.write_all(b",")?;
+        let latch = FailureLatch::new(CancelFlag::new());
+        let mut json = JsonWriter::new(out);
+        part(&self.reader, &self.snapshot, &self.role, clock, spec, None, &latch).close(&mut json, shown);
+        json.finish().map(|_| ())
+    }
+}
+
+fn write(
+    pool: File,
+    role: ProcessRole,
+    clock: SessionClock,
+    spec: &ProfileSpec,
+    incomplete: Receiver<Vec<IncompleteProcess>>,
+) -> Result<Written, String> {
+    let spool = spool().map_err(|error| error.to_string())?;
+    let reader = PoolReader::open(pool).map_err(|error| error.to_string())?;
+    let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
+    let incomplete = Mutex::new(incomplete);
+    // A sender that is gone means that the capture was given up: nothing is incomplete then.
+    let wait = || incomplete.lock().map(|late| late.recv().unwrap_or_default()).unwrap_or_default();
+    let latch = FailureLatch::new(CancelFlag::new());
+    let progress = ProgressCell::new("writing the parent's part");
+    let late = Some(LateMarkers(&wait));
+    let mut json = JsonWriter::new(LatchedWriter::new(&spool, latch.clone()));
+    let summary = part(&reader, &snapshot, &role, clock, spec, late, &latch)
+        .write_open(&mut json, progress.logger())
+        .map_err(|failure| failure.to_string())?;
+    json.finish().map_err(|error| error.to_string())?;
+    Ok(Written { spool, reader, snapshot, role, summary })
+}
+
+fn part<'a>(
+    reader: &'a PoolReader<File>,
+    snapshot: &'a Snapshot,
+    role: &'a ProcessRole,
+    clock: SessionClock,
+    spec: &'a ProfileSpec,
+    late: Option<LateMarkers<'a>>,
+    latch: &'a FailureLatch,
+) -> ProcessPart<'a, File> {
+    ProcessPart { reader, snapshot, clock, spec, role, ended: None, late, latch }
+}

@@ -1,0 +1,113 @@
+//! Who is in a capture: every process of the session, with what is needed to take its part.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+
+use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::losses::EntryCounts;
+use profiler_core::profile::gecko::merge_categories;
+use profiler_core::profile::{CategoryRow, ProcessSummary, ProfileSpec};
+use profiler_core::reader::PoolReader;
+use profiler_core::time::{Anchor, Timestamp};
+
+use super::CapturedProcess;
+use crate::gather::verdict::{Verdict, Why};
+use crate::hub::{ProcessState, Remains, Shared};
+use crate::outbox::Outbox;
+
+/// One process of a capture.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) key: PoolId,
+    pub(super) name: String,
+    pub(super) pid: ProcessId,
+    pub(super) is_parent: bool,
+    pub(super) remains: Remains,
+    pub(super) outbox: Option<Arc<Outbox>>,
+    /// What is known of why it cannot be asked, if it cannot.
+    pub(super) unable: Option<Why>,
+    pub(super) died: Option<Timestamp>,
+}
+
+impl Member {
+    /// Its pool, if it has one.
+    pub(super) fn pool(&self) -> Option<&Arc<File>> {
+        match &self.remains {
+            Remains::Pool(file) => Some(file),
+            Remains::Expired(_) | Remains::Unprofiled(_) => None,
+        }
+    }
+
+    /// What the report says of it when nothing of it is in the profile.
+    pub(super) fn missing(&self) -> CapturedProcess {
+        let (counts, why) = match &self.remains {
+            Remains::Expired(counts) => (*counts, Why::Expired),
+            Remains::Unprofiled(why) => (EntryCounts::default(), Why::Unprofiled { message: why.clone() }),
+            Remains::Pool(_) => (EntryCounts::default(), self.unable.clone().unwrap_or(Why::Gone)),
+        };
+        self.settled(&ProcessSummary { counts, ..ProcessSummary::default() }, Verdict::Missing { why })
+    }
+
+    /// What the report says of it when its part is in the profile.
+    pub(super) fn settled(&self, summary: &ProcessSummary, verdict: Verdict) -> CapturedProcess {
+        CapturedProcess {
+            name: self.name.clone(),
+            pid: self.pid,
+            threads: summary.threads,
+            counts: summary.counts,
+            verdict,
+            writing: Duration::from_nanos(summary.writing_ns),
+        }
+    }
+}
+
+/// Takes the roll, the parent first.
+pub(super) fn call(shared: &Shared) -> Vec<Member> {
+    let all = shared.processes.lock();
+    let mut members: Vec<_> = all
+        .iter()
+        .map(|(key, process)| {
+            let member = Member {
+                key: *key,
+                name: process.name.clone(),
+                pid: process.pid,
+                is_parent: process.state == ProcessState::Parent,
+                remains: process.remains.clone(),
+                outbox: process.outbox.clone(),
+                unable: why_unable(&process.state),
+                died: process.died,
+            };
+            (process.order, member)
+        })
+        .collect();
+    drop(all);
+    members.sort_by_key(|(order, _)| *order);
+    members.into_iter().map(|(_, member)| member).collect()
+}
+
+fn why_unable(state: &ProcessState) -> Option<Why> {
+    match state {
+        ProcessState::Parent | ProcessState::Connected => None,
+        ProcessState::Starting => Some(Why::NeverConnected),
+        ProcessState::Disconnected(message) => Some(Why::Refused { message: message.clone() }),
+        ProcessState::Exited(status) => Some(Why::ended(*status)),
+    }
+}
+
+/// What all parts share: the conversion of times, the window, the categories of all processes.
+pub(super) fn spec(shared: &Shared, members: &[Member]) -> ProfileSpec {
+    let later = Anchor::take();
+    let window = shared.params.window_ns;
+    let since = (window > 0).then(|| {
+        let ticks = shared.clock.converter(later).ticks_in(window);
+        Timestamp::from_raw(later.ticks.raw().saturating_sub(ticks))
+    });
+    let mut categories: Vec<CategoryRow> = Vec::new();
+    for pool in members.iter().filter_map(Member::pool) {
+        let definitions = PoolReader::open(&**pool).and_then(|reader| reader.definitions());
+        merge_categories(&mut categories, &definitions.unwrap_or_default());
+    }
+    categories.truncate(ipc_protocol::limits::MAX_CATEGORIES);
+    ProfileSpec { later, since, categories }
+}

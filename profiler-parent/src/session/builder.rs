@@ -1,0 +1,148 @@
+//! Deciding how a session is to be.
+
+use std::time::Duration;
+
+use profiler_core::ids::ByteLimit;
+use profiler_core::session::{Features, SessionParams, StartError};
+use profiler_core::time::{ClockKind, SessionClock, use_clock};
+
+use super::Session;
+use crate::gather::state::{Millis, Patience};
+use crate::hub::{Processes, Shared};
+
+/// Why a session could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The memory limit does not hold even this process.
+    #[error("a memory limit of {limit} bytes is too small, this process alone needs {needed} bytes")]
+    LimitTooSmall {
+        /// The limit.
+        limit: u64,
+        /// What is needed at least.
+        needed: u64,
+    },
+    /// This process runs a session already.
+    #[error("this process runs a session already")]
+    AlreadyRunning,
+    /// Recording could not start in this process.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The system gave no thread or descriptor.
+    #[error("cannot start the session: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Builds a [`Session`].
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use profiler_parent::Session;
+///
+/// let session = Session::builder().memory_limit(64 << 20).duration(Duration::from_secs(30)).start()?;
+/// # Ok::<(), profiler_parent::SessionError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until start()"]
+pub struct SessionBuilder {
+    params: SessionParams,
+    patience: Patience,
+    name: Option<String>,
+    clock: Option<ClockKind>,
+}
+
+impl SessionBuilder {
+    /// Bytes that all processes together may hold: headers, data, and the data of dead
+    /// processes. Default: 128 MiB.
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.params.limit = ByteLimit::new(bytes);
+        self
+    }
+
+    /// Time between two samples of a thread. Default: 1 ms.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.params.interval_ns = nanos(interval);
+        self
+    }
+
+    /// Records this too.
+    pub fn feature(mut self, feature: Features) -> Self {
+        self.params.features = self.params.features.with(feature);
+        self
+    }
+
+    /// Records threads whose name contains this, ASCII case ignored; `pid:N` selects all of a
+    /// process. Without a filter all threads are recorded.
+    pub fn filter(mut self, filter: impl Into<String>) -> Self {
+        self.params.filters.push(filter.into());
+        self
+    }
+
+    /// Keeps only the last so much time.
+    pub fn duration(mut self, window: Duration) -> Self {
+        self.params.window_ns = nanos(window);
+        self
+    }
+
+    /// How long a child may make no progress before a capture reads its memory instead.
+    /// Default: 5 s.
+    pub fn progress_timeout(mut self, timeout: Duration) -> Self {
+        self.patience.progress_timeout = millis(timeout);
+        self.patience.ask_every = Millis::new((millis(timeout).get() / 4).clamp(1, 250));
+        self
+    }
+
+    /// How long a capture may wait for its children altogether. Default: 60 s.
+    pub fn overall_deadline(mut self, deadline: Duration) -> Self {
+        self.patience.deadline = millis(deadline);
+        self
+    }
+
+    /// How the profile shows this process. Default: the program's name.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Uses this clock in all processes instead of the best that is safe here.
+    pub fn clock(mut self, clock: ClockKind) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Starts recording in this process; children join with [`Session::spawn`].
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing runs then.
+    pub fn start(self) -> Result<Session, SessionError> {
+        if profiler_core::session::is_active() {
+            return Err(SessionError::AlreadyRunning);
+        }
+        if let Some(clock) = self.clock {
+            use_clock(clock);
+        }
+        let shared = Shared {
+            params: self.params.normalized(),
+            clock: SessionClock::start_now(),
+            patience: self.patience,
+            processes: Processes::default(),
+            turn: std::sync::Mutex::new(()),
+        };
+        Session::start(shared, &self.name.unwrap_or_else(program_name))
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn millis(duration: Duration) -> Millis {
+    Millis::new(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Base name of the running program; no argument and no path is recorded.
+fn program_name() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(std::path::Path::file_name).map(|name| name.to_string_lossy());
+    name.map_or_else(|| "parent".to_owned(), std::borrow::Cow::into_owned)
+}

@@ -1,0 +1,113 @@
+//! A session: the parent's one handle to everything.
+//!
+//! [`SessionBuilder::start`] starts recording in this process and the hub ([`crate::hub`]);
+//! [`Session::spawn`] starts children that record for it; [`Session::capture`] gathers one profile
+//! of all of them.
+
+mod builder;
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use profiler_core::ids::ByteLimit;
+
+pub use builder::{SessionBuilder, SessionError};
+
+use crate::capture::Capture;
+use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError};
+
+/// How long a session waits for its children to confirm a command.
+const CONFIRM: Duration = Duration::from_secs(1);
+/// How long the end of a session waits for its children to stop recording.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// A running session. Dropping it stops recording everywhere; all data is gone then.
+#[derive(Debug)]
+pub struct Session {
+    shared: Arc<Shared>,
+    hub: RunningHub,
+}
+
+impl Session {
+    /// Decides how a session is to be.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    /// Starts a child that records for this session. `name` is how the profile shows it.
+    ///
+    /// The session takes the child's exit status; ask [`ProfiledChild::wait`] for it. If the memory
+    /// limit cannot hold one more process, the child runs without profiling, and the profile says so.
+    ///
+    /// # Errors
+    /// When the program cannot be started; nothing runs then.
+    pub fn spawn(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnedError> {
+        hub::spawn_child(&self.shared, &self.hub.handle, name, command)
+    }
+
+    /// All processes of the session, the parent first, with live figures of their memory.
+    pub fn processes(&self) -> Vec<ProcessReport> {
+        self.shared.processes.reports()
+    }
+
+    /// A capture, to be saved. Recording goes on meanwhile; several captures queue.
+    pub fn capture(&self) -> Capture {
+        Capture::new(Arc::clone(&self.shared), self.hub.handle.clone())
+    }
+
+    /// Records nothing anywhere until [`Session::resume`]. Returns when every child has confirmed, or
+    /// after a second, with how many have not.
+    pub fn pause(&self) -> usize {
+        profiler_core::session::pause();
+        self.hub.handle.control(Control::Pause, CONFIRM)
+    }
+
+    /// Ends [`Session::pause`].
+    pub fn resume(&self) -> usize {
+        profiler_core::session::resume();
+        self.hub.handle.control(Control::Resume, CONFIRM)
+    }
+
+    /// Takes no periodic samples anywhere until [`Session::resume_sampling`]; markers go on.
+    pub fn pause_sampling(&self) -> usize {
+        profiler_core::session::pause_sampling();
+        self.hub.handle.control(Control::PauseSampling, CONFIRM)
+    }
+
+    /// Ends [`Session::pause_sampling`].
+    pub fn resume_sampling(&self) -> usize {
+        profiler_core::session::resume_sampling();
+        self.hub.handle.control(Control::ResumeSampling, CONFIRM)
+    }
+
+    /// Waits until every selected thread of every child has been sampled once more.
+    pub fn wait_one_periodic_sampling(&self) -> usize {
+        self.hub.handle.control(Control::WaitOnePeriodicSampling, CONFIRM)
+    }
+
+    /// The limit on the bytes that all processes together may hold.
+    pub fn memory_limit(&self) -> ByteLimit {
+        self.shared.params.limit
+    }
+
+    /// Stops recording everywhere. Children go on running; all data is gone.
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    fn start(shared: Shared, name: &str) -> Result<Self, SessionError> {
+        let shared = Arc::new(shared);
+        let hub = RunningHub::start(Arc::clone(&shared))?;
+        hub::join_own(&shared, &hub.handle, name)?;
+        Ok(Self { shared, hub })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.hub.handle.control(Control::Stop, FAREWELL);
+        profiler_core::session::stop();
+        self.shared.processes.hang_up();
+    }
+}
