@@ -73,10 +73,10 @@ pub(crate) const fn head(words: usize, timing: Timing, tail: bool, foreign: bool
         | ((site.get() as u64) << 32)
 }
 
-/// The same first word, made with length 0, for an entry of `words` words.
+/// The same first word, with any length, for an entry of `words` words.
 #[inline(always)]
 pub(crate) const fn with_length(head: u64, words: usize) -> u64 {
-    head | (words as u64 & LENGTH_MASK)
+    head & !LENGTH_MASK | (words as u64 & LENGTH_MASK)
 }
 
 /// The same first word, made without a site, for an entry of this site.
@@ -96,6 +96,12 @@ pub(crate) const fn fixed_words(head: u64) -> usize {
 #[inline(always)]
 pub(crate) const fn is_foreign(head: u64) -> bool {
     head & FOREIGN != 0
+}
+
+/// The bits of a first word that hold the length.
+#[inline(always)]
+pub(crate) const fn length_bits(word: u64) -> u64 {
+    word & LENGTH_MASK
 }
 
 /// A decoded marker entry, borrowing from the chunk's copy.

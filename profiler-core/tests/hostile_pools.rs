@@ -115,7 +115,7 @@ fn slots_that_share_memory_are_not_read_twice() {
     for slot in 0..layout.region(Region::Directory).len / layout::SLOT_BYTES {
         let committed = chunks.len | (chunks.len / 16) << 32;
         let start = pool.header.recording_start.raw();
-        let words = [1, chunks.offset, chunks.len, start, 0, 0, 0, 0, committed, 0];
+        let words = [1, chunks.offset, chunks.len | (1 << 32), start, 0, 0, 0, 0, committed, 0];
         let slot = directory + slot * layout::SLOT_BYTES;
         lies.extend((0..).zip(words).map(|(word, value)| (slot + word * 8, value)));
     }

@@ -67,10 +67,9 @@ impl ThreadRows {
 
     /// Notes that the thread of this use of a row has ended, after it handed its chunk over.
     pub(crate) fn end(&self, pool: &Pool, index: ThreadIndex, own_use: u64, at: Timestamp) {
-        if let (Some(row), Some((bits, bit))) = (pool.thread_row(index), place(&self.ended, index)) {
-            if row.end(own_use, at) {
-                bits.fetch_or(bit, Ordering::Release);
-            }
+        let ended = pool.thread_row(index).is_some_and(|row| row.end(own_use, at));
+        if let (true, Some((bits, bit))) = (ended, place(&self.ended, index)) {
+            bits.fetch_or(bit, Ordering::Release);
         }
     }
 

@@ -10,11 +10,12 @@ use super::payload::{PayloadError, encode};
 use super::site::{MarkerSite, define_type, no_type, site_definition};
 use super::{ProfilerMarker, Text};
 use crate::definition_cell::{DefinitionTable, pool_tag};
-use crate::entry::{Timing, head, with_site as with_number};
+use crate::entry::{Timing, head, length_bits, with_site as with_site_number};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
-use crate::record::recorder::{Front, Recorder, Tail};
+use crate::record::recorder::Recorder;
+use crate::record::writer::{Front, Tail};
 use crate::record::{gate, local};
 
 /// Sites of markers whose names are made at run time.
@@ -91,7 +92,8 @@ impl MarkerSite {
         let Some(number) = self.known(tag) else {
             return self.add_typed_first(category.into(), head, [first, second, third], payload);
         };
-        add_encoded(with_number(head, number), first, second, third, tag, payload);
+        let head = Site { number, tag }.complete(head);
+        local::with_recorder(|recorder| add_encoded(recorder, head, first, second, third, payload));
     }
 
     #[cold]
@@ -100,13 +102,13 @@ impl MarkerSite {
         &'static self,
         category: CategoryPair,
         head: u64,
-        fixed: [u64; 3],
+        [first, second, third]: [u64; 3],
         payload: &M,
     ) {
         let define =
             |manager: &ChunkManager| self.define(manager, category, |manager| define_type(manager, payload));
         with_site(define, |recorder, site| {
-            add_named(recorder, site, Front { head, fixed }, "", |room| encoded(payload, room));
+            add_encoded(recorder, site.complete(head), first, second, third, payload);
         });
     }
 
@@ -144,6 +146,15 @@ fn with_site(define: impl FnOnce(&ChunkManager) -> Option<DefinitionId>, add: im
 struct Site {
     number: DefinitionId,
     tag: u64,
+}
+
+impl Site {
+    /// The first word of an entry with a tail, with its site. Until the length is known, the pool's
+    /// tag stands in its place, which costs no register more.
+    #[inline(always)]
+    const fn complete(self, head: u64) -> u64 {
+        with_site_number(head, self.number) | length_bits(self.tag)
+    }
 }
 
 #[inline(always)]
@@ -195,8 +206,8 @@ fn add_named<F>(recorder: &Recorder, site: Site, front: Front, name: &str, encod
 where
     F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
 {
-    let front = Front { head: with_number(front.head, site.number), ..front };
-    recorder.with_tail(front, Tail { name, encode }, site.tag);
+    let front = Front { head: site.complete(front.head), ..front };
+    recorder.with_tail(front, Tail { name, encode });
 }
 
 /// Adds an entry with a payload: one function per type of payload, not one per call.
@@ -204,10 +215,16 @@ where
 /// Its arguments are words, which travel in registers. As a struct they would go through the
 /// stack, stored one by one and loaded in pairs, and such a load waits for all stores before it.
 #[inline(never)]
-fn add_encoded<M: ProfilerMarker>(head: u64, first: u64, second: u64, third: u64, tag: u64, payload: &M) {
+fn add_encoded<M: ProfilerMarker>(
+    recorder: &Recorder,
+    head: u64,
+    first: u64,
+    second: u64,
+    third: u64,
+    payload: &M,
+) {
     let front = Front { head, fixed: [first, second, third] };
-    let tail = Tail { name: "", encode: |room: &mut [u8]| encoded(payload, room) };
-    local::with_recorder(|recorder| recorder.with_tail(front, tail, tag));
+    recorder.with_tail(front, Tail { name: "", encode: |room: &mut [u8]| encoded(payload, room) });
 }
 
 #[inline]

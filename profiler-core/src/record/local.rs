@@ -11,7 +11,8 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
 use super::gate;
-use super::recorder::{Home, NotRecorded, Recorder};
+use super::recorder::{NotRecorded, Recorder};
+use super::writer::Home;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;

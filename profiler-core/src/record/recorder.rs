@@ -11,19 +11,16 @@
 
 use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::Arc;
 
 use super::gate;
 use super::handshake::{Handshake, OpenChunk};
-use super::own::Own;
-pub(crate) use super::own::{Front, Tail};
-use crate::entry::MAX_ENTRY_BYTES;
+use super::writer::{Front, Home, Own, Tail};
+use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::{NoChunk, class_of};
 use crate::pool::layout::SIZE_CLASSES;
-use crate::pool::live::ThreadRow;
 use crate::pool::slot::{ChunkSlot, Commit, Opening};
 use crate::sync::briefly;
 use crate::time::Timestamp;
@@ -35,26 +32,6 @@ pub(crate) enum NotRecorded {
     Off,
     /// Counted in the thread's row.
     Dropped(DropReason),
-}
-
-/// Where a recorder writes in a session.
-#[derive(Clone, Debug)]
-pub(crate) struct Home {
-    pub(crate) manager: Arc<ChunkManager>,
-    pub(crate) epoch: u64,
-    pub(crate) row: ThreadIndex,
-    pub(crate) selected: bool,
-    /// The use of the row that ends with the thread; `None` for rows that outlive it.
-    pub(crate) own_use: Option<u64>,
-    /// Ticks within which a filled chunk calls for a larger one.
-    pub(crate) fast_fill: u64,
-}
-
-impl Home {
-    /// The thread's books.
-    pub(super) fn row(&self) -> Option<&ThreadRow> {
-        self.manager.pool().thread_row(self.row)
-    }
 }
 
 /// One thread's way into the pool.
@@ -75,16 +52,20 @@ unsafe impl Send for Recorder {}
 
 impl Recorder {
     pub(crate) fn new(tid: ThreadId) -> Self {
-        let own = UnsafeCell::new(Own::new());
-        Self { handshake: Handshake::new(), chunk: OpenChunk::none(), own, tid }
+        Self {
+            handshake: Handshake::new(),
+            chunk: OpenChunk::none(),
+            own: UnsafeCell::new(Own::nowhere()),
+            tid,
+        }
     }
 
     pub(crate) const fn tid(&self) -> ThreadId {
         self.tid
     }
 
-    /// Adds an entry of fixed size, whose definition belongs to the pool with this tag. Called
-    /// by the owner only.
+    /// Adds an entry of fixed size, whose site belongs to the pool with this tag. Called by the
+    /// owner only.
     #[inline(always)]
     pub(crate) fn fixed<const N: usize>(&self, entry: [u64; N], foreign: bool, tag: u64) {
         if !self.handshake.begin() {
@@ -113,10 +94,9 @@ impl Recorder {
         }
     }
 
-    /// Adds an entry with a tail, whose definition belongs to the pool with this tag. Called by
-    /// the owner only.
+    /// Adds an entry with a tail. Called by the owner only.
     #[inline]
-    pub(crate) fn with_tail<F>(&self, front: Front, mut tail: Tail<'_, F>, tag: u64)
+    pub(crate) fn with_tail<F>(&self, front: Front, mut tail: Tail<'_, F>)
     where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
@@ -128,12 +108,15 @@ impl Recorder {
         let own = unsafe { &mut *self.own.get() };
         let minimum = Front::MOST_WORDS.saturating_add(tail.name.len().div_ceil(8));
         let is_ready = self.handshake.is_armed_for(gate::word()) && own.left >= minimum;
-        if !is_ready && self.prepare(own, minimum, tag).is_err() {
+        if !is_ready && self.prepare(own, minimum, length_bits(front.head)).is_err() {
             return;
+        }
+        if is_foreign(front.head) {
+            own.mark_foreign();
         }
         match own.try_tail(&front, &mut tail) {
             Ok(true) => {}
-            Ok(false) => self.encode_growing(own, &front, &mut tail, tag),
+            Ok(false) => self.encode_growing(own, &front, &mut tail),
             Err(()) => own.count(DropReason::Unencodable),
         }
     }
@@ -142,15 +125,18 @@ impl Recorder {
     /// times as large each.
     #[cold]
     #[inline(never)]
-    fn encode_growing<F>(&self, own: &mut Own, front: &Front, tail: &mut Tail<'_, F>, tag: u64)
+    fn encode_growing<F>(&self, own: &mut Own, front: &Front, tail: &mut Tail<'_, F>)
     where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
         loop {
             let fresh = own.commit == Commit::default();
             let larger = if fresh { own.larger_words() } else { own.left + 1 };
-            if self.prepare(own, larger, tag).is_err() {
+            if self.prepare(own, larger, length_bits(front.head)).is_err() {
                 return;
+            }
+            if is_foreign(front.head) {
+                own.mark_foreign();
             }
             match own.try_tail(front, tail) {
                 Ok(true) => return,
@@ -173,12 +159,13 @@ impl Recorder {
         Ok(word)
     }
 
-    /// Makes the recorder ready for an entry of `words` words that refers to a definition of
-    /// the pool with this tag, or says why not.
+    /// Makes the recorder ready for an entry of `words` words whose site belongs to the pool with
+    /// this tag (its low bits), or says why not.
     fn prepare(&self, own: &mut Own, words: usize, tag: u64) -> Result<(), NotRecorded> {
         let word = self.enter(own)?;
         // Another pool's numbers mean nothing here: the entry began in a session that is over.
-        if !own.home.as_ref().is_some_and(|home| home.selected && home.manager.tag() == tag) {
+        let belongs = |home: &Home| home.selected && length_bits(home.manager.tag() ^ tag) == 0;
+        if !own.home.as_ref().is_some_and(belongs) {
             return Err(NotRecorded::Off);
         }
         if word & gate::PAUSED != 0 {
@@ -201,7 +188,7 @@ impl Recorder {
         let now = Timestamp::now();
         // Still open after `now`, so a chunk of this start time belongs to this session or, if we
         // are held up until the next one, is known by its start time not to belong to that.
-        if !own.home.as_ref().is_some_and(|home| home.epoch == gate::epoch_of(gate::word())) {
+        if own.home.as_ref().is_none_or(|home| home.epoch != gate::epoch_of(gate::word())) {
             return Err(NotRecorded::Off);
         }
         let wished = own.wished_class(now);
@@ -346,6 +333,20 @@ impl Recorder {
     }
 }
 
+/// The slow way to a chunk, from the largest class that is wished to the least that will do.
+#[cold]
+fn slow_chunk(manager: &ChunkManager, least: u8, wished: u8) -> Result<ChunkIndex, DropReason> {
+    let mut state = briefly(|| manager.try_lock()).ok_or(DropReason::Full)?;
+    state.chunks.collect_done(manager);
+    for class in (least..=wished).rev() {
+        match state.chunks.acquire(manager, class) {
+            Ok(index) => return Ok(index),
+            Err(NoChunk::NoSpace | NoChunk::NoBudget) => {}
+        }
+    }
+    Err(DropReason::NoBudget)
+}
+
 /// Makes a chunk that nothing was written into ready again; nobody else need hear of it. False if
 /// something was written, or if no place is free.
 fn put_back(manager: &ChunkManager, index: ChunkIndex) -> bool {
@@ -360,20 +361,6 @@ fn put_back(manager: &ChunkManager, index: ChunkIndex) -> bool {
         slot.open(opening);
     }
     is_back
-}
-
-/// The slow way to a chunk, from the largest class that is wished to the least that will do.
-#[cold]
-fn slow_chunk(manager: &ChunkManager, least: u8, wished: u8) -> Result<ChunkIndex, DropReason> {
-    let mut state = briefly(|| manager.try_lock()).ok_or(DropReason::Full)?;
-    state.chunks.collect_done(manager);
-    for class in (least..=wished).rev() {
-        match state.chunks.acquire(manager, class) {
-            Ok(index) => return Ok(index),
-            Err(NoChunk::NoSpace | NoChunk::NoBudget) => {}
-        }
-    }
-    Err(DropReason::NoBudget)
 }
 
 /// Gives a chunk to the manager: seals its entries in the thread's row and lists it as done.

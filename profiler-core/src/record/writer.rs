@@ -1,17 +1,17 @@
-//! The owner's private half of a recorder: the open chunk's room, and writing entries into it.
+//! Where the owner of a chunk puts its next entry: the words, then the one store that publishes.
 //!
-//! Used by `record::recorder` only, by the one thread that owns the recorder, and only within its
-//! turn (see `record::handshake`). Invariant: while `left` is not 0, `next` points at `left` words
-//! of uncommitted room in an open chunk that nobody else touches, `slot` is that chunk's slot, and
-//! `home` keeps both mapped.
+//! Used by [`super::recorder`] only, inside the owner's turn. Invariant: while `slot` is not
+//! null, `left` words of uncommitted room that nobody else touches begin at `next`, in a chunk
+//! of the pool that `home` keeps mapped.
 
 #![allow(unsafe_code)]
 
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::recorder::Home;
-use crate::entry::{MAX_ENTRY_BYTES, fixed_words, is_foreign, with_length};
+use crate::entry::{MAX_ENTRY_BYTES, fixed_words, with_length};
+use crate::ids::ThreadIndex;
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::class_of;
@@ -19,6 +19,26 @@ use crate::pool::layout::SIZE_CLASSES;
 use crate::pool::live::ThreadRow;
 use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN};
 use crate::time::Timestamp;
+
+/// Where a recorder writes in a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    pub(crate) manager: Arc<ChunkManager>,
+    pub(crate) epoch: u64,
+    pub(crate) row: ThreadIndex,
+    pub(crate) selected: bool,
+    /// The use of the row that ends with the thread; `None` for rows that outlive it.
+    pub(crate) own_use: Option<u64>,
+    /// Ticks within which a filled chunk calls for a larger one.
+    pub(crate) fast_fill: u64,
+}
+
+impl Home {
+    /// The thread's books.
+    fn row(&self) -> Option<&ThreadRow> {
+        self.manager.pool().thread_row(self.row)
+    }
+}
 
 /// The owner's private state.
 #[derive(Debug)]
@@ -36,7 +56,7 @@ pub(super) struct Own {
 /// The fixed words of an entry with a tail, all but the lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Front {
-    /// First word, with length 0.
+    /// First word, with the low bits of the pool's tag in place of the length.
     pub(crate) head: u64,
     /// Times and thread number, as many as the first word says.
     pub(crate) fixed: [u64; 3],
@@ -56,12 +76,12 @@ pub(crate) struct Tail<'a, F> {
 }
 
 impl Own {
-    /// Neither in a session nor with a chunk.
-    pub(super) const fn new() -> Self {
+    /// Nowhere yet.
+    pub(super) fn nowhere() -> Self {
         Self {
             next: ptr::null_mut(),
             left: 0,
-            commit: Commit::from_word(0),
+            commit: Commit::default(),
             slot: ptr::null(),
             wish: 0,
             taken: Timestamp::ZERO,
@@ -111,9 +131,6 @@ impl Own {
         }
         // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
         let slot = unsafe { &*self.slot };
-        if is_foreign(front.head) {
-            slot.set_flag(HAS_FOREIGN);
-        }
         slot.begin(self.commit);
         let mut abandon = Abandon { slot, commit: self.commit, home: self.home.as_ref(), returned: false };
         compiler_fence(Ordering::SeqCst);
@@ -129,7 +146,6 @@ impl Own {
         Ok(true)
     }
 
-    /// Notes that the open chunk holds an entry of another thread.
     pub(super) fn mark_foreign(&self) {
         // SAFETY: called after `prepare`, so there is an open chunk and `slot` is valid.
         if let Some(slot) = unsafe { self.slot.as_ref() } {

@@ -1,0 +1,23 @@
+//! Without the feature `enabled` the recording macros evaluate nothing. Run with
+//! `cargo test -p profiler-core --no-default-features --test disabled`.
+
+#![cfg(not(feature = "enabled"))]
+
+use profiler_core::marker::{MarkerOptions, category};
+use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::{marker, scope, text_marker};
+
+fn evaluated() -> MarkerOptions {
+    panic!("an argument of a disabled macro was evaluated")
+}
+
+#[test]
+fn a_disabled_macro_evaluates_and_records_nothing_even_while_a_session_runs() {
+    session::start(SessionParams::default(), StartOptions::default()).unwrap();
+    marker!("off", &category::OTHER, evaluated());
+    text_marker!("off", &category::OTHER, evaluated(), "text");
+    let _scope = scope!("off");
+    let reader = profiler_core::reader::PoolReader::open(session::pool_file().unwrap()).unwrap();
+    assert_eq!(reader.snapshot().unwrap().counts().recorded(), 0);
+    session::stop();
+}
