@@ -12,21 +12,19 @@ use crate::parent::NAME;
 use crate::worker::INDEXERS;
 
 /// The expectation for a profile of this work.
-pub(crate) fn expectation(harvest: &Harvest, captured: &CaptureReport) -> Value {
+pub(crate) fn expectation<'a>(harvest: &'a Harvest, captured: &'a CaptureReport) -> Value {
     let book = |name: &str| captured.processes.iter().find(|process| process.name == name);
-    let workers: Vec<_> = harvest
-        .outcomes
-        .iter()
-        .filter(|outcome| outcome.failure.is_none())
-        .filter_map(|outcome| Some((outcome, book(&outcome.name)?)))
-        .collect();
+    let with_book = |outcome: &'a Outcome| Some((outcome, book(&outcome.name)?));
+    let all = harvest.outcomes.iter().filter_map(with_book).filter(|(_, book)| book.verdict.is_present());
+    let (workers, failed): (Vec<_>, Vec<_>) = all.partition(|(outcome, _)| outcome.failure.is_none());
     let mut processes: Vec<_> = book(NAME).map(|own| parent(harvest, own)).into_iter().collect();
     processes.extend(workers.iter().map(|(outcome, book)| worker(outcome, book)));
+    let has_files = workers.iter().any(|(outcome, book)| is_whole(book) && outcome.sum.files > 0);
     let whole = workers.iter().filter(|(_, book)| is_whole(book)).map(|(outcome, _)| *outcome);
     json!({
         "processes": processes,
-        "moreProcesses": workers.len() < harvest.outcomes.len(),
-        "schemas": [{ "name": "File", "fields": ["Path", "Size", "Words"] }],
+        "moreProcesses": !failed.is_empty(),
+        "schemas": if has_files { json!([{ "name": "File", "fields": ["Path", "Size", "Words"] }]) } else { json!([]) },
         "markerLabels": whole.clone().filter_map(label).collect::<Vec<_>>(),
         "counters": whole.map(|outcome| json!({
             "process": outcome.name, "name": "Bytes read", "unit": "bytes",
