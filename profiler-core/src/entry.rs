@@ -73,6 +73,31 @@ pub(crate) const fn head(words: usize, timing: Timing, tail: bool, foreign: bool
         | ((site.get() as u64) << 32)
 }
 
+/// The same first word, made with length 0, for an entry of `words` words.
+#[inline(always)]
+pub(crate) const fn with_length(head: u64, words: usize) -> u64 {
+    head | (words as u64 & LENGTH_MASK)
+}
+
+/// The same first word, made without a site, for an entry of this site.
+#[inline(always)]
+pub(crate) const fn with_site(head: u64, site: DefinitionId) -> u64 {
+    head | ((site.get() as u64) << 32)
+}
+
+/// How many words stand between the first word and the lengths, or the end.
+#[inline(always)]
+pub(crate) const fn fixed_words(head: u64) -> usize {
+    let is_interval = (head >> PHASE_SHIFT) & 3 == 1;
+    1 + is_interval as usize + (head & FOREIGN != 0) as usize
+}
+
+/// Whether the entry belongs to another thread.
+#[inline(always)]
+pub(crate) const fn is_foreign(head: u64) -> bool {
+    head & FOREIGN != 0
+}
+
 /// A decoded marker entry, borrowing from the chunk's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkerEntry<'a> {

@@ -9,7 +9,9 @@ use profiler_core::ids::ByteLimit;
 use profiler_core::losses::DropReason;
 use profiler_core::marker::payload::{FieldValue, PayloadReader};
 use profiler_core::marker::schema::{Format, MarkerSchema};
-use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_text_marker, add_untyped_marker, category};
+use profiler_core::marker::{
+    MarkerOptions, MarkerSite, ProfilerMarker, add_text_marker, add_untyped_marker, category,
+};
 use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
@@ -252,6 +254,19 @@ fn a_second_session_has_nothing_of_the_first() {
     marker!("second");
     let names: Vec<_> = markers().into_iter().map(|marker| marker.1).collect();
     assert_eq!(names, ["second"]);
+}
+
+#[test]
+fn an_entry_overtaken_by_a_stop_writes_nothing() {
+    static SITE: MarkerSite = MarkerSite::new("overtaken");
+    let session = start(1 << 20);
+    SITE.add(&category::TEST, MarkerOptions::default());
+    let pool = session::pool_file().unwrap();
+    drop(session);
+    let held = profiler_core::sys::allocated_bytes(&pool).unwrap();
+    // What a thread does that looked at the gate just before the stop.
+    SITE.add(&category::TEST, MarkerOptions::default());
+    assert_eq!(profiler_core::sys::allocated_bytes(&pool).unwrap(), held, "written after the stop");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Called with the manager's lock held. Sizes in bytes are whole pages. "Released" means: full
 //! or left by its thread, complete, and the next to go when memory is needed, oldest first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::ChunkManager;
 use super::space::ChunkSpace;
@@ -29,8 +29,8 @@ pub(crate) struct Chunks {
     /// Released chunks by age; the value is the bytes.
     released: BTreeMap<(Timestamp, ChunkIndex), u64>,
     released_bytes: u64,
-    /// Released since the last update and still there.
-    newly_released: Vec<ReleasedChunk>,
+    /// Released since the last update and still there, oldest first; the front is what goes.
+    newly_released: VecDeque<ReleasedChunk>,
     /// Released chunks per thread row, and rows whose last one has gone since the last sweep.
     per_row: BTreeMap<u32, u32>,
     emptied: Vec<u32>,
@@ -49,7 +49,7 @@ impl Chunks {
             numbers: Numbers::default(),
             released: BTreeMap::new(),
             released_bytes: 0,
-            newly_released: Vec::new(),
+            newly_released: VecDeque::new(),
             per_row: BTreeMap::new(),
             emptied: Vec::new(),
             kept: (0..SIZE_CLASSES).map(|_| Vec::new()).collect(),
@@ -253,7 +253,7 @@ impl Chunks {
             unreleased_bytes: used.saturating_sub(self.released_bytes),
             released_bytes: self.released_bytes,
             oldest_done: self.oldest_done(),
-            newly_released: std::mem::take(&mut self.newly_released),
+            newly_released: std::mem::take(&mut self.newly_released).into(),
             wanted_bytes: budget.take_wanted(),
             allowance: ByteLimit::new(allowed),
         };

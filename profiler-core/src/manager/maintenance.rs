@@ -11,17 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::ready::READY_PLACES;
 use super::{ChunkManager, State};
 use crate::ids::ChunkIndex;
 use crate::pool::layout::SIZE_CLASSES;
 use crate::sys;
 use crate::time::{Anchor, Timestamp};
 
-/// Smallest stock of chunks of the smallest class, so that a new thread finds one.
-const MINIMUM_STOCK: usize = 2;
 /// Part of the allowance that ready chunks may take.
 const READY_SHARE: u64 = 8;
+/// Chunks made ready in place of larger ones that are not to be had.
+const MINIMUM_OF_SMALLER: usize = 2;
 /// Passes per duration window.
 const PASSES_PER_WINDOW: u32 = 16;
 
@@ -86,26 +85,23 @@ pub(crate) fn window_start(manager: &ChunkManager, window: Duration) -> Option<T
     Timestamp::now().raw().checked_sub(ticks).map(Timestamp::from_raw)
 }
 
-/// Makes chunks ready for the next switches, of the classes that were asked for.
+/// Makes chunks ready for the next switches. What a class cannot have, because no block of that
+/// size is left in one piece, the next smaller one gets.
 fn restock(manager: &ChunkManager) {
     let (_, allowed) = manager.pool().budget().used_and_allowed();
     let mut room = allowed / READY_SHARE;
+    let mut missed = false;
     for class in (0..SIZE_CLASSES).rev() {
         let bytes = manager.pool().layout().class_bytes(class);
-        let demand = manager.ready.take_demand(class);
+        let plan = manager.ready.plan(class);
         let stock = manager.ready.count(class);
         let affordable = usize::try_from(room / bytes).unwrap_or(usize::MAX);
-        let target = stock_target(class, demand).min(affordable);
-        (stock..target).map_while(|_| make_ready(manager, class, demand > 0)).count();
-        room = room.saturating_sub(bytes.saturating_mul(target.max(stock) as u64));
+        let wanted = plan.target.max(if missed { MINIMUM_OF_SMALLER } else { 0 }).min(affordable);
+        let in_demand = plan.in_demand || missed;
+        let made = (stock..wanted).map_while(|_| make_ready(manager, class, in_demand)).count();
+        missed = in_demand && stock + made == 0;
+        room = room.saturating_sub(bytes.saturating_mul((stock + made) as u64));
     }
-}
-
-/// How many chunks of a class should be ready after so many were asked for.
-fn stock_target(class: u8, demand: u64) -> usize {
-    let minimum = if class == 0 { MINIMUM_STOCK } else { 0 };
-    let by_demand = usize::try_from(demand).unwrap_or(READY_PLACES).saturating_mul(2);
-    if demand > 0 { by_demand.clamp(MINIMUM_STOCK.max(2), READY_PLACES) } else { minimum }
 }
 
 /// Makes one chunk ready; with `may_evict`, at the cost of the oldest released one.

@@ -3,20 +3,37 @@
 //! Filled by the maintenance thread, emptied by recording threads. A few places per size
 //! class, each an atomic that holds a slot number or nothing; taking is one swap. There is no
 //! order among ready chunks, so there is nothing to queue and no ABA to fear.
+//!
+//! How many are kept ready follows the demand: twice as many each time the class is asked for
+//! again, half as many each time it is not. So a thread that records without a pause soon has a stock that
+//! lasts while the maintenance thread is kept from its core, and one that does not costs little.
 
 use crate::ids::ChunkIndex;
 use crate::pool::layout::SIZE_CLASSES;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Places per size class.
-pub(crate) const READY_PLACES: usize = 8;
+/// Places per size class: 16 of the largest last 10 ms at the pace of markers without payload.
+pub(crate) const READY_PLACES: usize = 16;
+/// Smallest stock of chunks of the smallest class, so that a new thread finds one.
+const MINIMUM_STOCK: usize = 2;
 const EMPTY: u32 = u32::MAX;
 
 #[derive(Debug)]
 struct Class {
     places: [AtomicU32; READY_PLACES],
-    /// How often a chunk of this class was asked for, ready or not.
+    /// How often a chunk of this class was wished for, ready or not.
     demand: AtomicU64,
+    /// How many should be ready. Only the maintenance thread's passes touch it.
+    target: AtomicU64,
+}
+
+/// What a class should have ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// How many chunks should be ready.
+    pub(crate) target: usize,
+    /// Whether the class was asked for lately, so that older data may go for it.
+    pub(crate) in_demand: bool,
 }
 
 /// The ready chunks of a process.
@@ -27,16 +44,24 @@ pub(crate) struct ReadyChunks {
 
 impl ReadyChunks {
     pub(crate) fn new() -> Self {
-        let class =
-            |_| Class { places: std::array::from_fn(|_| AtomicU32::new(EMPTY)), demand: AtomicU64::new(0) };
+        let class = |_| Class {
+            places: std::array::from_fn(|_| AtomicU32::new(EMPTY)),
+            demand: AtomicU64::new(0),
+            target: AtomicU64::new(0),
+        };
         Self { classes: (0..SIZE_CLASSES).map(class).collect() }
     }
 
-    /// Takes a ready chunk of this class, if there is one. At most 8 loads and one swap.
+    /// Notes that a chunk of this class was wished for.
+    pub(crate) fn wish(&self, class: u8) {
+        if let Some(class) = self.classes.get(usize::from(class)) {
+            class.demand.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a ready chunk of this class, if there is one. At most 16 loads and one swap.
     pub(crate) fn take(&self, class: u8) -> Option<ChunkIndex> {
-        let class = self.classes.get(usize::from(class))?;
-        class.demand.fetch_add(1, Ordering::Relaxed);
-        class.places.iter().find_map(take_place)
+        self.classes.get(usize::from(class))?.places.iter().find_map(take_place)
     }
 
     /// Offers a ready chunk; gives it back when all places are taken.
@@ -54,9 +79,21 @@ impl ReadyChunks {
         self.classes.get(usize::from(class)).map_or(0, |class| class.places.iter().filter(taken).count())
     }
 
-    /// How often this class was asked for since the last call.
-    pub(crate) fn take_demand(&self, class: u8) -> u64 {
-        self.classes.get(usize::from(class)).map_or(0, |class| class.demand.swap(0, Ordering::Relaxed))
+    /// What this class should have ready, by what was wished for since the last call. Called by
+    /// one thread at a time.
+    pub(crate) fn plan(&self, class: u8) -> Plan {
+        let minimum = if class == 0 { MINIMUM_STOCK } else { 0 };
+        let Some(class) = self.classes.get(usize::from(class)) else {
+            return Plan { target: 0, in_demand: false };
+        };
+        let demand = usize::try_from(class.demand.swap(0, Ordering::Relaxed)).unwrap_or(READY_PLACES);
+        let before = usize::try_from(class.target.load(Ordering::Relaxed)).unwrap_or(0);
+        let target = match demand {
+            0 => before / 2,
+            _ => before.max(demand).saturating_mul(2).min(READY_PLACES),
+        };
+        class.target.store(target as u64, Ordering::Relaxed);
+        Plan { target: target.max(minimum), in_demand: demand > 0 }
     }
 
     /// Takes every ready chunk of this class without counting a demand.
@@ -81,16 +118,30 @@ mod tests {
     #[test]
     fn what_is_offered_is_taken_once() {
         let ready = ReadyChunks::new();
-        for index in 0..8 {
+        for index in 0..16 {
             ready.offer(2, ChunkIndex::new(index)).unwrap();
         }
-        assert_eq!(ready.offer(2, ChunkIndex::new(9)), Err(ChunkIndex::new(9)));
+        assert_eq!(ready.offer(2, ChunkIndex::new(99)), Err(ChunkIndex::new(99)));
         let mut taken: Vec<u32> = std::iter::from_fn(|| ready.take(2)).map(ChunkIndex::get).collect();
         taken.sort_unstable();
-        assert_eq!(taken, (0..8).collect::<Vec<_>>());
-        assert_eq!(ready.take_demand(2), 9);
+        assert_eq!(taken, (0..16).collect::<Vec<_>>());
         assert_eq!(ready.take(3), None);
         assert_eq!(ready.take(200), None);
+    }
+
+    #[test]
+    fn the_stock_follows_the_demand() {
+        let ready = ReadyChunks::new();
+        let targets = |passes: usize, wished: bool| -> Vec<usize> {
+            let pass = |_| {
+                (0..u8::from(wished)).for_each(|_| ready.wish(3));
+                ready.plan(3).target
+            };
+            (0..passes).map(pass).collect()
+        };
+        assert_eq!(targets(5, true), [2, 4, 8, 16, 16]);
+        assert_eq!(targets(6, false), [8, 4, 2, 1, 0, 0]);
+        assert_eq!((ready.plan(0).target, ready.plan(200).target), (2, 0));
     }
 }
 

@@ -10,11 +10,12 @@ use super::payload::{PayloadError, encode};
 use super::site::{MarkerSite, define_type, no_type, site_definition};
 use super::{ProfilerMarker, Text};
 use crate::definition_cell::{DefinitionTable, pool_tag};
-use crate::entry::{Timing, head};
+use crate::entry::{Timing, head, with_site as with_site_number};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
-use crate::record::recorder::{Recorder, Tail};
+use crate::record::recorder::Recorder;
+use crate::record::writer::{Front, Tail};
 use crate::record::{gate, local};
 
 /// Sites of markers whose names are made at run time.
@@ -25,10 +26,10 @@ pub fn add_untyped_marker(name: &str, category: impl Into<CategoryPair>, options
     if !gate::is_active() {
         return;
     }
-    let (timing, category) = (options.timing.resolve(), category.into());
+    let (front, category) = (front(options.timing.resolve(), options.thread), category.into());
     let site = |manager: &ChunkManager| dynamic_site(manager, category, "", no_type);
     with_site(site, |recorder, site| {
-        add_with_tail(recorder, site, timing, options.thread, name, |_: &mut [u8]| Ok(Some(0)));
+        add_named(recorder, site, front, name, |_: &mut [u8]| Ok(Some(0)));
     });
 }
 
@@ -47,12 +48,12 @@ pub fn add_marker<M: ProfilerMarker>(
     if !gate::is_active() {
         return;
     }
-    let (timing, category) = (options.timing.resolve(), category.into());
+    let (front, category) = (front(options.timing.resolve(), options.thread), category.into());
     let site = |manager: &ChunkManager| {
         dynamic_site(manager, category, M::TYPE_NAME, |manager| define_type(manager, payload))
     };
     with_site(site, |recorder, site| {
-        add_with_tail(recorder, site, timing, options.thread, name, |room| encoded(payload, room));
+        add_named(recorder, site, front, name, |room| encoded(payload, room));
     });
 }
 
@@ -84,15 +85,28 @@ impl MarkerSite {
         options: MarkerOptions,
         payload: &M,
     ) {
-        let timing = options.timing.resolve();
-        let add = |recorder: &Recorder, site: DefinitionId| {
-            add_with_tail(recorder, site, timing, options.thread, "", |room| encoded(payload, room));
+        let Front { head, fixed: [first, second, third] } = front(options.timing.resolve(), options.thread);
+        let Some(site) = self.known(pool_tag()) else {
+            return self.add_typed_first(category.into(), head, [first, second, third], payload);
         };
-        if let Some(site) = self.known(pool_tag()) {
-            return local::with_recorder(|recorder| add(recorder, site));
-        }
-        let category = category.into();
-        with_site(|manager| self.define(manager, category, |manager| define_type(manager, payload)), add);
+        let head = with_site_number(head, site);
+        local::with_recorder(|recorder| add_encoded(recorder, head, first, second, third, payload));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_typed_first<M: ProfilerMarker>(
+        &'static self,
+        category: CategoryPair,
+        head: u64,
+        [first, second, third]: [u64; 3],
+        payload: &M,
+    ) {
+        let define =
+            |manager: &ChunkManager| self.define(manager, category, |manager| define_type(manager, payload));
+        with_site(define, |recorder, site| {
+            add_encoded(recorder, with_site_number(head, site), first, second, third, payload);
+        });
     }
 
     /// Records a marker of this site with a text. The gate was found open.
@@ -154,31 +168,40 @@ fn add_plain(recorder: &Recorder, site: DefinitionId, timing: Timing) {
     }
 }
 
-#[inline]
-fn add_with_tail<F>(
-    recorder: &Recorder,
-    site: DefinitionId,
-    timing: Timing,
-    thread: Option<ThreadId>,
-    name: &str,
-    encode: F,
-) where
+/// The fixed words of an entry with a tail; the site comes later.
+#[inline(always)]
+fn front(timing: Timing, thread: Option<ThreadId>) -> Front {
+    let thread_word = thread.map_or(0, ThreadId::get);
+    let fixed = match timing {
+        Timing::Interval(start, end) => [start.raw(), end.raw(), thread_word],
+        Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => [at.raw(), thread_word, 0],
+    };
+    Front { head: head(0, timing, true, thread.is_some(), DefinitionId::NONE), fixed }
+}
+
+fn add_named<F>(recorder: &Recorder, site: DefinitionId, front: Front, name: &str, encode: F)
+where
     F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
 {
-    let (first, second) = match timing {
-        Timing::Interval(start, end) => (start, Some(end)),
-        Timing::Instant(at) | Timing::Start(at) | Timing::End(at) => (at, None),
-    };
-    let mut fixed = [first.raw(), 0, 0];
-    let mut used = 1;
-    for word in second.map(|end| end.raw()).into_iter().chain(thread.map(ThreadId::get)) {
-        if let Some(place) = fixed.get_mut(used) {
-            *place = word;
-            used += 1;
-        }
-    }
-    let head = |words: usize| head(words, timing, true, thread.is_some(), site);
-    recorder.with_tail(head, fixed.get(..used).unwrap_or_default(), Tail { name, encode }, thread.is_some());
+    let front = Front { head: with_site_number(front.head, site), ..front };
+    recorder.with_tail(front, Tail { name, encode });
+}
+
+/// Adds an entry with a payload: one function per type of payload, not one per call.
+///
+/// Its arguments are words, which travel in registers. As a struct they would go through the
+/// stack, stored one by one and loaded in pairs, and such a load waits for all stores before it.
+#[inline(never)]
+fn add_encoded<M: ProfilerMarker>(
+    recorder: &Recorder,
+    head: u64,
+    first: u64,
+    second: u64,
+    third: u64,
+    payload: &M,
+) {
+    let front = Front { head, fixed: [first, second, third] };
+    recorder.with_tail(front, Tail { name: "", encode: |room: &mut [u8]| encoded(payload, room) });
 }
 
 #[inline]

@@ -41,6 +41,8 @@ pub struct ProcessSummary {
     pub counts: EntryCounts,
     /// The times that its markers span.
     pub shown: ShownRange,
+    /// How long the writing took, in nanoseconds.
+    pub writing_ns: u64,
 }
 
 /// A range of time that contains the session's start, in nanoseconds since then. Adding ranges

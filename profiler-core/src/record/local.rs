@@ -11,7 +11,8 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
 use super::gate;
-use super::recorder::{Home, NotRecorded, Recorder};
+use super::recorder::{NotRecorded, Recorder};
+use super::writer::Home;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
@@ -173,7 +174,26 @@ pub(crate) fn count_in_process_row(reason: DropReason) {
 }
 
 /// Runs `body` with the chunk manager of the running session.
+///
+/// A thread that records in it has it at hand; any other takes a share of it, which all such
+/// threads have to agree upon, but joins nothing: it may be inside an allocator.
+#[inline]
 pub(crate) fn with_manager<T>(body: impl FnOnce(&ChunkManager) -> Option<T>) -> Option<T> {
+    let recorder = RECORDER.with(Cell::get);
+    let mut body = Some(body);
+    if !recorder.is_null() {
+        // SAFETY: the pointer is cleared on this thread before the recorder is freed.
+        let recorder = unsafe { &*recorder };
+        let done = recorder.with_joined(|manager| body.take().and_then(|body| body(manager)));
+        if body.is_none() {
+            return done.flatten();
+        }
+    }
+    with_shared_manager(body?)
+}
+
+#[inline(never)]
+fn with_shared_manager<T>(body: impl FnOnce(&ChunkManager) -> Option<T>) -> Option<T> {
     let session = CURRENT.try_read().ok()?.clone()?;
     body(&session.manager)
 }

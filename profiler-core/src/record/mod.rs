@@ -1,10 +1,11 @@
 //! What a thread does to add an entry.
 //!
 //! Entries come from `marker`, pass the [`gate`], and end in a chunk of the calling thread's
-//! `recorder`, found through `local`.
+//! `recorder`, found through `local`; `writer` puts the words there.
 
 pub(crate) mod gate;
 pub(crate) mod local;
 pub(crate) mod recorder;
+pub(crate) mod writer;
 
 pub use crate::losses;

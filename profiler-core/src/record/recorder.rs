@@ -6,11 +6,11 @@
 //!
 //! ```text
 //! owner:   busy = 1 · compiler fence · armed == gate? · write entry · commit · busy = 0 (release)
-//! seizer:  armed = 0 · barrier on all threads · busy == 0 (acquire)? · take the chunk by CAS
+//! seizer:  disarm · barrier on all threads · busy == 0 (acquire)? · take the chunk by CAS
 //! ```
 //!
 //! The barrier makes the owner's plain stores and loads as good as sequentially consistent for
-//! the seizer: if it sees `busy == 0`, the owner's next entry sees `armed == 0`. So a stop can take
+//! the seizer: if it sees `busy == 0`, the owner's next entry finds itself disarmed. So a stop can take
 //! a chunk away from a thread that sleeps for ever, without any fence on the fast way.
 //!
 //! Invariants: [`Own`] is touched by the owner only, and only while `busy` is 1; `chunk` names
@@ -20,19 +20,22 @@
 
 use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use super::gate;
-use crate::entry::MAX_ENTRY_BYTES;
+use super::writer::{Front, Home, Own, Tail};
+use crate::entry::{MAX_ENTRY_BYTES, is_foreign};
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
-use crate::manager::chunks::NoChunk;
+use crate::manager::chunks::{NoChunk, class_of};
 use crate::pool::layout::SIZE_CLASSES;
-use crate::pool::live::ThreadRow;
-use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN, Opening};
+use crate::pool::slot::{ChunkSlot, Commit, Opening};
 use crate::time::Timestamp;
+
+/// Sends the next entry the slow way. Never a word of the gate, not even of a closed one: a
+/// thread may have found the gate open just before it was closed and the chunk seized.
+const DISARMED: u64 = u64::MAX;
 
 /// Why the slow way did not end with room for the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,22 +46,11 @@ pub(crate) enum NotRecorded {
     Dropped(DropReason),
 }
 
-/// Where a recorder writes in a session.
-#[derive(Clone, Debug)]
-pub(crate) struct Home {
-    pub(crate) manager: Arc<ChunkManager>,
-    pub(crate) epoch: u64,
-    pub(crate) row: ThreadIndex,
-    pub(crate) selected: bool,
-    /// Ticks within which a filled chunk calls for a larger one.
-    pub(crate) fast_fill: u64,
-}
-
 /// One thread's way into the pool.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Recorder {
-    /// The gate's word that this recorder is set up for; 0 = the slow way first.
+    /// The gate's word that this recorder is set up for, or [`DISARMED`].
     armed: AtomicU64,
     busy: AtomicU32,
     /// Open chunk + 1, 0 = none.
@@ -73,44 +65,13 @@ unsafe impl Sync for Recorder {}
 // SAFETY: as above; the pointers in `own` point into the pool that `home` keeps mapped.
 unsafe impl Send for Recorder {}
 
-/// The owner's private state.
-#[derive(Debug)]
-struct Own {
-    next: *mut u64,
-    left: usize,
-    commit: Commit,
-    slot: *const ChunkSlot,
-    class: u8,
-    taken: Timestamp,
-    first_entry: u64,
-    home: Option<Home>,
-}
-
-/// What follows the fixed words of an entry: inline name, then payload.
-pub(crate) struct Tail<'a, F> {
-    pub(crate) name: &'a str,
-    /// Encodes the payload into the room and says how many bytes it took, or that the room
-    /// does not suffice (`Ok(None)`), or that it cannot be encoded.
-    pub(crate) encode: F,
-}
-
 impl Recorder {
     pub(crate) fn new(tid: ThreadId) -> Self {
-        let own = Own {
-            next: ptr::null_mut(),
-            left: 0,
-            commit: Commit::default(),
-            slot: ptr::null(),
-            class: 0,
-            taken: Timestamp::ZERO,
-            first_entry: 0,
-            home: None,
-        };
         Self {
-            armed: AtomicU64::new(0),
+            armed: AtomicU64::new(DISARMED),
             busy: AtomicU32::new(0),
             chunk: AtomicU64::new(0),
-            own: UnsafeCell::new(own),
+            own: UnsafeCell::new(Own::nowhere()),
             tid,
         }
     }
@@ -150,15 +111,10 @@ impl Recorder {
         }
     }
 
-    /// Adds an entry with a tail. `head` gets the number of words and gives the first word;
-    /// `fixed` are the words behind it. Called by the owner only.
-    pub(crate) fn with_tail<F>(
-        &self,
-        head: impl Fn(usize) -> u64,
-        fixed: &[u64],
-        mut tail: Tail<'_, F>,
-        foreign: bool,
-    ) where
+    /// Adds an entry with a tail. Called by the owner only.
+    #[inline]
+    pub(crate) fn with_tail<F>(&self, front: Front, mut tail: Tail<'_, F>)
+    where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
         if self.busy.load(Ordering::Relaxed) != 0 {
@@ -169,38 +125,42 @@ impl Recorder {
         let _reset = ResetBusy(self);
         // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
-        let minimum = fixed.len().saturating_add(2).saturating_add(tail.name.len().div_ceil(8));
+        let minimum = Front::MOST_WORDS.saturating_add(tail.name.len().div_ceil(8));
         let is_ready = self.armed.load(Ordering::Relaxed) == gate::word() && own.left >= minimum;
         if !is_ready && self.prepare(own, minimum).is_err() {
             return;
         }
-        if foreign {
+        if is_foreign(front.head) {
             own.mark_foreign();
         }
-        self.encode_growing(own, &head, fixed, &mut tail);
+        match own.try_tail(&front, &mut tail) {
+            Ok(true) => {}
+            Ok(false) => self.encode_growing(own, &front, &mut tail),
+            Err(()) => self.count(own, DropReason::Unencodable),
+        }
     }
 
-    /// Encodes into what is left of the chunk; if that does not suffice, into a fresh chunk,
-    /// then into ever larger ones.
-    fn encode_growing<F>(
-        &self,
-        own: &mut Own,
-        head: &impl Fn(usize) -> u64,
-        fixed: &[u64],
-        tail: &mut Tail<'_, F>,
-    ) where
+    /// Encodes into a fresh chunk, since the last one had not enough left, then into ones four
+    /// times as large each.
+    #[cold]
+    #[inline(never)]
+    fn encode_growing<F>(&self, own: &mut Own, front: &Front, tail: &mut Tail<'_, F>)
+    where
         F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
     {
         loop {
-            match own.try_tail(head, fixed, tail) {
+            let fresh = own.commit == Commit::default();
+            let larger = if fresh { own.larger_words() } else { own.left + 1 };
+            if self.prepare(own, larger).is_err() {
+                return;
+            }
+            if is_foreign(front.head) {
+                own.mark_foreign();
+            }
+            match own.try_tail(front, tail) {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(()) => return self.count(own, DropReason::Unencodable),
-            }
-            let larger =
-                if own.commit == Commit::default() { own.capacity_words() + 1 } else { own.left + 1 };
-            if self.prepare(own, larger).is_err() {
-                return;
             }
         }
     }
@@ -246,7 +206,7 @@ impl Recorder {
         let wished = own.wished_class(now);
         self.leave(own, now);
         let taken = self.take_chunk(own, wished, words).and_then(|index| self.open(own, index, now));
-        taken.map_err(|reason| {
+        taken.map(|()| own.wish = wished).map_err(|reason| {
             self.count(own, reason);
             NotRecorded::Dropped(reason)
         })
@@ -261,6 +221,7 @@ impl Recorder {
         let fits = |class: &u8| layout.class_bytes(*class) >= words as u64 * 8;
         let least = (0..SIZE_CLASSES).find(fits).ok_or(DropReason::Oversize)?;
         let wished = wished.max(least);
+        manager.ready.wish(wished);
         let ready = (least..=wished).rev().find_map(|class| manager.ready.take(class));
         manager.work.notify();
         if let Some(index) = ready {
@@ -289,7 +250,6 @@ impl Recorder {
         own.left = usize::try_from(slot.bytes() / 8).unwrap_or(0);
         own.commit = Commit::default();
         own.slot = ptr::from_ref(slot);
-        own.class = crate::manager::chunks::class_of(pool.layout(), slot.bytes());
         own.taken = now;
         own.first_entry = first_entry;
         self.chunk.store(u64::from(index.get()) + 1, Ordering::Release);
@@ -303,7 +263,9 @@ impl Recorder {
         if let (Some(home), Some(index)) = (own.home.as_ref(), chunk_index(index)) {
             // A row of an earlier session may belong to another thread by now.
             let row = (home.epoch == gate::epoch_of(gate::word())).then_some(home.row);
-            hand_over(&home.manager, row, index, now);
+            if row.is_none() || !put_back(&home.manager, index) {
+                hand_over(&home.manager, row, index, now);
+            }
         }
     }
 
@@ -335,6 +297,24 @@ impl Recorder {
         own.home.as_ref().map(body)
     }
 
+    /// Runs `body` with the chunk manager of the running session if the thread records in it
+    /// already. `None` otherwise, also in the middle of an entry: the caller has another way.
+    #[inline]
+    pub(crate) fn with_joined<T>(&self, body: impl FnOnce(&ChunkManager) -> T) -> Option<T> {
+        if self.busy.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let _reset = ResetBusy(self);
+        if self.armed.load(Ordering::Relaxed) != gate::word() {
+            return None;
+        }
+        // SAFETY: `busy` is ours, so nobody else has a reference (module invariant).
+        let own = unsafe { &*self.own.get() };
+        own.home.as_ref().map(|home| body(&home.manager))
+    }
+
     /// Counts an entry of a thread that could not join the session, or that is recording already.
     pub(crate) fn count_unjoined(&self) {
         let busy = self.busy.load(Ordering::Relaxed) != 0;
@@ -360,7 +340,7 @@ impl Recorder {
 
     /// Makes the owner's next entry go the slow way.
     pub(crate) fn disarm(&self) {
-        self.armed.store(0, Ordering::SeqCst);
+        self.armed.store(DISARMED, Ordering::SeqCst);
     }
 
     #[cold]
@@ -376,95 +356,20 @@ impl Recorder {
     }
 }
 
-impl Own {
-    /// Writes an entry and publishes it.
-    ///
-    /// # Safety
-    /// The recorder has an open chunk of its own with at least `entry.len()` words left.
-    #[inline(always)]
-    unsafe fn write(&mut self, entry: &[u64]) {
-        // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
-        let slot = unsafe { &*self.slot };
-        slot.begin(self.commit);
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: `next` has `left >= entry.len()` words of uncommitted room that only we touch;
-        // `entry` is a caller's array and cannot overlap the pool.
-        unsafe { ptr::copy_nonoverlapping(entry.as_ptr(), self.next, entry.len()) };
-        // SAFETY: still inside the chunk or one past its end.
-        unsafe { self.finish(slot, entry.len()) };
+/// Makes a chunk that nothing was written into ready again; nobody else need hear of it. False if
+/// something was written, or if no place is free.
+fn put_back(manager: &ChunkManager, index: ChunkIndex) -> bool {
+    let empty = |slot: &&ChunkSlot| slot.committed().entries() == 0;
+    let Some(slot) = manager.pool().slot(index).filter(empty) else { return false };
+    let opening =
+        Opening { thread: slot.thread(), start: slot.start_time(), first_entry: slot.first_entry() };
+    slot.close();
+    let class = class_of(manager.pool().layout(), slot.bytes());
+    let is_back = manager.ready.offer(class, index).is_ok();
+    if !is_back {
+        slot.open(opening);
     }
-
-    /// Publishes `words` words written at `next`.
-    ///
-    /// # Safety
-    /// As for [`Own::write`], and the words are written.
-    #[inline(always)]
-    unsafe fn finish(&mut self, slot: &ChunkSlot, words: usize) {
-        self.commit = self.commit.plus(words as u64 * 8);
-        slot.publish(self.commit);
-        // SAFETY: `words <= left`, so the result is inside the chunk or one past its end.
-        self.next = unsafe { self.next.add(words) };
-        self.left -= words;
-    }
-
-    /// Tries to write an entry with a tail into what is left; `Ok(false)` if it does not fit.
-    fn try_tail<F>(
-        &mut self,
-        head: &impl Fn(usize) -> u64,
-        fixed: &[u64],
-        tail: &mut Tail<'_, F>,
-    ) -> Result<bool, ()>
-    where
-        F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
-    {
-        let before = fixed.len() + 2; // head, fixed words, lengths
-        let name = tail.name.as_bytes();
-        if self.slot.is_null() || before + name.len().div_ceil(8) > self.left {
-            return Ok(false);
-        }
-        // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
-        let slot = unsafe { &*self.slot };
-        slot.begin(self.commit);
-        let mut abandon = Abandon { slot, commit: self.commit, row: self.row(), returned: false };
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: `left` words of uncommitted room begin at `next`; only we touch them, no
-        // reference into them exists elsewhere, and every bit pattern is a valid word.
-        let room = unsafe { std::slice::from_raw_parts_mut(self.next, self.left) };
-        let filled = fill(room, head, fixed, name, &mut tail.encode);
-        abandon.returned = true;
-        let Some(words) = filled? else { return Ok(false) };
-        std::mem::forget(abandon);
-        // SAFETY: `fill` wrote `words <= left` words at `next`.
-        unsafe { self.finish(slot, words) };
-        Ok(true)
-    }
-
-    fn mark_foreign(&self) {
-        // SAFETY: called after `prepare`, so there is an open chunk and `slot` is valid.
-        if let Some(slot) = unsafe { self.slot.as_ref() } {
-            slot.set_flag(HAS_FOREIGN);
-        }
-    }
-
-    fn row(&self) -> Option<&ThreadRow> {
-        let home = self.home.as_ref()?;
-        home.manager.pool().thread_row(home.row)
-    }
-
-    fn capacity_words(&self) -> usize {
-        self.left + usize::try_from(self.commit.bytes() / 8).unwrap_or(0)
-    }
-
-    /// The class of the next chunk: one up when this one filled fast, one down when slowly.
-    fn wished_class(&self, now: Timestamp) -> u8 {
-        let Some(home) = &self.home else { return 0 };
-        if self.taken == Timestamp::ZERO || self.commit.entries() == 0 {
-            return 0;
-        }
-        let took = now.since(self.taken);
-        let next = if took < home.fast_fill { self.class + 1 } else { self.class.saturating_sub(1) };
-        next.min(largest_class(&home.manager))
-    }
+    is_back
 }
 
 /// Gives a chunk to the manager: seals its entries in the thread's row and lists it as done.
@@ -477,66 +382,15 @@ fn hand_over(manager: &ChunkManager, row: Option<ThreadIndex>, index: ChunkIndex
     manager.done.push(slot, index);
 }
 
-/// Chunks stay below a sixteenth of the allowance, so that what is kept is kept finely.
-fn largest_class(manager: &ChunkManager) -> u8 {
-    let (_, allowed) = manager.pool().budget().used_and_allowed();
-    let largest = (allowed / 16).max(manager.pool().layout().page);
-    crate::manager::chunks::class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)
-}
-
 fn chunk_index(word: u64) -> Option<ChunkIndex> {
     u32::try_from(word.checked_sub(1)?).ok().map(ChunkIndex::new)
-}
-
-/// Fills in an entry with a tail; `None` if the room does not suffice.
-fn fill<F>(
-    room: &mut [u64],
-    head: &impl Fn(usize) -> u64,
-    fixed: &[u64],
-    name: &[u8],
-    encode: &mut F,
-) -> Result<Option<usize>, ()>
-where
-    F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
-{
-    let Some((front, back)) = room.split_at_mut_checked(fixed.len() + 2) else { return Ok(None) };
-    // SAFETY: any word is eight valid bytes, and u8 has no alignment.
-    let (_, tail, _) = unsafe { back.align_to_mut::<u8>() };
-    let Some((name_room, payload_room)) = tail.split_at_mut_checked(name.len()) else { return Ok(None) };
-    name_room.copy_from_slice(name);
-    let limit = payload_room.len().min(MAX_ENTRY_BYTES);
-    let Some(payload_len) = encode(payload_room.get_mut(..limit).unwrap_or_default())? else {
-        return Ok(None);
-    };
-    let words = front.len() + (name.len() + payload_len).div_ceil(8);
-    let lengths = (name.len() as u64) | ((payload_len as u64) << 32);
-    let values = std::iter::once(head(words)).chain(fixed.iter().copied()).chain(std::iter::once(lengths));
-    front.iter_mut().zip(values).for_each(|(to, value)| *to = value);
-    Ok(Some(words))
-}
-
-/// Takes the note of a begun entry back unless the entry was finished; a panic of the payload's
-/// serialisation, which never returned, is counted.
-struct Abandon<'a> {
-    slot: &'a ChunkSlot,
-    commit: Commit,
-    row: Option<&'a ThreadRow>,
-    returned: bool,
-}
-
-impl Drop for Abandon<'_> {
-    fn drop(&mut self) {
-        self.slot.abandon(self.commit);
-        if let (false, Some(row)) = (self.returned, self.row) {
-            row.count_drop(DropReason::Unencodable);
-        }
-    }
 }
 
 /// Ends the owner's turn, also when a payload's serialisation panics.
 struct ResetBusy<'a>(&'a Recorder);
 
 impl Drop for ResetBusy<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.0.busy.store(0, Ordering::Release);
     }

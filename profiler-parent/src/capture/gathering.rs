@@ -217,7 +217,7 @@ impl<W: Write> Gathering<'_, W> {
 
     fn settle(&mut self, member: &Member, summary: &ProcessSummary, verdict: Verdict) {
         self.shown += summary.shown;
-        self.push(member.key, member.settled(summary.threads, summary.counts, verdict));
+        self.push(member.key, member.settled(summary, verdict));
     }
 
     fn push(&mut self, key: PoolId, process: CapturedProcess) {
@@ -261,7 +261,7 @@ fn finish(
     let mut written = own.finish(incomplete.collect()).map_err(CaptureError::OwnPart)?;
     written.append_to(out).map_err(failed)?;
     shown += written.summary.shown;
-    let own = parent.settled(written.summary.threads, written.summary.counts, Verdict::Complete);
+    let own = parent.settled(&written.summary, Verdict::Complete);
     let processes: Vec<_> = std::iter::once(own).chain(children).collect();
     out.write_all(b",").map_err(failed)?;
     let mut json = JsonWriter::new(&mut *out);

@@ -69,6 +69,7 @@ fn write_process<W: Write>(process: &CapturedProcess, out: &mut JsonWriter<W>) {
     out.entry_str("verdict", &process.verdict.to_string());
     out.entry_bool("present", process.verdict.is_present());
     out.entry_u64("threads", u64::from(process.threads));
+    out.entry_millis_ns("writing_ms", i64::try_from(process.writing.as_nanos()).ok());
     write_counts(&process.counts, out);
     out.end_object();
 }

@@ -23,6 +23,7 @@ mod roster;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::ProcessId;
@@ -96,6 +97,8 @@ pub struct CapturedProcess {
     pub counts: EntryCounts,
     /// How it came into the profile.
     pub verdict: Verdict,
+    /// How long the writing of its part took, by the clock of whoever wrote it.
+    pub writing: Duration,
 }
 
 /// A saved profile.

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Duration;
 
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::losses::EntryCounts;
 use profiler_core::profile::gecko::merge_categories;
-use profiler_core::profile::{CategoryRow, ProfileSpec};
+use profiler_core::profile::{CategoryRow, ProcessSummary, ProfileSpec};
 use profiler_core::reader::PoolReader;
 use profiler_core::time::{Anchor, Timestamp};
 
@@ -45,11 +46,19 @@ impl Member {
             Remains::Unprofiled(why) => (EntryCounts::default(), Why::Unprofiled { message: why.clone() }),
             Remains::Pool(_) => (EntryCounts::default(), self.unable.clone().unwrap_or(Why::Gone)),
         };
-        self.settled(0, counts, Verdict::Missing { why })
+        self.settled(&ProcessSummary { counts, ..ProcessSummary::default() }, Verdict::Missing { why })
     }
 
-    pub(super) fn settled(&self, threads: u32, counts: EntryCounts, verdict: Verdict) -> CapturedProcess {
-        CapturedProcess { name: self.name.clone(), pid: self.pid, threads, counts, verdict }
+    /// What the report says of it when its part is in the profile.
+    pub(super) fn settled(&self, summary: &ProcessSummary, verdict: Verdict) -> CapturedProcess {
+        CapturedProcess {
+            name: self.name.clone(),
+            pid: self.pid,
+            threads: summary.threads,
+            counts: summary.counts,
+            verdict,
+            writing: Duration::from_nanos(summary.writing_ns),
+        }
     }
 }
 

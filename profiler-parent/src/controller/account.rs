@@ -15,6 +15,7 @@ use profiler_core::time::Timestamp;
 
 use super::messages::{DeadPool, ProcessFigures};
 use super::rows::Rows;
+use super::rule;
 
 /// How a process can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +142,7 @@ impl Account {
         self.unreleased = update.unreleased_bytes.min(most);
         self.released = update.released_bytes.min(most - self.unreleased);
         self.learn_chunks(update);
-        self.give_back_what_cannot_be_freed(most);
+        self.give_back_what_cannot_be_freed(most, page);
         if self.owed() == 0 {
             self.late = false;
             self.listed.sum_up_to(self.released, update.oldest_done);
@@ -164,9 +165,9 @@ impl Account {
 
     /// A process that obeys but cannot get below what its threads write to would owe for ever
     /// and drop entries; it keeps what it cannot give.
-    fn give_back_what_cannot_be_freed(&mut self, most: u64) {
+    fn give_back_what_cannot_be_freed(&mut self, most: u64, page: u64) {
         if self.shown == self.sent && self.sent == self.target && self.unreleased > self.target {
-            self.target = self.unreleased.min(most);
+            self.target = rule::pages_up(self.unreleased, page).min(most);
         }
     }
 

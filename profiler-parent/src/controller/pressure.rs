@@ -31,12 +31,13 @@ impl Controller {
 
     /// Gives a process what was asked back for it, as far as it is free; its next `Await` tells it.
     fn pay(&mut self, creditor: ProcessKey, paid: u64) {
-        let spare = self.spare();
+        let (spare, page) = (self.spare(), self.policy.page);
         self.books.change(creditor, |account| {
             let paid = paid.min(account.coming);
             account.coming -= paid;
+            // Whole pages: a process obeys and shows nothing else.
             if account.is_alive() && account.owed() == 0 {
-                account.target += paid.min(spare);
+                account.target += rule::pages_down(paid.min(spare), page);
             }
         });
     }
@@ -69,7 +70,7 @@ impl Controller {
             account.coming -= account.coming.div_ceil(4);
             account.coming
         });
-        let bytes = bytes.saturating_sub(coming.unwrap_or(0));
+        let bytes = rule::pages_up(bytes.saturating_sub(coming.unwrap_or(0)), self.policy.page);
         let quiet_since = Some(self.now.saturating_sub(rule::quiet_after(self.limit).max(1)));
         let demand =
             Demand { bytes, older_than, quiet_since, creditor: Some(key), owners: rule::ASKED_AT_ONCE };

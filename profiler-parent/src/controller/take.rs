@@ -101,7 +101,7 @@ impl Plan<'_> {
         let Some(account) = self.books.get(key) else { return };
         let room = account.target.saturating_sub(account.least(self.floor));
         // Half of it at least: whoever needs a little now needs more soon, and asking is what costs.
-        let missing = self.demand.bytes - self.taken;
+        let missing = rule::pages_up(self.demand.bytes - self.taken, self.page);
         let unused = if self.demand.quiet_since.is_some() { account.spare() } else { account.unused() };
         let bytes = missing.max(rule::pages_down(unused / 2, self.page)).min(unused).min(room);
         if Some(key) != self.demand.creditor && bytes > 0 {
@@ -141,7 +141,7 @@ impl Plan<'_> {
         let cut = self.cuts.get(&key).copied().unwrap_or_default();
         let room = account.target.saturating_sub(account.least(self.floor)).saturating_sub(cut.bytes);
         let Some(chunk) = account.listed().get(cut.chunks).filter(|_| room > 0) else { return };
-        let bytes = chunk.bytes.min(room);
+        let bytes = rule::pages_up(chunk.bytes, self.page).min(room);
         let grown = Cut { bytes: cut.bytes + bytes, chunks: cut.chunks + 1, at_or_before: chunk.done };
         self.cuts.insert(key, grown);
         self.taken += bytes;

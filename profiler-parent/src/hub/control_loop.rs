@@ -49,7 +49,9 @@ const fn key_of(pool: PoolId) -> ProcessKey {
 impl Hub {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let page = sys::page_size();
-        let policy = Policy::new(FLOOR_PAGES.saturating_mul(page), page);
+        let floor = FLOOR_PAGES.saturating_mul(page);
+        // On a busy machine it takes a while until somebody gives memory back.
+        let policy = Policy { reserve: floor.saturating_mul(4), ..Policy::new(floor, page) };
         let controller = Controller::new(shared.params.limit, policy);
         Self {
             shared,

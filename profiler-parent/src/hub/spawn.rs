@@ -23,9 +23,11 @@ use crate::controller::Refusal;
 use crate::outbox::{Outbox, OutboxError};
 use crate::spawn::{Gift, Gifts, SpawnError, spawn};
 
-/// How often, and how many times, joining is tried while memory is being freed.
-const JOIN_PAUSE: Duration = Duration::from_millis(2);
-const JOIN_TRIES: u32 = 250;
+/// Pause between two tries of joining while memory is being freed: doubled each time, up to the
+/// longest. All tries together take about two seconds, on a machine that is busy elsewhere.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const JOIN_TRIES: u32 = 44;
 
 /// Why a child could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +118,7 @@ pub(crate) fn spawn_child(
 /// Asks for an allowance, patiently while memory is being freed for it.
 fn join(hub: &HubHandle, key: PoolId) -> Result<ByteLimit, Refusal> {
     let mut last = Refusal::NotYet { missing: 0 };
+    let mut pause = FIRST_PAUSE;
     for _ in 0..JOIN_TRIES {
         let (reply, answer) = bounded(1);
         hub.send(HubEvent::Join { key, reply });
@@ -124,7 +127,8 @@ fn join(hub: &HubHandle, key: PoolId) -> Result<ByteLimit, Refusal> {
             Ok(answer) => return answer,
             Err(_) => return Err(last), // the session is over
         }
-        std::thread::sleep(JOIN_PAUSE);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
     Err(last)
 }

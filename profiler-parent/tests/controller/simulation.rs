@@ -208,6 +208,7 @@ impl World {
             self.outcome.messages += 1;
             match command {
                 Command::Await { key, allowance } => {
+                    assert_eq!(allowance.get() % 4096, 0, "a process obeys whole pages and shows no others");
                     self.at(now + 2 * MS, Happening::Await(index_of(key), allowance.get()));
                 }
                 Command::Destroy { key, at_or_before } => {

@@ -217,6 +217,7 @@ impl World {
             Command::Refuse { .. } => {}
             Command::Await { allowance, .. } => {
                 assert!(node.connected && !node.awaiting, "a second Await");
+                assert_eq!(allowance.get() % PAGE, 0, "a process obeys whole pages and shows no others");
                 assert!(allowance.get() >= POLICY.floor, "below the floor");
                 node.awaiting = true;
                 node.to_child.push_back(command);

@@ -7,15 +7,36 @@
 use std::io::Write;
 
 use super::context::Context;
+use super::machine;
+use crate::ids::CounterIndex;
+use crate::params::Features;
 use crate::profile::json::JsonWriter;
-use crate::reader::CounterInfo;
+use crate::reader::{CounterDefinition, CounterInfo};
 
 /// Writes the key `counters` with all counters of the process.
 pub(super) fn write<W: Write>(context: &Context<'_>, out: &mut JsonWriter<W>) {
     out.key("counters");
     out.begin_array();
     context.snapshot.counters.iter().for_each(|counter| write_counter(context, counter, out));
+    if let Some(counter) = resident_memory(context) {
+        write_counter(context, &counter, out);
+    }
     out.end_array();
+}
+
+/// The memory of a process that lives, if the session wants memory counters.
+fn resident_memory(context: &Context<'_>) -> Option<CounterInfo> {
+    let params = context.snapshot.header.params.as_ref();
+    let wanted = params.is_some_and(|params| params.features.contains(Features::MEMORY));
+    let bytes =
+        if wanted && context.ended.is_none() { machine::resident_bytes(context.role.pid) } else { None };
+    let definition = CounterDefinition {
+        cell: CounterIndex::new(u32::MAX),
+        name: "Resident memory".to_owned(),
+        category: "Memory".to_owned(),
+        description: "Memory that the process has resident".to_owned(),
+    };
+    bytes.map(|bytes| CounterInfo { definition, value: i64::try_from(bytes).unwrap_or(i64::MAX), number: 1 })
 }
 
 fn write_counter<W: Write>(context: &Context<'_>, counter: &CounterInfo, out: &mut JsonWriter<W>) {

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io::Write;
 
 use super::context::Context;
-use super::{GECKO_VERSION, categories, late, losses, schema};
+use super::{GECKO_VERSION, categories, late, losses, machine, schema};
 use crate::marker::schema::MarkerSchema;
 use crate::params::{Features, SessionParams};
 use crate::profile::json::JsonWriter;
@@ -59,9 +59,7 @@ fn write_process_kind<W: Write>(context: &Context<'_>, params: &SessionParams, o
 }
 
 fn write_platform<W: Write>(out: &mut JsonWriter<W>) {
-    out.entry_str("platform", std::env::consts::OS);
-    out.entry_str("oscpu", std::env::consts::OS);
-    out.entry_str("abi", std::env::consts::ARCH);
+    machine::write(out);
     out.entry_str("misc", "");
     out.entry_str("toolkit", "");
 }

@@ -17,6 +17,7 @@ mod counters;
 mod foreign;
 mod late;
 mod losses;
+mod machine;
 mod markers;
 mod meta;
 mod paused;

@@ -79,6 +79,7 @@ impl<S: ByteSource> ProcessPart<'_, S> {
         out: &mut JsonWriter<W>,
         mut progress: ProgressLogger<'_>,
     ) -> Result<ProcessSummary, Failure> {
+        let begun = Timestamp::now();
         let context = self.context();
         out.begin_object();
         out.key("libs");
@@ -92,7 +93,9 @@ impl<S: ByteSource> ProcessPart<'_, S> {
         paused::write(&context, out);
         self.latch.check()?;
         let number = u32::try_from(self.snapshot.threads.len()).unwrap_or(u32::MAX);
-        Ok(ProcessSummary { threads: number, counts, shown })
+        let spent = context.ns(Timestamp::now()).saturating_sub(context.ns(begun));
+        let writing_ns = u64::try_from(spent).unwrap_or(0);
+        Ok(ProcessSummary { threads: number, counts, shown, writing_ns })
     }
 
     /// Ends an object that [`ProcessPart::write_open`] began. `shown` is the range of time that

@@ -1,0 +1,141 @@
+//! A figure, its promise, and the report that holds one against the other.
+//!
+//! Used by every group. Invariants: a figure is printed the moment it is known; one that could
+//! not be measured validly is printed as `invalid` and counts as a missed promise, never as a kept one.
+
+use std::fmt;
+
+/// What is promised of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Promise {
+    /// Nothing: the figure is there to be read.
+    None,
+    /// It is at most this.
+    AtMost(f64),
+    /// It is less than this.
+    Below(f64),
+}
+
+impl Promise {
+    fn is_kept(self, value: f64) -> bool {
+        match self {
+            Self::None => true,
+            Self::AtMost(bound) => value <= bound,
+            Self::Below(bound) => value < bound,
+        }
+    }
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("-"),
+            Self::AtMost(bound) => write!(f, "<= {bound}"),
+            Self::Below(bound) => write!(f, "< {bound}"),
+        }
+    }
+}
+
+/// One measured number.
+#[derive(Clone, Debug)]
+pub(crate) struct Figure {
+    name: String,
+    value: f64,
+    unit: &'static str,
+    promise: Promise,
+    /// Why the number says nothing.
+    invalid: Option<String>,
+}
+
+impl Figure {
+    /// A figure of which nothing is promised yet.
+    pub(crate) fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
+        Self { name: name.into(), value, unit, promise: Promise::None, invalid: None }
+    }
+
+    /// With a promise.
+    pub(crate) fn promised(mut self, promise: Promise) -> Self {
+        self.promise = promise;
+        self
+    }
+
+    /// Not valid, if there is a reason.
+    pub(crate) fn unless(mut self, reason: Option<String>) -> Self {
+        self.invalid = self.invalid.or(reason);
+        self
+    }
+
+    fn complaint(&self) -> Option<String> {
+        let Self { name, value, unit, promise, .. } = self;
+        match &self.invalid {
+            Some(reason) => Some(format!("{name} is not valid: {reason}")),
+            None if promise.is_kept(*value) => None,
+            None => Some(format!("{name} missed: {value:.3} {unit}, promised {promise}")),
+        }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = if self.invalid.is_some() { "invalid".to_owned() } else { shown(self.value) };
+        write!(f, "{}\t{}\t{}\t{}", self.name, value, self.unit, self.promise)
+    }
+}
+
+/// Whole numbers as they are, others with three decimals.
+fn shown(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
+}
+
+/// Prints figures and remembers which promises were missed.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    complaints: Vec<String>,
+}
+
+impl Report {
+    /// Prints a figure.
+    pub(crate) fn put(&mut self, figure: Figure) {
+        println!("{figure}");
+        self.complaints.extend(figure.complaint());
+    }
+
+    /// Notes that a group could not be measured.
+    pub(crate) fn failed(&mut self, group: &str, error: &anyhow::Error) {
+        self.complaints.push(format!("{group} could not be measured: {error:#}"));
+    }
+
+    /// Says what was missed; true if nothing was.
+    pub(crate) fn conclude(self) -> bool {
+        self.complaints.iter().for_each(|complaint| eprintln!("{complaint}"));
+        self.complaints.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_four_columns() {
+        let figure = Figure::new("a.b", 1.5, "ns").promised(Promise::AtMost(2.5));
+        assert_eq!(figure.to_string(), "a.b\t1.500\tns\t<= 2.5");
+        assert_eq!(Figure::new("a", 3.0, "entries").to_string(), "a\t3\tentries\t-");
+    }
+
+    #[test]
+    fn an_invalid_figure_is_a_missed_promise() {
+        let figure = Figure::new("a", 1.0, "ns").unless(Some("too few".to_owned()));
+        assert_eq!(figure.to_string(), "a\tinvalid\tns\t-");
+        let mut report = Report::default();
+        report.put(figure);
+        assert!(!report.conclude());
+    }
+
+    #[test]
+    fn a_promise_is_kept_at_its_bound_unless_it_says_below() {
+        assert!(Promise::AtMost(1.0).is_kept(1.0));
+        assert!(!Promise::Below(1.0).is_kept(1.0));
+        assert!(!Promise::AtMost(0.0).is_kept(f64::NAN));
+    }
+}

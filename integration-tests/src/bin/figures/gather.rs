@@ -1,0 +1,95 @@
+//! Gathering: how long it takes against the slowest child's own writing, and what it costs the
+//! parent in memory.
+//!
+//! Four children record 64 MiB each, then one capture is saved as plain JSON. The wall ratio
+//! compares the whole capture with the longest time that a child itself spent writing its part.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use profiler_parent::{CaptureReport, Session};
+
+use crate::figure::{Figure, Promise, Report};
+use crate::measure::median;
+use crate::workers::{self, Worker};
+
+const CHILDREN: usize = 4;
+const BYTES_EACH: u64 = 64 << 20;
+const RUNS: usize = 5;
+const STARTS: usize = 25;
+
+/// All figures of gathering.
+pub(crate) fn measure(report: &mut Report) -> Result<()> {
+    child_init(report)?;
+    let session = Session::builder().memory_limit(512 << 20).start()?;
+    let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
+    let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("profile.json");
+    let mut runs = Vec::new();
+    for _ in 0..RUNS {
+        runs.push(capture(&session, &path)?);
+    }
+    put(report, &runs);
+    for worker in &mut workers {
+        worker.child.wait();
+    }
+    Ok(())
+}
+
+struct Run {
+    wall: Duration,
+    growth_mib: f64,
+    report: CaptureReport,
+}
+
+fn capture(session: &Session, path: &std::path::Path) -> Result<Run> {
+    std::fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")?;
+    let before = status_kib("VmRSS:")?;
+    #[allow(clippy::disallowed_methods)] // a stopwatch around the capture
+    let start = Instant::now();
+    let report = session.capture().save(path)?;
+    let wall = start.elapsed();
+    let growth_mib = (status_kib("VmHWM:")? - before) / 1024.0;
+    Ok(Run { wall, growth_mib, report })
+}
+
+fn put(report: &mut Report, runs: &[Run]) {
+    let slowest =
+        |run: &Run| run.report.processes.iter().map(|process| process.writing).max().unwrap_or_default();
+    let ratio = |run: &Run| run.wall.as_secs_f64() / slowest(run).as_secs_f64();
+    let of = |figure: &dyn Fn(&Run) -> f64| median(&runs.iter().map(figure).collect::<Vec<_>>());
+    let delivered: u64 =
+        runs.last().map_or(0, |run| run.report.processes.iter().map(|p| p.counts.delivered).sum());
+    let bytes = runs.last().map_or(0, |run| run.report.bytes);
+    let expected = CHILDREN as u64 * BYTES_EACH / 56;
+    let too_few = (delivered < expected * 9 / 10).then(|| format!("{delivered} of {expected} entries"));
+    report.put(Figure::new("gather.entries", delivered as f64, "entries"));
+    report.put(Figure::new("gather.json_mib", bytes as f64 / f64::from(1 << 20), "MiB"));
+    report.put(Figure::new("gather.wall_s", of(&|run| run.wall.as_secs_f64()), "s"));
+    report.put(Figure::new("gather.slowest_child_s", of(&|run| slowest(run).as_secs_f64()), "s"));
+    let wall = Figure::new("gather.wall_ratio", of(&ratio), "x").promised(Promise::AtMost(1.3));
+    report.put(wall.unless(too_few.clone()));
+    let growth = runs.iter().map(|run| run.growth_mib).fold(0.0, f64::max);
+    let growth = Figure::new("gather.parent_rss_growth_mib", growth, "MiB").promised(Promise::AtMost(64.0));
+    report.put(growth.unless(too_few));
+}
+
+/// `child.init_ms`: what `profiler_child::init()` costs the child's own main thread.
+fn child_init(report: &mut Report) -> Result<()> {
+    let session = Session::builder().memory_limit(64 << 20).start()?;
+    let mut times = Vec::new();
+    for number in 0..STARTS {
+        let mut worker = workers::start(&session, &format!("init {number}"), "init", 0)?;
+        times.push(worker.said.parse::<f64>()? / 1e6);
+        worker.child.wait();
+    }
+    report.put(Figure::new("child.init_ms", median(&times), "ms").promised(Promise::Below(1.0)));
+    Ok(())
+}
+
+fn status_kib(key: &str) -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).context("no such line")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+}

@@ -1,0 +1,69 @@
+//! The promised figures: measured, printed one a line, and held against their promises.
+//!
+//! ```text
+//! cargo run --release -p integration-tests --bin figures -- record limit gather
+//! name<TAB>value<TAB>unit<TAB>promise
+//! ```
+//!
+//! Exit code 0 when every promise was kept, 1 when one was missed or could not be measured (which
+//! one is said on stderr), 2 for arguments that make no sense. A group is one module with a function that
+//! takes the [`Report`], and one row in [`GROUPS`].
+
+mod counting;
+mod figure;
+mod gather;
+mod json;
+mod limit;
+mod measure;
+mod record;
+mod recording;
+mod workers;
+
+use std::process::ExitCode;
+
+use figure::Report;
+
+/// Measures and reports the figures of one group.
+type Group = fn(&mut Report) -> anyhow::Result<()>;
+
+/// All groups, in the order in which they are listed.
+const GROUPS: &[(&str, Group)] = &[
+    ("record", record::measure),
+    ("limit", limit::measure),
+    ("gather", measure_gathering),
+    ("json", json::measure),
+];
+
+#[global_allocator]
+static ALLOCATOR: counting::CountingAllocator = counting::CountingAllocator;
+
+/// The writing of JSON is part of gathering; it can be had alone as `json`.
+fn measure_gathering(report: &mut Report) -> anyhow::Result<()> {
+    json::measure(report)?;
+    gather::measure(report)
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = workers::run_as_child() {
+        return code;
+    }
+    let names: Vec<String> = std::env::args().skip(1).collect();
+    let Some(groups) = groups_named(&names) else {
+        let known: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
+        eprintln!("usage: figures GROUP...\nknown groups: {}", known.join(" "));
+        return ExitCode::from(2);
+    };
+    let mut report = Report::default();
+    for (name, group) in groups {
+        if let Err(error) = group(&mut report) {
+            report.failed(name, &error);
+        }
+    }
+    if report.conclude() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The groups with these names; `None` if there is no name or one is unknown.
+fn groups_named(names: &[String]) -> Option<Vec<(&'static str, Group)>> {
+    let find = |name: &String| GROUPS.iter().find(|(known, _)| known == name).copied();
+    if names.is_empty() { None } else { names.iter().map(find).collect() }
+}

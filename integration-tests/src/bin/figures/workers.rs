@@ -1,0 +1,84 @@
+//! The children of the groups that need some: this same program, started again.
+//!
+//! `figures --child MODE ARGUMENT` is never called by hand. Each mode does one thing and says on
+//! standard output when it is ready; it ends when its standard input is closed.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use profiler_core::marker::{MarkerOptions, category};
+use profiler_core::{marker, text_marker};
+use profiler_parent::{ProfiledChild, Session};
+
+/// The argument that makes this program a child.
+pub(crate) const CHILD: &str = "--child";
+
+/// Runs as a child, if the arguments say so.
+pub(crate) fn run_as_child() -> Option<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() != Some(CHILD) {
+        return None;
+    }
+    #[allow(clippy::disallowed_methods)] // measures what the host's own thread spends
+    let start = Instant::now();
+    let _ = profiler_child::init();
+    let init = start.elapsed();
+    let argument = arguments.nth(1).and_then(|number| number.parse().ok()).unwrap_or(0);
+    match std::env::args().nth(2).as_deref() {
+        Some("init") => println!("{}", init.as_nanos()),
+        Some("fill") => fill(argument),
+        Some("flood") => flood(),
+        _ => return Some(ExitCode::from(2)),
+    }
+    let _ = std::io::stdout().flush();
+    let _ = std::io::stdin().read(&mut [0]);
+    Some(ExitCode::SUCCESS)
+}
+
+/// Records about `bytes` bytes of text markers, pacing itself so that none is dropped.
+fn fill(bytes: u64) {
+    const ENTRY_BYTES: u64 = 56;
+    for index in 0..bytes / ENTRY_BYTES {
+        text_marker!("fill", &category::TEST, MarkerOptions::default(), "twenty-four letters here");
+        if index % 4096 == 0 {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+    }
+    println!("filled");
+}
+
+/// Records as fast as it can until standard input is closed.
+fn flood() -> ! {
+    println!("flooding");
+    let _ = std::io::stdout().flush();
+    let body = || {
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    };
+    let _ = std::thread::Builder::new().spawn(body);
+    loop {
+        marker!("flood");
+    }
+}
+
+/// A child and its first line of output.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) child: ProfiledChild,
+    pub(crate) said: String,
+}
+
+/// Starts a child in this mode and waits until it says something.
+pub(crate) fn start(session: &Session, name: &str, mode: &str, argument: u64) -> Result<Worker> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([CHILD, mode, &argument.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = session.spawn(name, command)?;
+    if !child.is_profiled() {
+        bail!("{name} runs unprofiled");
+    }
+    let mut said = String::new();
+    BufReader::new(child.stdout.take().context("no output")?).read_line(&mut said)?;
+    Ok(Worker { child, said: said.trim().to_owned() })
+}

@@ -1,0 +1,88 @@
+//! What the machine is, and how much memory a process takes.
+//!
+//! Asked once per capture, on a thread of the profiler. Nothing here is private: no argument,
+//! no environment, no user name. What cannot be found out is left out.
+
+use std::io::Write;
+use std::panic::catch_unwind;
+use std::sync::OnceLock;
+
+use sysinfo::{CpuRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, RefreshKind, System};
+
+use crate::ids::ProcessId;
+use crate::profile::json::JsonWriter;
+
+/// The machine's facts, as they stand in `meta`.
+#[derive(Debug, Default)]
+struct Machine {
+    system: String,
+    cpu: String,
+    physical_cpus: Option<usize>,
+    logical_cpus: usize,
+}
+
+/// Writes the machine's facts into `meta`.
+pub(super) fn write<W: Write>(out: &mut JsonWriter<W>) {
+    let machine = machine();
+    let wide = |number: usize| u64::try_from(number).unwrap_or(0);
+    out.entry_str("platform", std::env::consts::OS);
+    out.entry_str("oscpu", &machine.system);
+    out.entry_str("abi", std::env::consts::ARCH);
+    if !machine.cpu.is_empty() {
+        out.entry_str("CPUName", &machine.cpu);
+    }
+    if let Some(physical) = machine.physical_cpus {
+        out.entry_u64("physicalCPUs", wide(physical));
+    }
+    out.entry_u64("logicalCPUs", wide(machine.logical_cpus));
+}
+
+/// Bytes of memory that a process has resident; `None` if it is gone.
+pub(super) fn resident_bytes(pid: ProcessId) -> Option<u64> {
+    // The library under this may panic on a `/proc` that it does not understand.
+    catch_unwind(|| {
+        let pid = Pid::from_u32(pid.get());
+        let mut system = System::new().ok()?;
+        let memory = ProcessRefreshKind::nothing().with_memory();
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), true, memory);
+        system.process(pid).map(sysinfo::Process::memory)
+    })
+    .ok()
+    .flatten()
+}
+
+fn machine() -> &'static Machine {
+    static MACHINE: OnceLock<Machine> = OnceLock::new();
+    MACHINE.get_or_init(|| catch_unwind(look).unwrap_or_default())
+}
+
+fn look() -> Machine {
+    let cpus = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
+    let system = System::new_with_specifics(cpus).ok();
+    let cpus = system.as_ref().map(System::cpus).unwrap_or_default();
+    let distribution = System::long_os_version().unwrap_or_else(|_| std::env::consts::OS.to_owned());
+    let kernel = System::kernel_long_version().unwrap_or_default();
+    Machine {
+        system: format!("{distribution}; {kernel}"),
+        cpu: cpus.first().map(|cpu| cpu.brand().to_owned()).unwrap_or_default(),
+        physical_cpus: System::physical_core_count().ok(),
+        logical_cpus: cpus.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_takes_memory_and_one_that_is_not_there_takes_none() {
+        let own = resident_bytes(ProcessId::new(std::process::id()));
+        assert!(own.is_some_and(|bytes| bytes > 100_000), "{own:?}");
+        assert_eq!(resident_bytes(ProcessId::new(u32::MAX - 1)), None);
+    }
+
+    #[test]
+    fn the_machine_has_cpus() {
+        assert!(machine().logical_cpus > 0);
+    }
+}

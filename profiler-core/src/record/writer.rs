@@ -1,0 +1,232 @@
+//! Where the owner of a chunk puts its next entry: the words, then the one store that publishes.
+//!
+//! Used by [`super::recorder`] only, inside the owner's turn. Invariant: while `slot` is not
+//! null, `left` words of uncommitted room that nobody else touches begin at `next`, in a chunk
+//! of the pool that `home` keeps mapped.
+
+#![allow(unsafe_code)]
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use crate::entry::{MAX_ENTRY_BYTES, fixed_words, with_length};
+use crate::ids::ThreadIndex;
+use crate::losses::DropReason;
+use crate::manager::ChunkManager;
+use crate::manager::chunks::class_of;
+use crate::pool::layout::SIZE_CLASSES;
+use crate::pool::live::ThreadRow;
+use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN};
+use crate::time::Timestamp;
+
+/// Where a recorder writes in a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    pub(crate) manager: Arc<ChunkManager>,
+    pub(crate) epoch: u64,
+    pub(crate) row: ThreadIndex,
+    pub(crate) selected: bool,
+    /// Ticks within which a filled chunk calls for a larger one.
+    pub(crate) fast_fill: u64,
+}
+
+impl Home {
+    /// The thread's books.
+    fn row(&self) -> Option<&ThreadRow> {
+        self.manager.pool().thread_row(self.row)
+    }
+}
+
+/// The owner's private state.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) next: *mut u64,
+    pub(super) left: usize,
+    pub(super) commit: Commit,
+    pub(super) slot: *const ChunkSlot,
+    /// Class wished for at the last switch; a smaller one may be what there was.
+    pub(super) wish: u8,
+    pub(super) taken: Timestamp,
+    pub(super) first_entry: u64,
+    pub(super) home: Option<Home>,
+}
+
+/// The fixed words of an entry with a tail, all but the lengths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Front {
+    /// First word, with length 0.
+    pub(crate) head: u64,
+    /// Times and thread number, as many as the first word says.
+    pub(crate) fixed: [u64; 3],
+}
+
+impl Front {
+    /// Room for the first word, the longest fixed part and the lengths.
+    pub(super) const MOST_WORDS: usize = 5;
+}
+
+/// What follows the fixed words of an entry: inline name, then payload.
+pub(crate) struct Tail<'a, F> {
+    pub(crate) name: &'a str,
+    /// Encodes the payload into the room and says how many bytes it took, or that the room
+    /// does not suffice (`Ok(None)`), or that it cannot be encoded.
+    pub(crate) encode: F,
+}
+
+impl Own {
+    /// Nowhere yet.
+    pub(super) fn nowhere() -> Self {
+        Self {
+            next: ptr::null_mut(),
+            left: 0,
+            commit: Commit::default(),
+            slot: ptr::null(),
+            wish: 0,
+            taken: Timestamp::ZERO,
+            first_entry: 0,
+            home: None,
+        }
+    }
+
+    /// Writes an entry and publishes it.
+    ///
+    /// # Safety
+    /// The recorder has an open chunk of its own with at least `entry.len()` words left.
+    #[inline(always)]
+    pub(super) unsafe fn write(&mut self, entry: &[u64]) {
+        // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
+        let slot = unsafe { &*self.slot };
+        slot.begin(self.commit);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: `next` has `left >= entry.len()` words of uncommitted room that only we touch;
+        // `entry` is a caller's array and cannot overlap the pool.
+        unsafe { ptr::copy_nonoverlapping(entry.as_ptr(), self.next, entry.len()) };
+        // SAFETY: still inside the chunk or one past its end.
+        unsafe { self.finish(slot, entry.len()) };
+    }
+
+    /// Publishes `words` words written at `next`.
+    ///
+    /// # Safety
+    /// As for [`Own::write`], and the words are written.
+    #[inline(always)]
+    unsafe fn finish(&mut self, slot: &ChunkSlot, words: usize) {
+        self.commit = self.commit.plus(words as u64 * 8);
+        slot.publish(self.commit);
+        // SAFETY: `words <= left`, so the result is inside the chunk or one past its end.
+        self.next = unsafe { self.next.add(words) };
+        self.left -= words;
+    }
+
+    /// Tries to write an entry with a tail into what is left; `Ok(false)` if it does not fit.
+    #[inline]
+    pub(super) fn try_tail<F>(&mut self, front: &Front, tail: &mut Tail<'_, F>) -> Result<bool, ()>
+    where
+        F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
+    {
+        let name = tail.name.as_bytes();
+        if self.slot.is_null() || self.left < Front::MOST_WORDS + name.len().div_ceil(8) {
+            return Ok(false);
+        }
+        // SAFETY: there is an open chunk, so `slot` points into the pool that `home` keeps mapped.
+        let slot = unsafe { &*self.slot };
+        slot.begin(self.commit);
+        let mut abandon = Abandon { slot, commit: self.commit, home: self.home.as_ref(), returned: false };
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: `left` words of uncommitted room begin at `next`; only we touch them, no
+        // reference into them exists elsewhere, and every bit pattern is a valid word.
+        let room = unsafe { std::slice::from_raw_parts_mut(self.next, self.left) };
+        let filled = fill(room, front, name, &mut tail.encode);
+        abandon.returned = true;
+        let Some(words) = filled? else { return Ok(false) };
+        std::mem::forget(abandon);
+        // SAFETY: `fill` wrote `words <= left` words at `next`.
+        unsafe { self.finish(slot, words) };
+        Ok(true)
+    }
+
+    pub(super) fn mark_foreign(&self) {
+        // SAFETY: called after `prepare`, so there is an open chunk and `slot` is valid.
+        if let Some(slot) = unsafe { self.slot.as_ref() } {
+            slot.set_flag(HAS_FOREIGN);
+        }
+    }
+
+    pub(super) fn row(&self) -> Option<&ThreadRow> {
+        self.home.as_ref().and_then(Home::row)
+    }
+
+    /// What to ask for when an empty chunk does not suffice: more than the next class holds, but
+    /// no more than the largest entry, unless that is what did not suffice.
+    pub(super) fn larger_words(&self) -> usize {
+        let most = MAX_ENTRY_BYTES / 8;
+        if self.left < most { self.left.saturating_mul(2).saturating_add(1).min(most) } else { self.left + 1 }
+    }
+
+    /// The class to wish for next: one up when this chunk filled fast, one down when slowly.
+    ///
+    /// Not the class of the chunk itself: one that was smaller for want of a better says nothing
+    /// about the pace, and to grow from it once more would need many small chunks just
+    /// when there is a shortage.
+    pub(super) fn wished_class(&self, now: Timestamp) -> u8 {
+        let Some(home) = &self.home else { return 0 };
+        if self.taken == Timestamp::ZERO || self.commit.entries() == 0 {
+            return 0;
+        }
+        let took = now.since(self.taken);
+        let next = if took < home.fast_fill { self.wish + 1 } else { self.wish.saturating_sub(1) };
+        next.min(largest_class(&home.manager))
+    }
+}
+
+/// Chunks stay below a sixteenth of the allowance, so that what is kept is kept finely.
+fn largest_class(manager: &ChunkManager) -> u8 {
+    let (_, allowed) = manager.pool().budget().used_and_allowed();
+    let largest = (allowed / 16).max(manager.pool().layout().page);
+    class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)
+}
+
+/// Fills in an entry with a tail; `None` if the room does not suffice.
+#[inline]
+fn fill<F>(room: &mut [u64], entry: &Front, name: &[u8], encode: &mut F) -> Result<Option<usize>, ()>
+where
+    F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
+{
+    let [_, first, second, third, _, ..] = room else { return Ok(None) };
+    // Whatever the entry does not have of these, the lengths and the tail overwrite.
+    [*first, *second, *third] = entry.fixed;
+    let Some((front, back)) = room.split_at_mut_checked(fixed_words(entry.head) + 2) else { return Ok(None) };
+    // SAFETY: any word is eight valid bytes, and u8 has no alignment.
+    let (_, tail, _) = unsafe { back.align_to_mut::<u8>() };
+    let Some((name_room, payload_room)) = tail.split_at_mut_checked(name.len()) else { return Ok(None) };
+    name_room.copy_from_slice(name);
+    let limit = payload_room.len().min(MAX_ENTRY_BYTES);
+    let Some(payload_len) = encode(payload_room.get_mut(..limit).unwrap_or_default())? else {
+        return Ok(None);
+    };
+    let words = front.len() + (name.len() + payload_len).div_ceil(8);
+    if let [head, .., lengths] = front {
+        *head = with_length(entry.head, words);
+        *lengths = (name.len() as u64) | ((payload_len as u64) << 32);
+    }
+    Ok(Some(words))
+}
+
+/// Takes the note of a begun entry back unless the entry was finished; a panic of the payload's
+/// serialisation, which never returned, is counted.
+struct Abandon<'a> {
+    slot: &'a ChunkSlot,
+    commit: Commit,
+    home: Option<&'a Home>,
+    returned: bool,
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        self.slot.abandon(self.commit);
+        if let (false, Some(row)) = (self.returned, self.home.and_then(Home::row)) {
+            row.count_drop(DropReason::Unencodable);
+        }
+    }
+}
