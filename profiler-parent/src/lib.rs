@@ -21,3 +21,8 @@ pub use hub::{ProcessReport, ProcessState, ProfiledChild, SpawnedError};
 pub use profiler_core as core;
 pub use profiler_core::{marker, scope, text_marker};
 pub use session::{Session, SessionBuilder, SessionError};
+
+/// The code in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}

@@ -115,10 +115,19 @@ fn temporary_beside(target: &Path) -> io::Result<NamedTempFile<File>> {
     let Some(name) = target.file_name() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"));
     };
+    if names_directory(target) {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
     let mut prefix = std::ffi::OsString::from(".");
     prefix.push(name);
     prefix.push(".");
     tempfile::Builder::new().prefix(&prefix).suffix(".part").make_in(directory_of(target), create_private)
+}
+
+/// Renaming to it would fail, but only when everything has been written.
+fn names_directory(target: &Path) -> bool {
+    target.as_os_str().as_encoded_bytes().ends_with(b"/")
+        || target.symlink_metadata().is_ok_and(|is| is.is_dir())
 }
 
 fn directory_of(target: &Path) -> &Path {

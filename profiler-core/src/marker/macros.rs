@@ -29,6 +29,8 @@ macro_rules! __if_enabled {
 /// `marker!(name)`, `marker!(name, category)`, `marker!(name, category, options)`,
 /// `marker!(name, category, options, payload)`. The name is a literal or constant; the payload is
 /// a reference to a [`crate::marker::ProfilerMarker`]. Without a session nothing is evaluated.
+/// A call site keeps the category of its first marker; where it varies, use
+/// [`crate::marker::add_marker`] and its kin.
 ///
 /// ```
 /// use profiler_core::marker;

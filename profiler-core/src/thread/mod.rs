@@ -7,7 +7,14 @@ mod filter;
 
 pub use filter::ThreadFilter;
 
+use crate::ids::ThreadId;
 use crate::record::local;
+use crate::sys;
+
+/// The calling thread's number, for [`crate::marker::MarkerOptions::on_thread`] on another thread.
+pub fn current() -> ThreadId {
+    sys::current_thread_id()
+}
 
 /// Names the calling thread in the profile. Cheap, and may be called before the session starts.
 pub fn register(name: &str) {

@@ -67,13 +67,15 @@ fn a_name_that_is_no_file_is_refused() {
 }
 
 #[test]
-fn a_directory_at_the_target_is_an_error_that_leaves_nothing() {
+fn a_directory_at_the_target_is_refused_at_once() {
     let directory = tempdir().unwrap();
     let target = directory.path().join("taken");
     std::fs::create_dir(&target).unwrap();
     std::fs::write(target.join("file"), "").unwrap();
-    let error = ProfileFile::create(&target).unwrap().commit().unwrap_err();
-    assert_eq!(error.path, target);
+    for target in [target, directory.path().join("new/")] {
+        let error = ProfileFile::create(&target).unwrap_err();
+        assert_eq!((error.source.kind(), error.path), (io::ErrorKind::IsADirectory, target));
+    }
     assert_eq!(names_in(directory.path()), ["taken"]);
 }
 

@@ -1,0 +1,31 @@
+//! Records every marker feature in several processes, for the real viewer to look at.
+//!
+//! ```text
+//! cargo run --release -p integration-tests --bin marker_features -- OUT.json EXPECT.json
+//! node integration-tests/viewer/check.mjs OUT.json EXPECT.json
+//! ```
+//!
+//! EXPECT says what was recorded and how the viewer is to show it. Its numbers and texts are written
+//! down beside the recording calls ([`record`], [`types`]); nothing is read back from the profile.
+
+mod expect;
+mod parent;
+mod record;
+mod types;
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+/// Tells a child what to be.
+const ROLE: &str = "--role";
+
+fn main() -> Result<()> {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    match &arguments[..] {
+        [flag, role] if flag == ROLE && role == parent::EVERYTHING => record::everything(),
+        [flag, role] if flag == ROLE && role == parent::VICTIM => record::victim(),
+        [out, expect] => parent::run(Path::new(out), Path::new(expect)),
+        _ => bail!("usage: marker_features OUT.json EXPECT.json"),
+    }
+}

@@ -1,0 +1,55 @@
+//! The parent from start to end: work, capture, goodbye.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use profiler_parent::core::marker::MarkerOptions;
+use profiler_parent::{Session, SessionError, scope, text_marker};
+
+use crate::crew::{Crew, Harvest};
+use crate::expect::expectation;
+use crate::markers::WORDS;
+use crate::options::{Options, Refusal};
+use crate::report;
+use crate::words::WordIndex;
+
+/// How the profile shows this process.
+pub(crate) const NAME: &str = "index_tree";
+
+/// Indexes the tree and saves the profile of doing so.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    options.check()?;
+    let session = start(options)?;
+    let mut crew = Crew::start(&session, options.workers, &options.dir)?;
+    let mut harvest = crew.index(&options.dir)?;
+    report::print_words(&merge(&mut harvest), &harvest);
+    let captured = session.capture().save(&options.out)?;
+    report::print_profile(&captured);
+    let complaints = report::complaints(&harvest, crew.dismiss());
+    complaints.iter().for_each(|complaint| eprintln!("index_tree: {complaint}"));
+    if let Some(file) = &options.expect {
+        report::save(file, &expectation(&harvest, &captured))?;
+    }
+    Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn start(options: &Options) -> Result<Session> {
+    let started = Session::builder().name(NAME).memory_limit(options.memory_limit).start();
+    match started {
+        Err(error @ SessionError::LimitTooSmall { .. }) => Err(Refusal::new(error.to_string()).into()),
+        started => started.context("cannot profile"),
+    }
+}
+
+/// The words of all workers that sent theirs.
+fn merge(harvest: &mut Harvest) -> WordIndex {
+    let mut all = WordIndex::default();
+    for outcome in &mut harvest.outcomes {
+        let Some(index) = outcome.index.take() else { continue };
+        let _scope = scope!("merge", WORDS.sub(2), &outcome.name);
+        all.merge(index);
+    }
+    let text = format!("{} files", harvest.sum().files);
+    text_marker!("indexed", &WORDS, MarkerOptions::default(), &text);
+    all
+}
