@@ -89,7 +89,7 @@ fn outcome() -> impl Strategy<Value = GatherOutcome> {
         unfinished: n[2],
     });
     let written = (any::<u64>(), any::<u32>(), counts).prop_map(|(length, threads, counts)| {
-        GatherOutcome::Written { length, summary: ProcessSummary { threads, counts } }
+        GatherOutcome::Written { length, summary: ProcessSummary { threads, counts, ..ProcessSummary::default() } }
     });
     prop_oneof![written, ".{0,100}".prop_map(GatherOutcome::Failed)]
 }
