@@ -5,8 +5,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 
-use anyhow::{Context, bail};
-use profiler_parent::{ProfiledChild, Session};
+use anyhow::{Context, bail, ensure};
+use profiler_parent::{ProcessReport, ProcessState, ProfiledChild, Session};
+
+use crate::patience::until;
 
 /// A helper process.
 #[derive(Debug)]
@@ -20,11 +22,31 @@ pub struct Puppet {
 }
 
 impl Puppet {
-    /// Starts the helper `program`; `beginning` says how it begins. Waits until it has begun.
+    /// Starts the helper `program`; `beginning` says how it begins. Waits until it has begun, and
+    /// if it records until it has connected.
     ///
     /// # Errors
     /// When it cannot be started, or ends at once.
     pub fn spawn(session: &Session, program: &str, name: &str, beginning: &str) -> anyhow::Result<Self> {
+        let puppet = Self::spawn_as(session, program, name, beginning)?;
+        if puppet.status == "Recording" {
+            let pid = puppet.child.id();
+            let connected = |report: &ProcessReport| report.pid == pid && report.state == ProcessState::Connected;
+            ensure!(until(|| session.processes().iter().any(connected)), "it does not connect");
+        }
+        Ok(puppet)
+    }
+
+    /// Starts the helper `program` and waits until it has begun, connected or not.
+    ///
+    /// # Errors
+    /// As [`Self::spawn`].
+    pub fn spawn_as(
+        session: &Session,
+        program: &str,
+        name: &str,
+        beginning: &str,
+    ) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
         command.arg(beginning).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = session.spawn(name, command)?;

@@ -61,6 +61,8 @@ pub enum Why {
     NeverConnected,
     /// All that it recorded was older than what the memory limit keeps.
     Expired,
+    /// It ended by itself and had recorded nothing.
+    RecordedNothing,
     /// It runs without profiling.
     Unprofiled {
         /// Why.
@@ -166,6 +168,7 @@ impl fmt::Display for Why {
             Self::Late => f.write_str("not finished at the deadline"),
             Self::Refused { message } => write!(f, "refused: {message}"),
             Self::NeverConnected => f.write_str("never connected"),
+            Self::RecordedNothing => f.write_str("it recorded nothing"),
             Self::Expired => f.write_str("all its data was older than what the memory limit keeps"),
             Self::Unprofiled { message } => write!(f, "not profiled: {message}"),
             Self::Unreadable { message } => write!(f, "memory unreadable: {message}"),

@@ -1,7 +1,9 @@
 //! How the helper begins: with a profiler as it should be, with none, or with one that was lied to.
 
+use std::os::unix::fs::FileExt;
+
 use anyhow::{Context, bail};
-use ipc_protocol::environment::{ChildEnvironment, Token, VARIABLE};
+use ipc_protocol::environment::{ChildEnvironment, Handover, Token, VARIABLE};
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
 use ipc_protocol::transport::ipc_channel;
 use profiler_core::ids::{ProcessId, ProcessStart};
@@ -13,6 +15,7 @@ type Beginning = fn() -> anyhow::Result<String>;
 pub(crate) const BEGINNINGS: &[(&str, Beginning)] = &[
     ("init", init),
     ("no-init", || Ok("not asked".to_owned())),
+    ("init-and-scribble", init_and_scribble),
     ("die-first", || crate::end::kill()),
     ("die-in-init", die_in_init),
     ("wrong-token", wrong_token),
@@ -39,6 +42,16 @@ fn die_in_init() -> anyhow::Result<String> {
     profiler_child::init();
     integration_tests::marks::record(0, 0);
     crate::end::kill()
+}
+
+/// Records, then overwrites the head of its own pool.
+fn init_and_scribble() -> anyhow::Result<String> {
+    let Handover::Descriptor { number, .. } = given()?.pool else { bail!("no descriptor") };
+    let pool = std::fs::File::options().write(true).open(format!("/proc/self/fd/{number}"))?;
+    let status = init()?;
+    integration_tests::marks::record(0, 0);
+    pool.write_all_at(&[0xff; 4096], 0)?;
+    Ok(status)
 }
 
 fn wrong_token() -> anyhow::Result<String> {

@@ -9,7 +9,14 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "quit" => quit(code()),
         "abort" => std::process::abort(),
         "kill" => kill(),
-        "segv" => raise(libc::SIGSEGV),
+        "segv" => {
+            // SAFETY: the system's own handling, instead of the runtime's, which would return.
+            #[allow(unsafe_code)]
+            unsafe {
+                libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+            }
+            raise(libc::SIGSEGV)
+        }
         "stop" => raise(libc::SIGSTOP),
         "shutdown" => {
             profiler_child::shutdown();

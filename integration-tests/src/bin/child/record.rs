@@ -17,6 +17,7 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "record" => record(words, false),
         "hold" => record(words, true),
         "mark" => mark(words),
+        "active" => Ok(format!("ok {}", profiler_core::session::is_active())),
         "flood" => flood(words),
         "acknowledge" => acknowledge(words),
         _ => return None,
