@@ -55,7 +55,7 @@ pub struct Mark {
 }
 
 /// Where the entries of a thread went, as the profile says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Books {
     pub recorded: u64,
@@ -63,6 +63,8 @@ pub struct Books {
     pub evicted: u64,
     pub dropped: u64,
     pub unfinished: u64,
+    /// Why entries were dropped, and how many for each reason.
+    pub reasons: BTreeMap<String, u64>,
 }
 
 impl Profile {
@@ -158,11 +160,11 @@ impl Process {
     pub fn books(&self) -> anyhow::Result<Books> {
         let mut sum = Books::default();
         for thread in &self.threads {
-            let Some(books) = thread.books else { continue };
+            let Some(books) = &thread.books else { continue };
             let parts = books.delivered + books.evicted + books.dropped + books.unfinished;
             ensure!(books.recorded == parts, "{}: {books:?}", thread.name);
             ensure!(books.unfinished <= 1, "{}: {books:?}", thread.name);
-            sum.add(&books);
+            sum.add(books);
         }
         Ok(sum)
     }
@@ -209,8 +211,11 @@ impl Mark {
 
 impl Books {
     fn parse(json: &Value) -> Option<Self> {
+        const SUMS: [&str; 7] = ["tid", "recorded", "delivered", "evicted", "dropped", "unfinished", "name"];
         let field = |name: &str| json[name].as_u64();
+        let reasons = json.as_object()?.iter().filter(|(name, _)| !SUMS.contains(&name.as_str()));
         Some(Self {
+            reasons: reasons.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect(),
             recorded: field("recorded")?,
             delivered: field("delivered")?,
             evicted: field("evicted")?,
@@ -220,6 +225,9 @@ impl Books {
     }
 
     fn add(&mut self, other: &Self) {
+        for (reason, count) in &other.reasons {
+            *self.reasons.entry(reason.clone()).or_default() += count;
+        }
         self.recorded += other.recorded;
         self.delivered += other.delivered;
         self.evicted += other.evicted;

@@ -84,7 +84,8 @@ fn every_kind_of_end_is_named_and_loses_nothing() -> anyhow::Result<()> {
     for (end, verdict) in ends {
         let found = profile.verdict(end)?;
         assert!(found.starts_with(verdict), "{end}: {found}");
-        assert_eq!(profile.process(end)?.books()?.delivered, 1000, "{end}");
+        let books = profile.process(end)?.books()?;
+        assert_eq!(books.delivered, 1000, "{end}: {books:?}");
     }
     let incomplete: Vec<_> = profile.incomplete().into_iter().map(|(name, _)| name).collect();
     assert_eq!(incomplete, ["kill", "abort", "segv"]);

@@ -120,10 +120,8 @@ fn with_site(
             }
             site
         });
-        match site {
-            Some(Some(site)) => add(recorder, site),
-            Some(None) => {}
-            None => recorder.count_unjoined(),
+        if let Some(Some(site)) = site {
+            add(recorder, site);
         }
     });
 }

@@ -11,6 +11,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
 use super::gate;
+use super::patience::once_per_thread;
 use super::recorder::{Home, NotRecorded, Recorder};
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::losses::DropReason;
@@ -78,14 +79,15 @@ fn with_new_recorder(body: impl FnOnce(&Recorder)) {
     }
 }
 
-/// Makes the thread's recorder; `None` while the thread ends, or if another thread has the list.
+/// Makes the thread's recorder; `None` while the thread ends, or if another thread keeps the list.
 fn make_recorder() -> Option<Arc<Recorder>> {
     let recorder = Arc::new(Recorder::new(sys::current_thread_id()));
-    let mut all = match RECORDERS.try_lock() {
-        Ok(all) => all,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => return None,
+    let list = || match RECORDERS.try_lock() {
+        Ok(all) => Some(all),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     };
+    let mut all = once_per_thread(list)?;
     let kept = GUARD.try_with(|guard| {
         let mut guard = guard.try_borrow_mut().ok()?;
         *guard = Some(Guard(Arc::clone(&recorder)));
@@ -124,7 +126,7 @@ fn row_for(session: &ActiveSession, tid: ThreadId, name: &str) -> Result<ThreadI
         }
         NotRecorded::Dropped(reason)
     };
-    let mut state = manager.try_lock().ok_or_else(|| refused(DropReason::Full))?;
+    let mut state = once_per_thread(|| manager.try_lock()).ok_or_else(|| refused(DropReason::Full))?;
     let thread = NewThread { tid, is_main: false, name, at: Timestamp::now() };
     state.rows.add_thread(manager, thread).ok_or_else(|| refused(DropReason::NoDefinitions))
 }

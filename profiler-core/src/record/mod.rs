@@ -5,6 +5,7 @@
 
 pub(crate) mod gate;
 pub(crate) mod local;
+mod patience;
 pub(crate) mod recorder;
 
 pub use crate::losses;

@@ -27,6 +27,7 @@ use super::gate;
 use crate::entry::MAX_ENTRY_BYTES;
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
+use super::patience::soon;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::NoChunk;
 use crate::pool::layout::SIZE_CLASSES;
@@ -268,7 +269,7 @@ impl Recorder {
         if let Some(index) = ready {
             return Ok(index);
         }
-        let mut state = manager.try_lock().ok_or(DropReason::Full)?;
+        let mut state = soon(|| manager.try_lock()).ok_or(DropReason::Full)?;
         state.chunks.collect_done(manager);
         for class in (least..=wished).rev() {
             match state.chunks.acquire(manager, class) {
@@ -323,9 +324,11 @@ impl Recorder {
         // `busy` stays 1: nothing is recorded through this recorder any more.
     }
 
-    /// Runs `body` with the recorder's session, joining it first if need be.
+    /// Runs `body` with the recorder's session, joining it first if need be; `None` if that
+    /// cannot be, which is counted.
     pub(crate) fn with_home<T>(&self, body: impl FnOnce(&Home) -> T) -> Option<T> {
         if self.busy.swap(1, Ordering::Relaxed) != 0 {
+            self.count_reentrant();
             return None;
         }
         compiler_fence(Ordering::SeqCst);
@@ -334,12 +337,6 @@ impl Recorder {
         let own = unsafe { &mut *self.own.get() };
         self.enter(own).ok()?;
         own.home.as_ref().map(body)
-    }
-
-    /// Counts an entry of a thread that could not join the session, or that is recording already.
-    pub(crate) fn count_unjoined(&self) {
-        let busy = self.busy.load(Ordering::Relaxed) != 0;
-        super::local::count_in_process_row(if busy { DropReason::Reentrant } else { DropReason::Full });
     }
 
     /// Takes the open chunk away from a thread that is not recording right now.
