@@ -31,7 +31,8 @@ impl Puppet {
         let puppet = Self::spawn_as(session, program, name, beginning)?;
         if puppet.status == "Recording" {
             let pid = puppet.child.id();
-            let connected = |report: &ProcessReport| report.pid == pid && report.state == ProcessState::Connected;
+            let connected =
+                |report: &ProcessReport| report.pid == pid && report.state == ProcessState::Connected;
             ensure!(until(|| session.processes().iter().any(connected)), "it does not connect");
         }
         Ok(puppet)
@@ -41,12 +42,7 @@ impl Puppet {
     ///
     /// # Errors
     /// As [`Self::spawn`].
-    pub fn spawn_as(
-        session: &Session,
-        program: &str,
-        name: &str,
-        beginning: &str,
-    ) -> anyhow::Result<Self> {
+    pub fn spawn_as(session: &Session, program: &str, name: &str, beginning: &str) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
         command.arg(beginning).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = session.spawn(name, command)?;

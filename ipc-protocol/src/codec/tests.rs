@@ -88,9 +88,11 @@ fn outcome() -> impl Strategy<Value = GatherOutcome> {
         dropped: Drops::new([n[3], n[4], n[5], n[6], n[7], n[8], n[9]]),
         unfinished: n[2],
     });
-    let written = (any::<u64>(), any::<u32>(), counts).prop_map(|(length, threads, counts)| {
-        GatherOutcome::Written { length, summary: ProcessSummary { threads, counts, ..ProcessSummary::default() } }
-    });
+    let written =
+        (any::<u64>(), any::<u32>(), counts).prop_map(|(length, threads, counts)| GatherOutcome::Written {
+            length,
+            summary: ProcessSummary { threads, counts, ..ProcessSummary::default() },
+        });
     prop_oneof![written, ".{0,100}".prop_map(GatherOutcome::Failed)]
 }
 

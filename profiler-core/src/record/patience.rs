@@ -38,14 +38,23 @@ mod tests {
     #[test]
     fn what_never_comes_is_given_up() {
         let mut tries = 0;
-        assert_eq!(once_per_thread(|| -> Option<()> { tries += 1; None }), None);
+        assert_eq!(
+            once_per_thread(|| -> Option<()> {
+                tries += 1;
+                None
+            }),
+            None
+        );
         assert_eq!(tries, SPINS + YIELDS);
     }
 
     #[test]
     fn what_comes_late_is_taken() {
         let mut tries = 0;
-        let third = || { tries += 1; (tries == 3).then_some(tries) };
+        let third = || {
+            tries += 1;
+            (tries == 3).then_some(tries)
+        };
         assert_eq!(soon(third), Some(3));
     }
 }

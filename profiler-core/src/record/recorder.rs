@@ -24,10 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use super::gate;
+use super::patience::soon;
 use crate::entry::MAX_ENTRY_BYTES;
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
-use super::patience::soon;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::NoChunk;
 use crate::pool::layout::SIZE_CLASSES;

@@ -299,7 +299,8 @@ fn finish(
     written.append_to(out).map_err(failed)?;
     shown += written.summary.shown;
     let own = parent.settled(written.summary.threads, written.summary.counts, Verdict::Complete);
-    let processes: Vec<_> = std::iter::once(own).chain(children.into_iter().map(|(_, child)| child)).collect();
+    let processes: Vec<_> =
+        std::iter::once(own).chain(children.into_iter().map(|(_, child)| child)).collect();
     out.write_all(b",").map_err(failed)?;
     let mut json = JsonWriter::new(&mut *out);
     log.write(parent.pid, &processes, &mut json);

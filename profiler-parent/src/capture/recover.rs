@@ -6,12 +6,12 @@
 use std::fs::File;
 use std::io::Write;
 
+use profiler_core::pool::layout::Life;
 use profiler_core::profile::gecko::ProcessPart;
 use profiler_core::profile::{
     CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
     ProgressCell,
 };
-use profiler_core::pool::layout::Life;
 use profiler_core::reader::PoolReader;
 use profiler_core::time::{SessionClock, Timestamp};
 

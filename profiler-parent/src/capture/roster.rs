@@ -11,8 +11,8 @@ use profiler_core::reader::PoolReader;
 use profiler_core::time::{Anchor, Timestamp};
 
 use super::CapturedProcess;
-use crate::gather::verdict::{Verdict, Why};
 use crate::gather::state::DEATH_NEWS;
+use crate::gather::verdict::{Verdict, Why};
 use crate::hub::{Process, ProcessState, Remains, Shared};
 use crate::outbox::Outbox;
 

@@ -288,7 +288,9 @@ impl<K: Clone + Ord> Gather<K> {
         for (child, standing) in &mut self.children {
             let Standing::Waiting(waiting) = standing else { continue };
             let why = match waiting.gives_up(&patience) {
-                _ if waiting.is_lost(now) => waiting.hung_up.take().map(|(_, message)| Why::Refused { message }),
+                _ if waiting.is_lost(now) => {
+                    waiting.hung_up.take().map(|(_, message)| Why::Refused { message })
+                }
                 frozen if frozen < deadline && frozen <= now => Some(Why::Frozen),
                 _ if deadline <= now => Some(Why::Late),
                 _ => None,

@@ -32,8 +32,8 @@ use profiler_core::time::SessionClock;
 pub(crate) use events::{CaptureOrder, HubEvent};
 pub(crate) use link::Control;
 pub(crate) use own::join_own;
-pub use processes::{ProcessReport, ProcessState};
 pub(crate) use processes::{Process, Processes, Remains};
+pub use processes::{ProcessReport, ProcessState};
 pub(crate) use spawn::spawn_child;
 pub use spawn::{ProfiledChild, SpawnedError};
 

@@ -209,7 +209,9 @@ impl Process {
             ProcessState::Starting => Some(Why::NeverConnected),
             ProcessState::Disconnected(message) => Some(Why::Refused { message: message.clone() }),
             ProcessState::Exited(status) => match Why::ended(*status) {
-                why if why.is_orderly() && !self.said_hello && self.is_untouched() => Some(Why::NeverConnected),
+                why if why.is_orderly() && !self.said_hello && self.is_untouched() => {
+                    Some(Why::NeverConnected)
+                }
                 why => Some(why),
             },
         }

@@ -62,7 +62,11 @@ pub(crate) fn print_inventory() -> anyhow::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
         let number = entry.file_name();
         if let Ok(target) = std::fs::read_link(entry.path()) {
-            line.push_str(&format!(" {}={}", number.to_string_lossy(), target.to_string_lossy().replace(' ', "_")));
+            line.push_str(&format!(
+                " {}={}",
+                number.to_string_lossy(),
+                target.to_string_lossy().replace(' ', "_")
+            ));
         }
     }
     println!("{line}");

@@ -2,12 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use integration_tests::marks;
 
 use crate::{Words, number};
+
+/// Pause of threads that record a given number of markers.
+const BREATH: Duration = Duration::from_micros(100);
+
+/// Ends the floods.
+static CALM: AtomicBool = AtomicBool::new(false);
 
 /// The next number of each thread; numbers go on over several commands.
 static NEXT: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
@@ -17,14 +25,20 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "record" => record(words, false),
         "hold" => record(words, true),
         "mark" => mark(words),
+        "paused" => Ok(format!("ok {}", profiler_core::session::is_paused())),
         "active" => Ok(format!("ok {}", profiler_core::session::is_active())),
         "flood" => flood(words),
+        "calm" => {
+            CALM.store(true, Ordering::Relaxed);
+            Ok("ok".to_owned())
+        }
         "acknowledge" => acknowledge(words),
         _ => return None,
     })
 }
 
-/// `record THREADS COUNT`: so many markers on each of so many threads, which then end.
+/// `record THREADS COUNT`: so many markers on each of so many threads, which then end. With short
+/// pauses: several threads at full speed on a busy machine may drop entries, which `flood` is for.
 /// `hold THREADS COUNT`: the same, and the threads stay.
 fn record(words: Words<'_>, stay: bool) -> anyhow::Result<String> {
     let (threads, count) = (number(words, 0)?, number(words, 1)?);
@@ -33,7 +47,12 @@ fn record(words: Words<'_>, stay: bool) -> anyhow::Result<String> {
         .map(|thread| {
             let done = done.clone();
             worker(thread, move || {
-                take(thread, count).for_each(|sequence| marks::record(thread, sequence));
+                for sequence in take(thread, count) {
+                    marks::record(thread, sequence);
+                    if sequence % 50 == 49 {
+                        std::thread::sleep(BREATH);
+                    }
+                }
                 let _ = done.send(());
                 while stay {
                     std::thread::park();
@@ -55,12 +74,12 @@ fn mark(words: Words<'_>) -> anyhow::Result<String> {
 }
 
 /// `flood THREADS [PAUSE]`: markers without end, with a pause of so many microseconds after
-/// every hundred.
+/// every hundred. `calm` ends it.
 fn flood(words: Words<'_>) -> anyhow::Result<String> {
-    let pause = std::time::Duration::from_micros(number(words, 1).unwrap_or(0));
+    let pause = Duration::from_micros(number(words, 1).unwrap_or(0));
     for thread in 0..u32::try_from(number(words, 0)?)? {
         worker(thread, move || {
-            for sequence in 0.. {
+            for sequence in (0..).take_while(|_| !CALM.load(Ordering::Relaxed)) {
                 marks::record(thread, sequence);
                 if sequence % 100 == 99 && !pause.is_zero() {
                     std::thread::sleep(pause);

@@ -92,11 +92,7 @@ fn rows_by_writer<W: Write>(out: W, rows: u64) -> Result<W> {
     Ok(out.finish()?)
 }
 
-fn row_by_writer<W: Write>(
-    out: &mut JsonWriter<W>,
-    [ty, bytes, queue, url]: &[PreparedKey; 4],
-    row: u64,
-) {
+fn row_by_writer<W: Write>(out: &mut JsonWriter<W>, [ty, bytes, queue, url]: &[PreparedKey; 4], row: u64) {
     let (start, end) = times(row);
     out.begin_array();
     out.u64(row % 100);

@@ -28,7 +28,8 @@ pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.put(Figure::new("record.scope.ns", median(&ours), "ns").unless(objection.clone()));
     for (name, theirs) in [("puffin", puffin), ("tracing_chrome", tracing)] {
         report.put(Figure::new(format!("record.{name}.ns"), median(&theirs), "ns"));
-        let ratio = Figure::new(format!("record.vs_{name}.ratio"), median_ratio(&ours, &theirs), "x its scope");
+        let ratio =
+            Figure::new(format!("record.vs_{name}.ratio"), median_ratio(&ours, &theirs), "x its scope");
         report.put(ratio.promised(Promise::Below(1.0)).unless(objection.clone()));
     }
     Ok(())

@@ -23,9 +23,8 @@ struct Times {
 }
 
 pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
-    let figure = |value| {
-        Figure::new("record.threads2.ratio", value, "x one thread").promised(Promise::AtMost(1.1))
-    };
+    let figure =
+        |value| Figure::new("record.threads2.ratio", value, "x one thread").promised(Promise::AtMost(1.1));
     let &[first, second, ..] = &*cores() else {
         report.put(figure(f64::NAN).unless(Some("there is one core only".to_owned())));
         return Ok(());
