@@ -159,7 +159,9 @@ fn steady(mut profile: Value) -> Value {
     }
     round(&mut profile);
     let meta = profile["meta"].as_object_mut().unwrap();
-    ["CPUName", "physicalCPUs", "logicalCPUs"].map(|machine| meta.remove(machine));
+    for machine in ["CPUName", "physicalCPUs", "logicalCPUs"] {
+        meta.remove(machine);
+    }
     let counter = &mut profile["counters"][0]["samples"]["data"];
     counter[0][0] = "start".into();
     counter[1][0] = "capture".into();

@@ -288,13 +288,14 @@ impl<K: Clone + Ord> Gather<K> {
         for (child, standing) in &mut self.children {
             let Standing::Waiting(waiting) = standing else { continue };
             let why = match waiting.gives_up(&patience) {
-                _ if waiting.is_lost(now) => {
-                    waiting.hung_up.take().map(|(_, message)| Why::Refused { message })
-                }
                 frozen if frozen < deadline && frozen <= now => Some(Why::Frozen),
                 _ if deadline <= now => Some(Why::Late),
                 _ => None,
             };
+            let why = if waiting.is_lost(now) { Some(Why::Gone) } else { why };
+            // A closed channel says more than the time that passed.
+            let hung_up = why.as_ref().and_then(|_| waiting.hung_up.take());
+            let why = hung_up.map(|(_, message)| Why::Refused { message }).or(why);
             if let Some(why) = why {
                 outputs.push(Output::GiveUp { child: child.clone(), why });
                 *standing = Standing::GivenUp;

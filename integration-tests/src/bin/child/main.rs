@@ -32,7 +32,7 @@ fn main() -> anyhow::Result<()> {
     let status = begin::begin(&beginning)?;
     say(&status)?;
     for line in std::io::stdin().lock().lines() {
-        let answer = obey(&line?).map_or_else(|error| format!("error {error:#}"), |answer| answer);
+        let answer = obey(&line?).unwrap_or_else(|error| format!("error {error:#}"));
         say(&answer)?;
     }
     Ok(())

@@ -54,8 +54,8 @@ fn record(words: Words<'_>, stay: bool) -> anyhow::Result<String> {
                     }
                 }
                 let _ = done.send(());
-                while stay {
-                    std::thread::park();
+                if stay {
+                    stay_for_ever();
                 }
             })
         })
@@ -106,6 +106,10 @@ fn acknowledge(words: Words<'_>) -> anyhow::Result<String> {
         })?;
     }
     std::io::stdout().flush()?;
+    stay_for_ever()
+}
+
+fn stay_for_ever() -> ! {
     loop {
         std::thread::park();
     }
