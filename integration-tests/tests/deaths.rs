@@ -181,3 +181,21 @@ fn children_that_die_while_they_connect_never_hold_the_parent_up() -> anyhow::Re
     }
     Ok(())
 }
+
+#[test]
+fn a_child_that_ended_its_profiler_goes_on_and_its_data_is_there() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "done", "init")?;
+    puppet.ask("hold 2 100")?;
+    puppet.ask("shutdown")?;
+    puppet.ask("mark 50")?;
+    for _ in 0..2 {
+        let (_, profile) = session.capture()?;
+        assert_eq!(profile.verdict("done")?, "complete");
+        assert_eq!(profile.process("done")?.books()?.delivered, 200);
+        puppet.tell("exit 0")?;
+        assert!(puppet.child.wait().expect("a status").success());
+        puppet = Puppet::spawn(&session, CHILD, "next", "init")?;
+    }
+    Ok(())
+}

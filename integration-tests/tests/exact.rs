@@ -62,3 +62,24 @@ fn a_child_that_exits_in_order_is_complete() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn every_entry_of_threads_that_begin_at_once_is_counted_once() -> anyhow::Result<()> {
+    const BURST: u64 = 8 * 400;
+    let session = session::start(|builder| builder)?;
+    let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
+    for round in 1..=5 {
+        for puppet in &mut puppets {
+            puppet.tell("burst 8 400")?;
+        }
+        for puppet in &mut puppets {
+            assert_eq!(puppet.line()?, "ok");
+        }
+        let (report, _) = session.capture()?;
+        for child in &report.processes[1..] {
+            // Also those of threads that could not even join the session.
+            assert_eq!(child.counts.recorded(), round * BURST, "{}: {:?}", child.name, child.counts);
+        }
+    }
+    Ok(())
+}

@@ -19,7 +19,7 @@ fn eight_flooding_children_never_exceed_the_limit_and_keep_like_spans() -> anyho
     let session = session::start(|builder| builder.memory_limit(LIMIT))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
     for puppet in &mut puppets {
-        puppet.ask("flood 2 500")?;
+        puppet.ask("flood 2 1500")?;
     }
     let (samples, peak) = watch(&session);
     assert!(samples > 500, "only {samples} samples");
@@ -74,6 +74,34 @@ fn the_dead_are_inside_the_limit_and_make_room() -> anyhow::Result<()> {
         assert_eq!(counts.recorded(), parts, "{}", process.name);
         assert!(counts.recorded() > 0, "{}", process.name);
     }
+    Ok(())
+}
+
+#[test]
+fn the_parent_is_inside_the_limit_like_anyone() -> anyhow::Result<()> {
+    let limit = 2 << 20;
+    let session = session::start(|builder| builder.memory_limit(limit))?;
+    let mut puppets = Puppet::spawn_many(&session, CHILD, 2)?;
+    for puppet in &mut puppets {
+        puppet.ask("flood 1 500")?;
+    }
+    let whole = Stopwatch::start();
+    for sequence in 0.. {
+        integration_tests::marks::record(7, sequence);
+        if sequence % 100 == 0 {
+            let one = Stopwatch::start();
+            let held: u64 = session.processes().iter().map(|process| process.true_bytes).sum();
+            assert!(held <= limit || one.elapsed() > QUICK, "{held} bytes");
+        }
+        if whole.elapsed() > Duration::from_secs(1) {
+            break;
+        }
+    }
+    let (_, profile) = session.capture()?;
+    let books = profile.parent().books()?;
+    assert!(books.delivered > 0 && books.evicted > 0, "{books:?}");
+    let share = profile.parent().span() / profile.process("child-0")?.span();
+    assert!(share > 0.2, "the parent's span is {share:.2} of a child's");
     Ok(())
 }
 

@@ -80,3 +80,18 @@ fn entries_older_than_the_window_are_delivered_by_no_process() -> anyhow::Result
     assert_eq!(profile.verdict("child-2")?, "missing: all its data was older than what the session keeps");
     Ok(())
 }
+
+#[test]
+fn what_the_dead_left_leaves_the_window_also_while_others_record() -> anyhow::Result<()> {
+    let session =
+        session::start(|builder| builder.memory_limit(4 << 20).duration(Duration::from_millis(300)))?;
+    let mut busy = Puppet::spawn(&session, CHILD, "busy", "init")?;
+    let mut dead = Puppet::spawn(&session, CHILD, "dead", "init")?;
+    busy.ask("flood 2 100")?;
+    dead.ask("record 2 300")?;
+    dead.end("kill")?;
+    let held = || session.processes().iter().find(|one| one.name == "dead").map(|one| one.true_bytes);
+    assert!(held().is_some_and(|bytes| bytes > 0));
+    assert!(integration_tests::patience::until(|| held() == Some(0)));
+    Ok(())
+}

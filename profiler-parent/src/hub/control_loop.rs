@@ -68,10 +68,7 @@ impl Hub {
         let windowed = self.shared.params.window_ns > 0;
         let ticks = if windowed { crossbeam_channel::tick(WINDOW_CHECK) } else { crossbeam_channel::never() };
         loop {
-            // Also in a session that is never quiet: both are looked at in turn.
-            if ticks.try_recv().is_ok() {
-                self.expire_graves();
-            }
+            // Of two that are ready either may come, so ticks are heard in a busy session, too.
             crossbeam_channel::select! {
                 recv(events) -> event => match event {
                     Ok(HubEvent::End) | Err(_) => return,

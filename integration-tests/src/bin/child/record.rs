@@ -22,8 +22,9 @@ static NEXT: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
 
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
     Some(match name {
-        "record" => record(words, false),
-        "hold" => record(words, true),
+        "record" => record(words, false, true),
+        "hold" => record(words, true, true),
+        "burst" => record(words, false, false),
         "mark" => mark(words),
         "paused" => Ok(format!("ok {}", profiler_core::session::is_paused())),
         "active" => Ok(format!("ok {}", profiler_core::session::is_active())),
@@ -38,9 +39,9 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
 }
 
 /// `record THREADS COUNT`: so many markers on each of so many threads, which then end. With short
-/// pauses: several threads at full speed on a busy machine may drop entries, which `flood` is for.
-/// `hold THREADS COUNT`: the same, and the threads stay.
-fn record(words: Words<'_>, stay: bool) -> anyhow::Result<String> {
+/// pauses: several threads at full speed on a busy machine may drop entries.
+/// `hold THREADS COUNT`: the same, and the threads stay. `burst THREADS COUNT`: without pauses.
+fn record(words: Words<'_>, stay: bool, breathe: bool) -> anyhow::Result<String> {
     let (threads, count) = (number(words, 0)?, number(words, 1)?);
     let (done, finished) = std::sync::mpsc::channel();
     let workers: Vec<JoinHandle<()>> = (0..u32::try_from(threads)?)
@@ -49,7 +50,7 @@ fn record(words: Words<'_>, stay: bool) -> anyhow::Result<String> {
             worker(thread, move || {
                 for sequence in take(thread, count) {
                     marks::record(thread, sequence);
-                    if sequence % 50 == 49 {
+                    if breathe && sequence % 50 == 49 {
                         std::thread::sleep(BREATH);
                     }
                 }
