@@ -19,7 +19,7 @@ fn eight_flooding_children_never_exceed_the_limit_and_keep_like_spans() -> anyho
     let session = session::start(|builder| builder.memory_limit(LIMIT))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
     for puppet in &mut puppets {
-        puppet.ask("flood 2 1500")?;
+        puppet.ask("flood 2 4000")?;
     }
     let (samples, peak) = watch(&session);
     assert!(samples > 500, "only {samples} samples");
