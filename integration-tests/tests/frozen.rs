@@ -40,8 +40,9 @@ fn capture_with_frozen(count: usize) -> anyhow::Result<()> {
         let name = format!("child-{n}");
         let process = profile.process(&name)?;
         assert_eq!(profile.verdict(&name)?, if n < count { FROZEN } else { "complete" });
+        let books = process.books()?;
+        assert_eq!(books.delivered, 1500, "{name}: {books:?}");
         assert!(process.numbers()?.values().all(|numbers| numbers.iter().copied().eq(0..500)), "{name}");
-        assert_eq!(process.books()?.delivered, 1500);
     }
     let frozen: Vec<_> = (0..count).map(|n| (format!("child-{n}"), FROZEN.to_owned())).collect();
     assert_eq!(profile.incomplete(), frozen);

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use super::gate;
-use super::patience::soon;
+use super::patience::{once_per_thread, soon};
 use crate::entry::MAX_ENTRY_BYTES;
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
@@ -269,7 +269,10 @@ impl Recorder {
         if let Some(index) = ready {
             return Ok(index);
         }
-        let mut state = soon(|| manager.try_lock()).ok_or(DropReason::Full)?;
+        let state = || manager.try_lock();
+        let is_first = own.slot.is_null();
+        let state = if is_first { once_per_thread(state) } else { soon(state) };
+        let mut state = state.ok_or(DropReason::Full)?;
         state.chunks.collect_done(manager);
         for class in (least..=wished).rev() {
             match state.chunks.acquire(manager, class) {

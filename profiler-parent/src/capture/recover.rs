@@ -18,7 +18,7 @@ use profiler_core::time::{SessionClock, Timestamp};
 use super::roster::Member;
 
 /// Writes the part of `member`, which died then if it died, from its pool to `out`; `None` if no
-/// process ever took that pool.
+/// process ever took that pool, or a dead one left nothing in it.
 ///
 /// # Errors
 /// Why not, in words; what was written to `out` is useless then.
@@ -34,6 +34,9 @@ pub(super) fn write(
         return Ok(None);
     }
     let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
+    if died.is_some() && snapshot.counts().recorded() == 0 {
+        return Ok(None); // as once its pool is closed
+    }
     let role = ProcessRole { pid: member.pid, name: member.name.clone(), is_root: false };
     let latch = FailureLatch::new(CancelFlag::new());
     let part = ProcessPart {
