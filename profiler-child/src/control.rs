@@ -42,16 +42,28 @@ impl Control {
         Self { outgoing, updates, gathers }
     }
 
-    /// Receives and obeys until the parent is gone.
+    /// Receives and obeys until the parent is gone. Recording goes on then, unless the parent went
+    /// without a word.
     pub(crate) fn run(mut self, mut receiver: Receiver<ToChild>) -> Result<(), TransportError> {
         if session::is_active() {
             session::set_chunk_listener(Some(self.updates.listener()));
         }
+        let mut welcome = false;
         loop {
             match receiver.recv() {
-                Ok(message) => self.obey(message),
+                Ok(message) => {
+                    welcome = true;
+                    self.obey(message);
+                }
                 Err(error) if error.is_recoverable() => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if !welcome {
+                        // The first word of a parent comes at once. This one does not want us, or has
+                        // ended its session: nobody will read what we record.
+                        session::stop();
+                    }
+                    return Err(error);
+                }
             }
         }
     }

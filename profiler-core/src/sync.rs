@@ -24,19 +24,6 @@ pub(crate) fn light_fence() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// Tries something a few hundred times, for some microseconds: long enough for another
-/// thread to leave a short critical section, too short to count as waiting. Never blocks.
-pub(crate) fn briefly<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-    const TRIES: usize = 200;
-    (0..TRIES).find_map(|_| {
-        let outcome = attempt();
-        if outcome.is_none() {
-            std::hint::spin_loop();
-        }
-        outcome
-    })
-}
-
 /// A full fence: nothing before it becomes visible after anything behind it.
 pub(crate) fn full_fence() {
     #[cfg(loom)]

@@ -11,13 +11,13 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
 use super::gate;
+use super::patience::once_per_thread;
 use super::recorder::{NotRecorded, Recorder};
 use super::writer::Home;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::rows::NewThread;
-use crate::sync::briefly;
 use crate::sys;
 use crate::thread::ThreadFilter;
 use crate::time::Timestamp;
@@ -100,7 +100,7 @@ fn make_recorder() -> Option<Arc<Recorder>> {
 }
 
 fn list_recorder(recorder: &Arc<Recorder>) -> Option<()> {
-    let mut all = briefly(|| match RECORDERS.try_lock() {
+    let mut all = once_per_thread(|| match RECORDERS.try_lock() {
         Ok(all) => Some(all),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => None,

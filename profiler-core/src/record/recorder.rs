@@ -14,6 +14,7 @@ use std::ptr;
 
 use super::gate;
 use super::handshake::{Handshake, OpenChunk};
+use super::patience::{once_per_thread, soon};
 use super::writer::{Front, Home, Own, Tail};
 use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
@@ -22,7 +23,6 @@ use crate::manager::ChunkManager;
 use crate::manager::chunks::{NoChunk, class_of};
 use crate::pool::layout::SIZE_CLASSES;
 use crate::pool::slot::{ChunkSlot, Commit, Opening};
-use crate::sync::briefly;
 use crate::time::Timestamp;
 
 /// Why the slow way did not end with room for the entry.
@@ -211,7 +211,8 @@ impl Recorder {
         let wished = wished.max(least);
         manager.ready.wish(wished);
         let ready = (least..=wished).rev().find_map(|class| manager.ready.take(class));
-        let taken = ready.ok_or(DropReason::Full).or_else(|_| slow_chunk(manager, least, wished));
+        let taken =
+            ready.ok_or(DropReason::Full).or_else(|_| slow_chunk(manager, least, wished, own.slot.is_null()));
         // Only now: woken before, the maintenance thread would hold the lock that we try.
         manager.work.notify();
         taken
@@ -335,8 +336,16 @@ impl Recorder {
 
 /// The slow way to a chunk, from the largest class that is wished to the least that will do.
 #[cold]
-fn slow_chunk(manager: &ChunkManager, least: u8, wished: u8) -> Result<ChunkIndex, DropReason> {
-    let mut state = briefly(|| manager.try_lock()).ok_or(DropReason::Full)?;
+fn slow_chunk(
+    manager: &ChunkManager,
+    least: u8,
+    wished: u8,
+    is_first: bool,
+) -> Result<ChunkIndex, DropReason> {
+    let state = || manager.try_lock();
+    // A thread without any chunk yet would lose its first entries, not one of many.
+    let state = if is_first { once_per_thread(state) } else { soon(state) };
+    let mut state = state.ok_or(DropReason::Full)?;
     state.chunks.collect_done(manager);
     for class in (least..=wished).rev() {
         match state.chunks.acquire(manager, class) {

@@ -92,10 +92,15 @@ pub fn clock_kind() -> ClockKind {
     if let Some(kind) = ClockKind::from_u8(KIND.load(Ordering::Relaxed)) {
         return kind;
     }
-    let kind = if cycle_counter_is_safe() { ClockKind::CycleCounter } else { ClockKind::Monotonic };
+    let kind = best_clock();
     // Lost race: the other thread decided the same, or `use_clock` knew better.
     let _ = KIND.compare_exchange(UNDECIDED, kind as u8, Ordering::Relaxed, Ordering::Relaxed);
     ClockKind::from_u8(KIND.load(Ordering::Relaxed)).unwrap_or(kind)
+}
+
+/// The fastest clock that is safe on this machine, whatever is in use.
+pub fn best_clock() -> ClockKind {
+    if cycle_counter_is_safe() { ClockKind::CycleCounter } else { ClockKind::Monotonic }
 }
 
 /// Makes this process use the clock that the session's parent chose.

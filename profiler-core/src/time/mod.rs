@@ -9,4 +9,4 @@ mod anchors;
 mod clock;
 
 pub use anchors::{Anchor, MonotonicNs, SessionClock, TimeConverter, UnixNs};
-pub use clock::{ClockKind, Timestamp, clock_kind, use_clock};
+pub use clock::{ClockKind, Timestamp, best_clock, clock_kind, use_clock};

@@ -42,6 +42,20 @@ struct Gathering<'a, W> {
     announced: Vec<(PoolId, u64, ProcessSummary)>,
 }
 
+/// What ends a capture before its time.
+enum End {
+    /// The file cannot be written any more.
+    Output(io::Error),
+    /// The session was ended meanwhile.
+    SessionOver,
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
 /// Ends the capture at the hub, however it ends here.
 struct Order<'a>(&'a HubHandle, GatherId);
 
@@ -83,7 +97,10 @@ pub(super) fn run(
         shown: ShownRange::default(),
         announced: Vec::new(),
     };
-    gathering.gather(&asked, &incoming).map_err(failed)?;
+    gathering.gather(&asked, &incoming).map_err(|end| match end {
+        End::Output(source) => failed(source),
+        End::SessionOver => CaptureError::SessionOver,
+    })?;
     gathering.recover_the_rest(&asked).map_err(failed)?;
     let Gathering { parts, log, settled, shown, .. } = gathering;
     parts.end().map_err(failed)?;
@@ -98,23 +115,27 @@ fn start_own(shared: &Shared, parent: &Member, spec: &ProfileSpec) -> Result<Own
 
 impl<W: Write> Gathering<'_, W> {
     /// Takes the parts of those who were asked, as they come.
-    fn gather(&mut self, asked: &[PoolId], incoming: &Receiver<Input<PoolId>>) -> io::Result<()> {
-        let clock = Stopwatch::start(self.shared);
+    fn gather(&mut self, asked: &[PoolId], incoming: &Receiver<Input<PoolId>>) -> Result<(), End> {
+        let mut clock = Stopwatch::start(self.shared);
         let _ = self.events.try_send(CaptureEvent::Asked(asked.len()));
         self.log.note(format!("asked {} processes", asked.len()));
         let mut state = Gather::new(clock.now(), self.shared.patience, asked.iter().copied());
         let mut outputs = state.step(clock.now(), Input::Tick);
         loop {
             let mut late = Vec::new();
+            // Children are judged by the time that was spent waiting for them: what they said while
+            // another one's memory was read has not been heard yet.
+            clock.hold();
             for output in outputs {
                 if matches!(output, Output::Finished) {
                     return Ok(());
                 }
                 late.extend(self.carry_out(output)?);
             }
+            clock.go_on();
             let input = match late.pop() {
                 Some(rejected) => rejected,
-                None => self.next_input(incoming, clock.until(state.next_wakeup())),
+                None => self.next_input(incoming, clock.until(state.next_wakeup()))?,
             };
             outputs = state.step(clock.now(), input);
             // At most one part is rejected per round: parts are taken one at a time.
@@ -124,10 +145,15 @@ impl<W: Write> Gathering<'_, W> {
         }
     }
 
-    fn next_input(&mut self, incoming: &Receiver<Input<PoolId>>, patience: Duration) -> Input<PoolId> {
+    fn next_input(
+        &mut self,
+        incoming: &Receiver<Input<PoolId>>,
+        patience: Duration,
+    ) -> Result<Input<PoolId>, End> {
         let input = match incoming.recv_timeout(patience) {
             Ok(input) => input,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Input::Tick,
+            Err(RecvTimeoutError::Timeout) => return Ok(Input::Tick),
+            Err(RecvTimeoutError::Disconnected) => return Err(End::SessionOver),
         };
         match &input {
             Input::Progress { child, proportion, location } => {
@@ -138,7 +164,7 @@ impl<W: Write> Gathering<'_, W> {
             }
             _ => {}
         }
-        input
+        Ok(input)
     }
 
     fn tell_progress(&self, child: PoolId, proportion: f64, location: &str) {
@@ -185,10 +211,15 @@ impl<W: Write> Gathering<'_, W> {
     fn recover(&mut self, key: PoolId, why: Why) -> io::Result<()> {
         let Some(member) = self.members.iter().find(|member| member.key == key) else { return Ok(()) };
         self.log.note(format!("reading the memory of {} ({}): {why}", member.name, member.pid));
-        match self.parts.recover(member, self.shared.clock, self.spec) {
-            Ok(summary) => {
+        let died = roster::death_of(self.shared, member.key);
+        match self.parts.recover(member, died, self.shared.clock, self.spec) {
+            Ok(Some(summary)) => {
                 let verdict = if why.is_orderly() { Verdict::Complete } else { Verdict::Recovered { why } };
                 self.settle(member, &summary, verdict);
+            }
+            Ok(None) => {
+                let verdict = Verdict::Missing { why: roster::why_untouched(why) };
+                self.push(member.key, member.settled(&ProcessSummary::default(), verdict));
             }
             Err(PartError::Output(error)) => return Err(error),
             Err(PartError::Refused(message)) => {
@@ -202,10 +233,12 @@ impl<W: Write> Gathering<'_, W> {
     /// Everybody who was not asked: the dead, the unconnected, those that never recorded.
     fn recover_the_rest(&mut self, asked: &[PoolId]) -> io::Result<()> {
         let rest = self.members.iter().filter(|member| !member.is_parent && !asked.contains(&member.key));
+        let rest: Vec<&Member> = rest.collect();
+        roster::await_news(self.shared, rest.iter().map(|member| member.key));
         for member in rest {
             if member.pool().is_some() {
                 // Connected but not asked: it has not answered the capture before.
-                let why = member.unable.clone().unwrap_or(Why::Frozen);
+                let why = roster::unable_now(self.shared, member.key).unwrap_or(Why::Frozen);
                 self.recover(member.key, why)?;
             } else {
                 let missing = member.missing();
@@ -232,10 +265,13 @@ impl<W: Write> Gathering<'_, W> {
     }
 }
 
-fn in_order(members: &[Member], mut settled: Vec<(PoolId, CapturedProcess)>) -> Vec<CapturedProcess> {
+fn in_order(
+    members: &[Member],
+    mut settled: Vec<(PoolId, CapturedProcess)>,
+) -> Vec<(PoolId, CapturedProcess)> {
     let place = |key: &PoolId| members.iter().position(|member| member.key == *key);
     settled.sort_by_key(|(key, _)| place(key));
-    settled.into_iter().map(|(_, process)| process).collect()
+    settled
 }
 
 /// The parent's own part, the log, and the end of the file.
@@ -246,23 +282,24 @@ fn finish(
     parent: &Member,
     own: OwnPart,
     log: GatheringLog,
-    children: Vec<CapturedProcess>,
+    children: Vec<(PoolId, CapturedProcess)>,
     mut shown: ShownRange,
     out: &mut impl Write,
     failed: &impl Fn(io::Error) -> CaptureError,
 ) -> Result<Vec<CapturedProcess>, CaptureError> {
-    let incomplete = children.iter().filter(|child| child.verdict != Verdict::Complete);
-    let incomplete = incomplete.map(|child| IncompleteProcess {
+    let incomplete = children.iter().filter(|(_, child)| child.verdict != Verdict::Complete);
+    let incomplete = incomplete.map(|(key, child)| IncompleteProcess {
         pid: child.pid,
         name: child.name.clone(),
-        since: spec.later.ticks,
+        since: roster::death_of(shared, *key).unwrap_or(spec.later.ticks),
         verdict: child.verdict.to_string(),
     });
     let mut written = own.finish(incomplete.collect()).map_err(CaptureError::OwnPart)?;
     written.append_to(out).map_err(failed)?;
     shown += written.summary.shown;
     let own = parent.settled(&written.summary, Verdict::Complete);
-    let processes: Vec<_> = std::iter::once(own).chain(children).collect();
+    let processes: Vec<_> =
+        std::iter::once(own).chain(children.into_iter().map(|(_, child)| child)).collect();
     out.write_all(b",").map_err(failed)?;
     let mut json = JsonWriter::new(&mut *out);
     log.write(parent.pid, &processes, &mut json);
@@ -271,23 +308,34 @@ fn finish(
     Ok(processes)
 }
 
-/// Milliseconds since the capture began, on the session's clock.
+/// Milliseconds that the capture has waited, on the session's clock.
 struct Stopwatch<'a> {
     shared: &'a Shared,
     start: i64,
+    held: Option<i64>,
 }
 
 impl<'a> Stopwatch<'a> {
     fn start(shared: &'a Shared) -> Self {
-        Self { shared, start: Self::read(shared) }
+        Self { shared, start: Self::read(shared), held: None }
     }
 
     fn read(shared: &Shared) -> i64 {
         shared.clock.converter(Anchor::take()).since_start_ns(Timestamp::now())
     }
 
+    /// Stands still until [`Self::go_on`].
+    fn hold(&mut self) {
+        self.held = Some(Self::read(self.shared));
+    }
+
+    fn go_on(&mut self) {
+        let held = self.held.take().map_or(0, |since| Self::read(self.shared).saturating_sub(since));
+        self.start = self.start.saturating_add(held);
+    }
+
     fn now(&self) -> Millis {
-        let ns = Self::read(self.shared).saturating_sub(self.start);
+        let ns = self.held.unwrap_or_else(|| Self::read(self.shared)).saturating_sub(self.start);
         Millis::new(u64::try_from(ns / 1_000_000).unwrap_or(0))
     }
 

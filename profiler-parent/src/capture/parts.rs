@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
 use profiler_core::profile::{ProcessSummary, ProfileSpec};
-use profiler_core::time::SessionClock;
+use profiler_core::time::{SessionClock, Timestamp};
 
 use super::recover;
 use super::roster::Member;
@@ -59,17 +59,22 @@ impl<'a, W: Write> Parts<'a, W> {
         self.append(private)
     }
 
-    /// Writes the part of a process from its memory.
+    /// Writes the part of a process from its memory; `None`, and nothing written, if the process
+    /// never took it.
     pub(super) fn recover(
         &mut self,
         member: &Member,
+        died: Option<Timestamp>,
         clock: SessionClock,
         spec: &ProfileSpec,
-    ) -> Result<ProcessSummary, PartError> {
+    ) -> Result<Option<ProcessSummary>, PartError> {
         let pool = member.pool().ok_or_else(|| PartError::Refused("it has no memory".to_owned()))?;
         let mut private = spool().map_err(PartError::Output)?;
-        let summary = recover::write(member, pool, clock, spec, &mut private).map_err(PartError::Refused)?;
-        self.append(private)?;
+        let written = recover::write((member, died), pool, clock, spec, &mut private);
+        let summary = written.map_err(PartError::Refused)?;
+        if summary.is_some() {
+            self.append(private)?;
+        }
         Ok(summary)
     }
 

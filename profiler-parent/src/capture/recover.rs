@@ -6,29 +6,37 @@
 use std::fs::File;
 use std::io::Write;
 
+use profiler_core::pool::layout::Life;
 use profiler_core::profile::gecko::ProcessPart;
 use profiler_core::profile::{
     CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
     ProgressCell,
 };
 use profiler_core::reader::PoolReader;
-use profiler_core::time::SessionClock;
+use profiler_core::time::{SessionClock, Timestamp};
 
 use super::roster::Member;
 
-/// Writes the part of `member` from its pool to `out`.
+/// Writes the part of `member`, which died then if it died, from its pool to `out`; `None` if no
+/// process ever took that pool, or a dead one left nothing in it.
 ///
 /// # Errors
 /// Why not, in words; what was written to `out` is useless then.
 pub(super) fn write(
-    member: &Member,
+    (member, died): (&Member, Option<Timestamp>),
     pool: &File,
     clock: SessionClock,
     spec: &ProfileSpec,
     out: impl Write,
-) -> Result<ProcessSummary, String> {
+) -> Result<Option<ProcessSummary>, String> {
     let reader = PoolReader::open(pool).map_err(|error| error.to_string())?;
+    if reader.header().life == Life::Created {
+        return Ok(None);
+    }
     let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
+    if died.is_some() && snapshot.counts().recorded() == 0 {
+        return Ok(None); // as once its pool is closed
+    }
     let role = ProcessRole { pid: member.pid, name: member.name.clone(), is_root: false };
     let latch = FailureLatch::new(CancelFlag::new());
     let part = ProcessPart {
@@ -37,7 +45,7 @@ pub(super) fn write(
         clock,
         spec,
         role: &role,
-        ended: member.died,
+        ended: died,
         late: None,
         latch: &latch,
     };
@@ -45,5 +53,5 @@ pub(super) fn write(
     let progress = ProgressCell::new("reading its memory");
     let summary = part.write(&mut json, progress.logger()).map_err(|failure| failure.to_string())?;
     json.finish().map_err(|error| error.to_string())?;
-    Ok(summary)
+    Ok(Some(summary))
 }

@@ -12,8 +12,9 @@ use profiler_core::reader::PoolReader;
 use profiler_core::time::{Anchor, Timestamp};
 
 use super::CapturedProcess;
+use crate::gather::state::DEATH_NEWS;
 use crate::gather::verdict::{Verdict, Why};
-use crate::hub::{ProcessState, Remains, Shared};
+use crate::hub::{Process, ProcessState, Remains, Shared};
 use crate::outbox::Outbox;
 
 /// One process of a capture.
@@ -26,8 +27,7 @@ pub(super) struct Member {
     pub(super) remains: Remains,
     pub(super) outbox: Option<Arc<Outbox>>,
     /// What is known of why it cannot be asked, if it cannot.
-    pub(super) unable: Option<Why>,
-    pub(super) died: Option<Timestamp>,
+    unable: Option<Why>,
 }
 
 impl Member {
@@ -42,7 +42,8 @@ impl Member {
     /// What the report says of it when nothing of it is in the profile.
     pub(super) fn missing(&self) -> CapturedProcess {
         let (counts, why) = match &self.remains {
-            Remains::Expired(counts) => (*counts, Why::Expired),
+            Remains::Expired(counts) if counts.recorded() > 0 => (*counts, Why::Expired),
+            Remains::Expired(counts) => (*counts, why_untouched(self.unable.clone().unwrap_or(Why::Gone))),
             Remains::Unprofiled(why) => (EntryCounts::default(), Why::Unprofiled { message: why.clone() }),
             Remains::Pool(_) => (EntryCounts::default(), self.unable.clone().unwrap_or(Why::Gone)),
         };
@@ -75,8 +76,7 @@ pub(super) fn call(shared: &Shared) -> Vec<Member> {
                 is_parent: process.state == ProcessState::Parent,
                 remains: process.remains.clone(),
                 outbox: process.outbox.clone(),
-                unable: why_unable(&process.state),
-                died: process.died,
+                unable: process.why_unable(),
             };
             (process.order, member)
         })
@@ -86,13 +86,29 @@ pub(super) fn call(shared: &Shared) -> Vec<Member> {
     members.into_iter().map(|(_, member)| member).collect()
 }
 
-fn why_unable(state: &ProcessState) -> Option<Why> {
-    match state {
-        ProcessState::Parent | ProcessState::Connected => None,
-        ProcessState::Starting => Some(Why::NeverConnected),
-        ProcessState::Disconnected(message) => Some(Why::Refused { message: message.clone() }),
-        ProcessState::Exited(status) => Some(Why::ended(*status)),
-    }
+/// Why a process cannot be asked, by what is known now; `None` if it could be.
+pub(super) fn unable_now(shared: &Shared, key: PoolId) -> Option<Why> {
+    shared.processes.lock().get(&key).and_then(Process::why_unable)
+}
+
+/// When a process ended, if it has by now.
+pub(super) fn death_of(shared: &Shared, key: PoolId) -> Option<Timestamp> {
+    shared.processes.lock().get(&key).and_then(|process| process.died)
+}
+
+/// Waits shortly for those whose channel has closed: most often they are dying, and the news of
+/// their death says more than the closed channel.
+pub(super) fn await_news(shared: &Shared, keys: impl Iterator<Item = PoolId>) {
+    let keys: Vec<PoolId> = keys.collect();
+    shared.processes.wait_while(DEATH_NEWS.into(), |all| {
+        let hung_up = |key: &PoolId| all.get(key).is_some_and(Process::has_hung_up);
+        keys.iter().any(hung_up)
+    });
+}
+
+/// What is said of a process that left nothing because it never recorded.
+pub(super) fn why_untouched(why: Why) -> Why {
+    if why.is_orderly() { Why::RecordedNothing } else { why }
 }
 
 /// What all parts share: the conversion of times, the window, the categories of all processes.

@@ -5,7 +5,9 @@
 //! Invariants: every child leaves exactly once, accepted or given up; a child that gets on is
 //! waited for until the deadline, whatever the others do; one that does not is given up after
 //! the progress timeout, alone; at most one progress request per child is unanswered; what comes
-//! after a child was given up changes nothing; at the deadline nobody is waited for.
+//! after a child was given up changes nothing, nor does the end of a child whose part was
+//! accepted; at the deadline nobody is waited for. A channel that closes is a hint only: most often
+//! the child is dying, so the news of its death is waited for shortly ([`DEATH_NEWS`]).
 //!
 //! A child gets on when its proportion exceeds all it had reported before, or when its location
 //! changes. So a child that alternates between two locations is waited for until the deadline,
@@ -17,6 +19,9 @@ use std::time::Duration;
 use ipc_protocol::message::{GatherOutcome, Proportion};
 
 use super::verdict::Why;
+
+/// How long after its channel closed a child may still turn out to be dead.
+pub const DEATH_NEWS: Millis = Millis::new(250);
 
 /// A point on the driver's clock, or a span of it, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,6 +104,13 @@ pub enum Input<K> {
         /// How.
         why: Why,
     },
+    /// A child's channel closed. It may be dead: then [`Input::Died`] follows.
+    HungUp {
+        /// The child.
+        child: K,
+        /// How the channel ended.
+        message: String,
+    },
     /// What a child wrote is not a part of a profile. May come after it was accepted.
     Rejected {
         /// The child.
@@ -155,6 +167,8 @@ struct Waiting {
     asked: Millis,
     /// Whether a question is unanswered.
     outstanding: bool,
+    /// When and how its channel closed.
+    hung_up: Option<(Millis, String)>,
 }
 
 impl<K: Clone + Ord> Gather<K> {
@@ -167,6 +181,7 @@ impl<K: Clone + Ord> Gather<K> {
             moved: now,
             asked: now,
             outstanding: false,
+            hung_up: None,
         };
         let children =
             children.into_iter().map(|child| (child, Standing::Waiting(waiting.clone()))).collect();
@@ -187,9 +202,10 @@ impl<K: Clone + Ord> Gather<K> {
 
     /// When to call [`Self::step`] at the latest; `None` once finished.
     pub fn next_wakeup(&self) -> Option<Millis> {
-        let of_child = |child: &Waiting| match child.outstanding {
-            true => child.gives_up(&self.patience),
-            false => child.gives_up(&self.patience).min(child.asks(&self.patience)),
+        let of_child = |child: &Waiting| match (&child.hung_up, child.outstanding) {
+            (Some((at, _)), _) => child.gives_up(&self.patience).min(at.after(DEATH_NEWS)),
+            (None, true) => child.gives_up(&self.patience),
+            (None, false) => child.gives_up(&self.patience).min(child.asks(&self.patience)),
         };
         Some(self.waiting().map(|(_, child)| of_child(child)).min()?.min(self.deadline()))
     }
@@ -228,6 +244,12 @@ impl<K: Clone + Ord> Gather<K> {
                 self.give_up_waiting(child, Why::Refused { message })
             }
             Input::Died { child, why } => self.give_up_waiting(child, why),
+            Input::HungUp { child, message } => {
+                if let Some(Standing::Waiting(waiting)) = self.children.get_mut(&child) {
+                    waiting.hung_up.get_or_insert((self.now, message));
+                }
+                None
+            }
             Input::Rejected { child, message } => self.reject(child, message),
             Input::Tick => None,
         }
@@ -270,6 +292,10 @@ impl<K: Clone + Ord> Gather<K> {
                 _ if deadline <= now => Some(Why::Late),
                 _ => None,
             };
+            let why = if waiting.is_lost(now) { Some(Why::Gone) } else { why };
+            // A closed channel says more than the time that passed.
+            let hung_up = why.as_ref().and_then(|_| waiting.hung_up.take());
+            let why = hung_up.map(|(_, message)| Why::Refused { message }).or(why);
             if let Some(why) = why {
                 outputs.push(Output::GiveUp { child: child.clone(), why });
                 *standing = Standing::GivenUp;
@@ -289,9 +315,14 @@ impl Waiting {
         self.asked.after(patience.ask_every)
     }
 
+    /// Whether its channel closed so long ago that it is not dying, but refuses.
+    fn is_lost(&self, now: Millis) -> bool {
+        self.hung_up.as_ref().is_some_and(|(at, _)| at.after(DEATH_NEWS) <= now)
+    }
+
     /// Whether to ask now, in which case it counts as asked.
     fn ask(&mut self, now: Millis, patience: &Patience) -> bool {
-        let due = !self.outstanding && self.asks(patience) <= now;
+        let due = !self.outstanding && self.hung_up.is_none() && self.asks(patience) <= now;
         if due {
             (self.asked, self.outstanding) = (now, true);
         }

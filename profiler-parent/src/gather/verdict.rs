@@ -59,8 +59,10 @@ pub enum Why {
     },
     /// It was started but never spoke to the parent.
     NeverConnected,
-    /// All that it recorded was older than what the memory limit keeps.
+    /// All that it recorded was older than what the memory limit or the duration window keeps.
     Expired,
+    /// It ended by itself and had recorded nothing.
+    RecordedNothing,
     /// It runs without profiling.
     Unprofiled {
         /// Why.
@@ -166,7 +168,8 @@ impl fmt::Display for Why {
             Self::Late => f.write_str("not finished at the deadline"),
             Self::Refused { message } => write!(f, "refused: {message}"),
             Self::NeverConnected => f.write_str("never connected"),
-            Self::Expired => f.write_str("all its data was older than what the memory limit keeps"),
+            Self::RecordedNothing => f.write_str("it recorded nothing"),
+            Self::Expired => f.write_str("all its data was older than what the session keeps"),
             Self::Unprofiled { message } => write!(f, "not profiled: {message}"),
             Self::Unreadable { message } => write!(f, "memory unreadable: {message}"),
         }

@@ -5,8 +5,8 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use ipc_protocol::message::{GatherId, ToChild, ToParent};
+use crossbeam_channel::{Receiver, Sender};
+use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
 use ipc_protocol::transport::TransportError;
 use profiler_core::grave::Grave;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
@@ -67,12 +67,16 @@ impl Hub {
 
     /// Runs until the session ends.
     pub(super) fn run(mut self, events: &Receiver<HubEvent>) {
-        let wait = if self.shared.params.window_ns > 0 { WINDOW_CHECK } else { Duration::from_secs(3600) };
+        let windowed = self.shared.params.window_ns > 0;
+        let ticks = if windowed { crossbeam_channel::tick(WINDOW_CHECK) } else { crossbeam_channel::never() };
         loop {
-            match events.recv_timeout(wait) {
-                Ok(HubEvent::End) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(event) => self.take_in(event),
-                Err(RecvTimeoutError::Timeout) => self.expire_graves(),
+            // Of two that are ready either may come, so ticks are heard in a busy session, too.
+            crossbeam_channel::select! {
+                recv(events) -> event => match event {
+                    Ok(HubEvent::End) | Err(_) => return,
+                    Ok(event) => self.take_in(event),
+                },
+                recv(ticks) -> _ => self.expire_graves(),
             }
             self.take_own_update();
         }
@@ -90,17 +94,13 @@ impl Hub {
                 self.tell(Event::Connected { key: key_of(key) });
             }
             HubEvent::Connected { key, hello, sender } => {
-                let mut link = Link::new(sender);
-                self.catch_up(key, &mut link);
-                self.links.insert(key, link);
-                self.shared.processes.change(key, |process| {
-                    process.said_hello = true;
-                    process.pid = hello.pid;
-                    if !matches!(process.state, ProcessState::Exited(_)) {
-                        process.state = ProcessState::Connected;
-                    }
-                });
-                self.tell(Event::Connected { key: key_of(key) });
+                // It may have ended before its hello was heard: then nobody is there to speak to.
+                if self.shared.processes.change(key, |process| greet(process, &hello)) == Some(true) {
+                    let mut link = Link::new(sender);
+                    self.catch_up(key, &mut link);
+                    self.links.insert(key, link);
+                    self.tell(Event::Connected { key: key_of(key) });
+                }
             }
             HubEvent::Message { key, message } => self.hear(key, message),
             HubEvent::Closed { key, error } => self.closed(key, &error),
@@ -174,7 +174,7 @@ impl Hub {
             }
         });
         if let Some((_, inputs)) = &self.capture {
-            let _ = inputs.send(Input::Rejected { child: key, message: why });
+            let _ = inputs.send(Input::HungUp { child: key, message: why });
         }
     }
 
@@ -335,6 +335,17 @@ fn believable(mut update: Update) -> Update {
     update
 }
 
+/// A process has said hello. Whether it still lives.
+fn greet(process: &mut Process, hello: &Hello) -> bool {
+    process.said_hello = true;
+    process.pid = hello.pid;
+    let lives = !matches!(process.state, ProcessState::Exited(_));
+    if lives {
+        process.state = ProcessState::Connected;
+    }
+    lives
+}
+
 /// A process has ended: takes its pool over, and says what it left.
 fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> Option<DeadPool> {
     process.state = ProcessState::Exited(status);
@@ -343,7 +354,8 @@ fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> O
         abandon.abandon(); // it will never say hello
     }
     let Remains::Pool(file) = &process.remains else { return None };
-    let grave = file.try_clone().map_err(Into::into).and_then(|file| Grave::open(file, died)).ok();
+    let grave = file.try_clone().map_err(Into::into).and_then(|file| Grave::open(file, died));
+    let grave = grave.map_err(|error| process.damage = Some(error.to_string())).ok();
     let true_bytes = sys::allocated_bytes(&**file).unwrap_or(0);
     let chunks = grave.as_ref().map(Grave::chunks).unwrap_or_default();
     let in_chunks: u64 = chunks.iter().map(|chunk| chunk.bytes).sum();
@@ -356,6 +368,9 @@ fn drop_pool(process: &mut Process) {
     process.grave = None;
     if let Remains::Pool(file) = &process.remains {
         let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
+        if let Err(error) = &snapshot {
+            process.damage.get_or_insert_with(|| error.to_string());
+        }
         let counts = snapshot.map(|snapshot| snapshot.counts()).unwrap_or_default();
         process.remains = Remains::Expired(counts);
     }

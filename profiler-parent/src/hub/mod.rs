@@ -32,8 +32,8 @@ use profiler_core::time::SessionClock;
 pub(crate) use events::{CaptureOrder, HubEvent};
 pub(crate) use link::Control;
 pub(crate) use own::join_own;
+pub(crate) use processes::{Process, Processes, Remains};
 pub use processes::{ProcessReport, ProcessState};
-pub(crate) use processes::{Processes, Remains};
 pub(crate) use spawn::spawn_child;
 pub use spawn::{ProfiledChild, SpawnedError};
 
@@ -66,6 +66,7 @@ pub(crate) struct HubHandle {
 /// The running hub.
 #[derive(Debug)]
 pub(crate) struct RunningHub {
+    shared: Arc<Shared>,
     pub(crate) handle: HubHandle,
     thread: Option<JoinHandle<()>>,
 }
@@ -82,17 +83,22 @@ impl RunningHub {
             let _ = exits.send(HubEvent::Exited { key, status });
         })?;
         let handle = HubHandle { events, watcher: Arc::new(watcher) };
-        let thread = spawn_quiet("profiler-hub", move || Hub::new(shared).run(&queue))?;
-        Ok(Self { handle, thread: Some(thread) })
+        let theirs = Arc::clone(&shared);
+        let thread = spawn_quiet("profiler-hub", move || Hub::new(theirs).run(&queue))?;
+        Ok(Self { shared, handle, thread: Some(thread) })
     }
 }
 
 impl Drop for RunningHub {
     fn drop(&mut self) {
+        // First, so that no exit is told to a hub that is gone: whoever waits for a child waits for
+        // the child itself from now on.
+        let children = self.handle.watcher.stop();
         self.handle.send(HubEvent::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        self.shared.processes.release(children);
     }
 }
 

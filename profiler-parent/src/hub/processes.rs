@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::process::ExitStatus;
+use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipc_protocol::transport::ipc_channel::Abandon;
@@ -16,6 +16,7 @@ use profiler_core::sys;
 use profiler_core::time::Timestamp;
 
 use crate::controller::ProcessFigures;
+use crate::gather::verdict::Why;
 use crate::outbox::Outbox;
 
 /// What a process is doing, as far as the session knows.
@@ -76,10 +77,14 @@ pub(crate) struct Process {
     pub(crate) outbox: Option<Arc<Outbox>>,
     pub(crate) grave: Option<Grave>,
     pub(crate) said_hello: bool,
+    /// Why what it left could not be read.
+    pub(crate) damage: Option<String>,
     pub(crate) figures: Option<ProcessFigures>,
     pub(crate) died: Option<Timestamp>,
     /// Ends its receive thread.
     pub(crate) abandon: Option<Abandon>,
+    /// The process itself, once the session is over: nobody watches it any more.
+    pub(crate) released: Option<Child>,
 }
 
 /// All processes of a session.
@@ -115,9 +120,44 @@ impl Processes {
             match all.get(&key).map(|process| &process.state) {
                 Some(ProcessState::Exited(status)) => return *status,
                 None => return None,
+                Some(_) if all.get(&key).is_some_and(|process| process.released.is_some()) => break,
                 Some(_) => all = self.changed.wait(all).unwrap_or_else(PoisonError::into_inner),
             }
         }
+        // The session is over. Waited for without the lock: it may take long.
+        let process = all.get_mut(&key)?;
+        let mut child = process.released.take()?;
+        drop(all);
+        let status = child.wait().ok();
+        self.change(key, |process| process.state = ProcessState::Exited(status));
+        status
+    }
+
+    /// The session is over: processes that live on are their handles' own affair.
+    pub(crate) fn release(&self, children: Vec<(PoolId, Child)>) {
+        let mut all = self.lock();
+        for (key, child) in children {
+            if let Some(process) = all.get_mut(&key) {
+                process.released = Some(child);
+            }
+        }
+        drop(all);
+        self.changed.notify_all();
+    }
+
+    /// Ends a process that was released. `None` if it was not, or has ended.
+    pub(crate) fn kill_released(&self, key: PoolId) -> Option<std::io::Result<()>> {
+        self.lock().get_mut(&key)?.released.as_mut().map(Child::kill)
+    }
+
+    /// Waits while something holds of the processes, at most so long.
+    pub(crate) fn wait_while(
+        &self,
+        patience: std::time::Duration,
+        mut holds: impl FnMut(&BTreeMap<PoolId, Process>) -> bool,
+    ) {
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, |all| holds(all));
+        drop(waited);
     }
 
     /// Ends the receive threads of all children that live on; the session is over.
@@ -151,10 +191,40 @@ impl Process {
             outbox: None,
             grave: None,
             said_hello: false,
+            damage: None,
             figures: None,
             died: None,
             abandon: None,
+            released: None,
         }
+    }
+
+    /// Why it cannot be asked for its part; `None` if it can.
+    pub(crate) fn why_unable(&self) -> Option<Why> {
+        if let Some(message) = self.damage.clone() {
+            return Some(Why::Unreadable { message });
+        }
+        match &self.state {
+            ProcessState::Parent | ProcessState::Connected => None,
+            ProcessState::Starting => Some(Why::NeverConnected),
+            ProcessState::Disconnected(message) => Some(Why::Refused { message: message.clone() }),
+            ProcessState::Exited(status) => match Why::ended(*status) {
+                why if why.is_orderly() && !self.said_hello && self.is_untouched() => {
+                    Some(Why::NeverConnected)
+                }
+                why => Some(why),
+            },
+        }
+    }
+
+    /// Whether its channel has closed and it is not known to be dead.
+    pub(crate) const fn has_hung_up(&self) -> bool {
+        matches!(self.state, ProcessState::Disconnected(_))
+    }
+
+    /// Whether nothing was ever recorded into its pool.
+    fn is_untouched(&self) -> bool {
+        matches!(self.remains, Remains::Expired(counts) if counts.recorded() == 0)
     }
 
     fn report(&self) -> ProcessReport {

@@ -88,7 +88,10 @@ impl ProfiledChild {
     /// # Errors
     /// What the system says.
     pub fn kill(&self) -> io::Result<bool> {
-        self.hub.watcher().kill(&self.key)
+        match self.shared.processes.kill_released(self.key) {
+            Some(killed) => killed.map(|()| true),
+            None => self.hub.watcher().kill(&self.key),
+        }
     }
 }
 

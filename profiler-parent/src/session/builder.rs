@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::{Features, SessionParams, StartError};
-use profiler_core::time::{ClockKind, SessionClock, use_clock};
+use profiler_core::time::{ClockKind, SessionClock, best_clock, use_clock};
 
 use super::Session;
 use crate::gather::state::{Millis, Patience};
@@ -118,9 +118,8 @@ impl SessionBuilder {
         if profiler_core::session::is_active() {
             return Err(SessionError::AlreadyRunning);
         }
-        if let Some(clock) = self.clock {
-            use_clock(clock);
-        }
+        // Also when none was asked for: an earlier session may have used another one.
+        use_clock(self.clock.unwrap_or_else(best_clock));
         let shared = Shared {
             params: self.params.normalized(),
             clock: SessionClock::start_now(),

@@ -34,7 +34,7 @@ pub struct WatchError {
 #[derive(Debug)]
 pub struct ExitWatcher<K: Ord> {
     shared: Arc<Shared<K>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
         let shared = Arc::new(Shared { bell: Bell::new()?, state });
         let theirs = Arc::clone(&shared);
         let thread = sys::spawn_quiet("profiler-exits", move || theirs.run(on_exit))?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// Watches a child from now on. Take its pipes before.
@@ -103,8 +103,9 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
         }
     }
 
-    /// Stops watching, and gives back the children that have not ended.
-    pub fn stop(mut self) -> Vec<(K, Child)> {
+    /// Stops watching, and gives back the children that have not ended. Ends the thread, unless it
+    /// is the callback that calls this: then the thread ends after it.
+    pub fn stop(&self) -> Vec<(K, Child)> {
         self.end();
         let children = std::mem::take(&mut self.shared.lock().children);
         children.into_iter().map(|(key, watched)| (key, watched.child)).collect()
@@ -112,10 +113,10 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
 }
 
 impl<K: Ord> ExitWatcher<K> {
-    fn end(&mut self) {
+    fn end(&self) {
         self.shared.lock().stopped = true;
         self.shared.bell.ring();
-        let Some(thread) = self.thread.take() else { return };
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join(); // its panics are caught on it
         }

@@ -63,6 +63,51 @@ fn a_child_is_asked_at_intervals_and_never_twice_at_once() {
     assert_eq!(gather.next_wakeup(), Some(at(41)));
 }
 
+fn hung_up(child: u32) -> Input<u32> {
+    Input::HungUp { child, message: "gone".into() }
+}
+
+fn patient(children: &[u32]) -> Gather<u32> {
+    Gather::new(at(0), Patience::default(), children.iter().copied())
+}
+
+#[test]
+fn a_death_that_follows_a_closed_channel_is_what_is_told() {
+    let mut gather = patient(&[1]);
+    let crashed = Why::Crashed { status: "signal 9 (SIGKILL)".into() };
+    assert_eq!(gather.step(at(1), hung_up(1)), []);
+    let died = Input::Died { child: 1, why: crashed.clone() };
+    assert_eq!(gather.step(at(200), died), [give_up(1, crashed), Output::Finished]);
+}
+
+#[test]
+fn a_closed_channel_without_a_death_is_a_refusal_after_a_moment() {
+    let mut gather = patient(&[1, 2]);
+    gather.step(at(1), hung_up(1));
+    assert_eq!(gather.next_wakeup(), Some(at(1).after(DEATH_NEWS).min(at(250))));
+    let refused = Why::Refused { message: "gone".into() };
+    let outputs = gather.step(at(251), Input::Tick);
+    assert!(outputs.contains(&give_up(1, refused)), "{outputs:?}");
+    assert!(!outputs.contains(&Output::RequestProgress(1)), "nobody is there to ask");
+}
+
+#[test]
+fn a_closed_channel_says_more_than_the_time_that_passed() {
+    let mut gather = gather(&[1]);
+    gather.step(at(1), hung_up(1));
+    let refused = Why::Refused { message: "gone".into() };
+    assert_eq!(gather.step(at(50), Input::Tick), [give_up(1, refused), Output::Finished]);
+}
+
+#[test]
+fn a_channel_that_closes_after_the_part_was_accepted_changes_nothing() {
+    let mut gather = patient(&[1, 2]);
+    assert_eq!(gather.step(at(1), written(1)), [Output::Accept(1)]);
+    assert_eq!(gather.step(at(2), hung_up(1)), []);
+    assert_eq!(gather.step(at(3), Input::Died { child: 1, why: Why::Gone }), []);
+    assert_eq!(gather.step(at(260), hung_up(1)), [Output::RequestProgress(2)]);
+}
+
 #[test]
 fn a_frozen_child_is_given_up_alone() {
     let mut gather = gather(&[1, 2]);

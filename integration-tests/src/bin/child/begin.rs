@@ -1,0 +1,113 @@
+//! How the helper begins: with a profiler as it should be, with none, or with one that was lied to.
+
+use std::os::unix::fs::FileExt;
+
+use anyhow::{Context, bail};
+use ipc_protocol::environment::{ChildEnvironment, Handover, Token, VARIABLE};
+use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
+use ipc_protocol::transport::ipc_channel;
+use profiler_core::ids::{ProcessId, ProcessStart};
+
+/// A way to begin; gives back the first line of output.
+type Beginning = fn() -> anyhow::Result<String>;
+
+/// All ways.
+pub(crate) const BEGINNINGS: &[(&str, Beginning)] = &[
+    ("init", init),
+    ("no-init", || Ok("not asked".to_owned())),
+    ("init-and-scribble", init_and_scribble),
+    ("die-first", || crate::end::kill()),
+    ("die-in-init", die_in_init),
+    ("wrong-token", wrong_token),
+    ("wrong-version", wrong_version),
+    ("malformed", malformed),
+    ("wrong-hello", wrong_hello),
+    ("variable-gone", variable_gone),
+];
+
+pub(crate) fn begin(name: &str) -> anyhow::Result<String> {
+    let found = BEGINNINGS.iter().find(|(known, _)| *known == name);
+    found.with_context(|| format!("unknown beginning {name}"))?.1()
+}
+
+fn init() -> anyhow::Result<String> {
+    Ok(match profiler_child::init() {
+        profiler_child::Status::Off(error) => format!("off: {error}"),
+        status => format!("{status:?}"),
+    })
+}
+
+/// Dies while the control thread is connecting.
+fn die_in_init() -> anyhow::Result<String> {
+    profiler_child::init();
+    integration_tests::marks::record(0, 0);
+    crate::end::kill()
+}
+
+/// Records, then overwrites the head of its own pool.
+fn init_and_scribble() -> anyhow::Result<String> {
+    let Handover::Descriptor { number, .. } = given()?.pool else { bail!("no descriptor") };
+    let pool = std::fs::File::options().write(true).open(format!("/proc/self/fd/{number}"))?;
+    let status = init()?;
+    integration_tests::marks::record(0, 0);
+    pool.write_all_at(&[0xff; 4096], 0)?;
+    Ok(status)
+}
+
+fn wrong_token() -> anyhow::Result<String> {
+    let mut given = given()?;
+    given.token = Token::generate()?;
+    set_variable(&given.to_value());
+    init()
+}
+
+fn wrong_version() -> anyhow::Result<String> {
+    let value = given()?.to_value();
+    let (_, rest) = value.split_once(';').context("no version")?;
+    set_variable(&format!("{};{rest}", PROTOCOL_VERSION + 1));
+    init()
+}
+
+fn malformed() -> anyhow::Result<String> {
+    set_variable(&format!("{PROTOCOL_VERSION};nonsense"));
+    init()
+}
+
+/// Speaks another version than its environment said.
+fn wrong_hello() -> anyhow::Result<String> {
+    let given = given()?;
+    let hello = Hello {
+        version: PROTOCOL_VERSION + 1,
+        token: given.token.clone(),
+        pid: ProcessId::new(std::process::id()),
+        start: ProcessStart::new(0),
+        name: "of another version".to_owned(),
+    };
+    let mut ends = ipc_channel::connect(&given.server, hello)?;
+    match ends.receiver.recv() {
+        Ok(message) => bail!("welcomed with {message:?}"),
+        Err(error) => Ok(format!("refused: {error}")),
+    }
+}
+
+/// As for a child whose environment was cleaned on the way.
+fn variable_gone() -> anyhow::Result<String> {
+    // SAFETY: there is one thread, so nobody reads the environment meanwhile.
+    #[allow(unsafe_code, clippy::disallowed_methods)]
+    unsafe {
+        std::env::remove_var(VARIABLE);
+    }
+    init()
+}
+
+fn given() -> anyhow::Result<ChildEnvironment> {
+    Ok(ChildEnvironment::parse(&std::env::var(VARIABLE).context("no parent")?)?)
+}
+
+fn set_variable(value: &str) {
+    // SAFETY: there is one thread, so nobody reads the environment meanwhile.
+    #[allow(unsafe_code, clippy::disallowed_methods)]
+    unsafe {
+        std::env::set_var(VARIABLE, value);
+    }
+}

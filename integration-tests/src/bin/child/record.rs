@@ -1,0 +1,129 @@
+//! Recording: numbered markers on threads, acknowledged ones, floods.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use integration_tests::marks;
+
+use crate::{Words, number};
+
+/// Pause of threads that record a given number of markers.
+const BREATH: Duration = Duration::from_micros(100);
+
+/// Ends the floods.
+static CALM: AtomicBool = AtomicBool::new(false);
+
+/// The next number of each thread; numbers go on over several commands.
+static NEXT: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
+
+pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
+    Some(match name {
+        "record" => record(words, false, true),
+        "hold" => record(words, true, true),
+        "burst" => record(words, false, false),
+        "mark" => mark(words),
+        "paused" => Ok(format!("ok {}", profiler_core::session::is_paused())),
+        "active" => Ok(format!("ok {}", profiler_core::session::is_active())),
+        "flood" => flood(words),
+        "calm" => {
+            CALM.store(true, Ordering::Relaxed);
+            Ok("ok".to_owned())
+        }
+        "acknowledge" => acknowledge(words),
+        _ => return None,
+    })
+}
+
+/// `record THREADS COUNT`: so many markers on each of so many threads, which then end. With short
+/// pauses: several threads at full speed on a busy machine may drop entries.
+/// `hold THREADS COUNT`: the same, and the threads stay. `burst THREADS COUNT`: without pauses.
+fn record(words: Words<'_>, stay: bool, breathe: bool) -> anyhow::Result<String> {
+    let (threads, count) = (number(words, 0)?, number(words, 1)?);
+    let (done, finished) = std::sync::mpsc::channel();
+    let workers: Vec<JoinHandle<()>> = (0..u32::try_from(threads)?)
+        .map(|thread| {
+            let done = done.clone();
+            worker(thread, move || {
+                for sequence in take(thread, count) {
+                    marks::record(thread, sequence);
+                    if breathe && sequence % 50 == 49 {
+                        std::thread::sleep(BREATH);
+                    }
+                }
+                let _ = done.send(());
+                if stay {
+                    stay_for_ever();
+                }
+            })
+        })
+        .collect::<std::io::Result<_>>()?;
+    workers.iter().try_for_each(|_| finished.recv())?;
+    if !stay {
+        workers.into_iter().for_each(|worker| drop(worker.join()));
+    }
+    Ok("ok".to_owned())
+}
+
+/// `mark COUNT`: so many markers on the main thread, as thread 1000.
+fn mark(words: Words<'_>) -> anyhow::Result<String> {
+    take(1000, number(words, 0)?).for_each(|sequence| marks::record(1000, sequence));
+    Ok("ok".to_owned())
+}
+
+/// `flood THREADS [PAUSE]`: markers without end, with a pause of so many microseconds after
+/// every hundred. `calm` ends it.
+fn flood(words: Words<'_>) -> anyhow::Result<String> {
+    let pause = Duration::from_micros(number(words, 1).unwrap_or(0));
+    for thread in 0..u32::try_from(number(words, 0)?)? {
+        worker(thread, move || {
+            for sequence in (0..).take_while(|_| !CALM.load(Ordering::Relaxed)) {
+                marks::record(thread, sequence);
+                if sequence % 100 == 99 && !pause.is_zero() {
+                    std::thread::sleep(pause);
+                }
+            }
+        })?;
+    }
+    Ok("ok".to_owned())
+}
+
+/// `acknowledge THREADS`: markers without end; after each one, thread and number as 16 bytes
+/// on standard output.
+fn acknowledge(words: Words<'_>) -> anyhow::Result<String> {
+    for thread in 0..u32::try_from(number(words, 0)?)? {
+        worker(thread, move || {
+            for sequence in 0.. {
+                marks::record(thread, sequence);
+                let mut bytes = [0; 16];
+                bytes[..8].copy_from_slice(&u64::from(thread).to_ne_bytes());
+                bytes[8..].copy_from_slice(&u64::to_ne_bytes(sequence));
+                // Whole, as every write of so few bytes to a pipe; not through std's line buffer.
+                let _ = rustix::io::write(std::io::stdout(), &bytes);
+            }
+        })?;
+    }
+    std::io::stdout().flush()?;
+    stay_for_ever()
+}
+
+fn stay_for_ever() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+fn worker(thread: u32, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    Builder::new().name(format!("worker-{thread}")).spawn(body)
+}
+
+fn take(thread: u32, count: u64) -> std::ops::Range<u64> {
+    let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = next.entry(thread).or_default();
+    let first = *next;
+    *next += count;
+    first..*next
+}

@@ -1,0 +1,40 @@
+//! What this process has at the moment: threads, descriptors, mappings.
+
+use std::fs;
+
+/// Counts of what a leak would make grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Possessions {
+    /// Threads.
+    pub threads: usize,
+    /// Open descriptors.
+    pub descriptors: usize,
+    /// Mappings of memory files. Others come and go with the allocator.
+    pub pools: usize,
+}
+
+impl Possessions {
+    /// Counts them.
+    pub fn count() -> Self {
+        let entries = |path| fs::read_dir(path).map_or(0, Iterator::count);
+        let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        Self {
+            threads: entries("/proc/self/task"),
+            descriptors: entries("/proc/self/fd"),
+            pools: maps.lines().filter(|line| line.contains("profiler-pool")).count(),
+        }
+    }
+}
+
+/// Names of all threads of this process.
+pub fn thread_names() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
+    tasks.filter_map(name).map(|name| name.trim().to_owned()).collect()
+}
+
+/// State letter of a process as `/proc` shows it: `R`, `S`, `T` (stopped), `Z`, …
+pub fn state_of(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}

@@ -1,0 +1,237 @@
+//! A saved profile as a test looks at it: processes, threads, markers, books, verdicts.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use crate::marks::check_of;
+
+/// A parsed profile.
+#[derive(Debug)]
+pub struct Profile {
+    /// The parent first, then its children as they stand in the file.
+    pub processes: Vec<Process>,
+    /// The whole of it.
+    pub json: Value,
+}
+
+/// One process of it.
+#[derive(Debug)]
+pub struct Process {
+    /// Shown name.
+    pub name: String,
+    /// System number.
+    pub pid: u64,
+    /// Its threads, as they stand in the file.
+    pub threads: Vec<Thread>,
+    /// Paused ranges: start and end in milliseconds.
+    pub pauses: Vec<(f64, Option<f64>)>,
+}
+
+/// One thread of it.
+#[derive(Debug)]
+pub struct Thread {
+    /// Name.
+    pub name: String,
+    /// Markers, as they stand in the file.
+    pub marks: Vec<Mark>,
+    /// Books; `None` for a thread that has none.
+    pub books: Option<Books>,
+}
+
+/// One marker.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// Name.
+    pub name: String,
+    /// Start, or else end, in milliseconds since the session began.
+    pub time: f64,
+    /// Payload.
+    pub data: Value,
+}
+
+/// Where the entries of a thread went, as the profile says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Books {
+    pub recorded: u64,
+    pub delivered: u64,
+    pub evicted: u64,
+    pub dropped: u64,
+    pub unfinished: u64,
+    /// Why entries were dropped, and how many for each reason.
+    pub reasons: BTreeMap<String, u64>,
+}
+
+impl Profile {
+    /// Reads a saved profile.
+    ///
+    /// # Errors
+    /// When it is not one.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let json: Value = serde_json::from_reader(BufReader::new(File::open(path)?))?;
+        let children = json["processes"].as_array().context("no processes")?;
+        let all = std::iter::once(&json).chain(children);
+        let processes = all.map(Process::parse).collect::<anyhow::Result<_>>()?;
+        Ok(Self { processes, json })
+    }
+
+    /// The process with this shown name.
+    ///
+    /// # Errors
+    /// When there is none, or more than one.
+    pub fn process(&self, name: &str) -> anyhow::Result<&Process> {
+        let mut found = self.processes.iter().filter(|process| process.name == name);
+        let process = found.next().with_context(|| format!("no process {name}"))?;
+        ensure!(found.next().is_none(), "two processes {name}");
+        Ok(process)
+    }
+
+    /// The parent.
+    pub fn parent(&self) -> &Process {
+        &self.processes[0]
+    }
+
+    /// What the gathering log says of the process with this name.
+    ///
+    /// # Errors
+    /// When it says nothing, or more than one thing.
+    pub fn verdict(&self, name: &str) -> anyhow::Result<String> {
+        let log = &self.json["profileGatheringLog"][self.parent().pid.to_string()];
+        let rows = log["processes"].as_array().context("no gathering log")?;
+        let mut found = rows.iter().filter(|row| row["name"] == name);
+        let row = found.next().with_context(|| format!("no row for {name}"))?;
+        ensure!(found.next().is_none(), "two rows for {name}");
+        Ok(row["verdict"].as_str().context("no verdict")?.to_owned())
+    }
+
+    /// What the parent's main thread shows of incomplete processes: name and verdict.
+    pub fn incomplete(&self) -> Vec<(String, String)> {
+        let main = self.parent().threads.iter().filter(|thread| thread.name == "GeckoMain");
+        let marks = main.flat_map(|thread| &thread.marks).filter(|mark| mark.name == "Incomplete process");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        marks.map(|mark| (text(&mark.data["process"]), text(&mark.data["verdict"]))).collect()
+    }
+}
+
+impl Process {
+    fn parse(json: &Value) -> anyhow::Result<Self> {
+        let name = json["meta"]["product"].as_str().context("no name")?.to_owned();
+        let threads = json["threads"].as_array().context("no threads")?;
+        let pid = threads.first().and_then(|thread| thread["pid"].as_u64()).context("no pid")?;
+        let books = json["profilingLog"][pid.to_string()]["threads"].as_array().context("no books")?;
+        let threads = threads.iter().map(|thread| Thread::parse(thread, books));
+        let threads = threads.collect::<anyhow::Result<_>>()?;
+        let pauses = json["pausedRanges"].as_array().into_iter().flatten();
+        let range = |range: &Value| Some((range["startTime"].as_f64()?, range["endTime"].as_f64()));
+        Ok(Self { name, pid, threads, pauses: pauses.filter_map(range).collect() })
+    }
+
+    /// The numbers of all numbered markers, by the thread that they name, as they stand in the file.
+    ///
+    /// # Errors
+    /// For a wrong checksum, and for a marker that is not in its thread's own track.
+    pub fn numbers(&self) -> anyhow::Result<BTreeMap<u32, Vec<u64>>> {
+        let mut numbers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for thread in &self.threads {
+            let mut owner = None;
+            for mark in thread.marks.iter().filter(|mark| mark.name == "numbered") {
+                let (number, sequence) = mark.number()?;
+                ensure!(*owner.get_or_insert(number) == number, "two writers in {}", thread.name);
+                numbers.entry(number).or_default().push(sequence);
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// All markers with this name.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = &Mark> {
+        self.threads.iter().flat_map(|thread| &thread.marks).filter(move |mark| mark.name == name)
+    }
+
+    /// Checks the law of losses for every thread, and gives the sum.
+    ///
+    /// # Errors
+    /// When it does not hold, or a thread has more than one unfinished entry.
+    pub fn books(&self) -> anyhow::Result<Books> {
+        let mut sum = Books::default();
+        for thread in &self.threads {
+            let Some(books) = &thread.books else { continue };
+            let parts = books.delivered + books.evicted + books.dropped + books.unfinished;
+            ensure!(books.recorded == parts, "{}: {books:?}", thread.name);
+            ensure!(books.unfinished <= 1, "{}: {books:?}", thread.name);
+            sum.add(books);
+        }
+        Ok(sum)
+    }
+
+    /// From the first to the last numbered marker, in milliseconds.
+    pub fn span(&self) -> f64 {
+        let times = self.named("numbered").map(|mark| mark.time);
+        let (first, last) = times.fold((f64::MAX, f64::MIN), |(a, b), time| (a.min(time), b.max(time)));
+        (last - first).max(0.0)
+    }
+}
+
+impl Thread {
+    fn parse(json: &Value, books: &[Value]) -> anyhow::Result<Self> {
+        let strings = json["stringTable"].as_array().context("no strings")?;
+        let rows = json["markers"]["data"].as_array().context("no markers")?;
+        let marks = rows.iter().map(|row| Mark::parse(row, strings)).collect::<Option<_>>();
+        Ok(Self {
+            name: json["name"].as_str().context("no name")?.to_owned(),
+            marks: marks.context("a damaged marker")?,
+            books: books.iter().find(|books| books["tid"] == json["tid"]).and_then(Books::parse),
+        })
+    }
+}
+
+impl Mark {
+    fn parse(row: &Value, strings: &[Value]) -> Option<Self> {
+        let name = strings.get(usize::try_from(row[0].as_u64()?).ok()?)?.as_str()?.to_owned();
+        let time = row[1].as_f64().or_else(|| row[2].as_f64())?;
+        Some(Self { name, time, data: row[5].clone() })
+    }
+
+    /// Thread and number of a numbered marker.
+    ///
+    /// # Errors
+    /// For a wrong checksum.
+    pub fn number(&self) -> anyhow::Result<(u32, u64)> {
+        let field = |name: &str| self.data[name].as_u64().with_context(|| format!("no {name}"));
+        let (thread, sequence) = (u32::try_from(field("thread")?)?, field("sequence")?);
+        ensure!(field("check")? == check_of(thread, sequence), "a torn marker: {}", self.data);
+        Ok((thread, sequence))
+    }
+}
+
+impl Books {
+    fn parse(json: &Value) -> Option<Self> {
+        const SUMS: [&str; 7] = ["tid", "recorded", "delivered", "evicted", "dropped", "unfinished", "name"];
+        let field = |name: &str| json[name].as_u64();
+        let reasons = json.as_object()?.iter().filter(|(name, _)| !SUMS.contains(&name.as_str()));
+        Some(Self {
+            reasons: reasons.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect(),
+            recorded: field("recorded")?,
+            delivered: field("delivered")?,
+            evicted: field("evicted")?,
+            dropped: field("dropped")?,
+            unfinished: field("unfinished")?,
+        })
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (reason, count) in &other.reasons {
+            *self.reasons.entry(reason.clone()).or_default() += count;
+        }
+        self.recorded += other.recorded;
+        self.delivered += other.delivered;
+        self.evicted += other.evicted;
+        self.dropped += other.dropped;
+        self.unfinished += other.unfinished;
+    }
+}

@@ -1,0 +1,75 @@
+//! A session of one test, with a directory for its profiles.
+//!
+//! Sessions are global to a process, so tests of one binary take turns: [`start`] waits for the test
+//! before to end.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context;
+use profiler_parent::{CaptureReport, Session, SessionBuilder};
+
+use crate::profile::Profile;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Waits for this test's turn. Held while something global to the process is used.
+pub fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A session that nobody else in this process has. Fields are dropped in this order.
+#[derive(Debug)]
+pub struct TestSession {
+    session: Option<Session>,
+    directory: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Starts a session built by `build`.
+///
+/// # Errors
+/// What the session says.
+pub fn start(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<TestSession> {
+    let turn = turn();
+    let session = build(Session::builder().name("parent")).start()?;
+    Ok(TestSession { session: Some(session), directory: tempfile::tempdir()?, _turn: turn })
+}
+
+impl TestSession {
+    /// A path for a file of the test.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Captures, and reads what was saved.
+    ///
+    /// # Errors
+    /// When the capture fails, or what it saved is no profile.
+    pub fn capture(&self) -> anyhow::Result<(CaptureReport, Profile)> {
+        let report = self.session()?.capture().save(self.path("profile.json"))?;
+        let profile = Profile::read(&report.path)?;
+        Ok((report, profile))
+    }
+
+    /// The session.
+    ///
+    /// # Errors
+    /// When it was ended.
+    pub fn session(&self) -> anyhow::Result<&Session> {
+        self.session.as_ref().context("the session was ended")
+    }
+
+    /// Ends the session; the test keeps its turn.
+    pub fn end(&mut self) {
+        self.session = None;
+    }
+}
+
+impl std::ops::Deref for TestSession {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session.as_ref().expect("the session was ended")
+    }
+}

@@ -1,0 +1,81 @@
+//! One clock for all processes: what was received was sent before, also in the profile.
+
+use std::collections::HashMap;
+use std::thread;
+
+use integration_tests::pairs;
+use integration_tests::profile::Profile;
+use integration_tests::puppet::Puppet;
+use integration_tests::session::{self, TestSession};
+use profiler_parent::SessionBuilder;
+use profiler_parent::core::time::{ClockKind, clock_kind, use_clock};
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+const ROUNDS: u64 = 500;
+
+#[test]
+fn no_receive_comes_before_its_send() -> anyhow::Result<()> {
+    exchange(|builder| builder)
+}
+
+#[test]
+fn no_receive_comes_before_its_send_with_the_fallback_clock() -> anyhow::Result<()> {
+    exchange(|builder| builder.clock(ClockKind::Monotonic))
+}
+
+#[test]
+fn a_forced_clock_is_forced_for_its_session_alone() -> anyhow::Result<()> {
+    let _turn = session::turn();
+    let best = clock_kind();
+    drop(SessionBuilder::default().clock(ClockKind::Monotonic).start()?);
+    let session = SessionBuilder::default().start()?;
+    let kind = clock_kind();
+    drop(session);
+    use_clock(best);
+    assert_eq!(kind, best);
+    Ok(())
+}
+
+/// The parent with a child, and two children with each other.
+fn exchange(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<()> {
+    let session = session::start(build)?;
+    let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
+    let mut second = Puppet::spawn(&session, CHILD, "second", "init")?;
+    ping_between(&session, &mut first, &mut second)?;
+    ping_with(&session, &mut first)?;
+    let (_, profile) = session.capture()?;
+    assert_eq!(reversed(&profile)?, Vec::<String>::new());
+    Ok(())
+}
+
+fn ping_between(session: &TestSession, first: &mut Puppet, second: &mut Puppet) -> anyhow::Result<()> {
+    let (there, back) = (session.path("there"), session.path("back"));
+    [&there, &back].into_iter().try_for_each(|path| pairs::make_pipe(path))?;
+    let words = |verb: &str| format!("{verb} {} {} 10 {ROUNDS}", there.display(), back.display());
+    second.tell(&words("pong"))?;
+    first.ask(&words("ping"))?;
+    assert_eq!(second.line()?, "ok");
+    Ok(())
+}
+
+fn ping_with(session: &TestSession, child: &mut Puppet) -> anyhow::Result<()> {
+    let (there, back) = (session.path("down"), session.path("up"));
+    [&there, &back].into_iter().try_for_each(|path| pairs::make_pipe(path))?;
+    child.tell(&format!("pong {} {} 20 {ROUNDS}", there.display(), back.display()))?;
+    thread::scope(|scope| scope.spawn(|| pairs::ping(&there, &back, 20, ROUNDS)).join().expect("no panic"))?;
+    assert_eq!(child.line()?, "ok");
+    Ok(())
+}
+
+/// All pairs whose receive comes before their send. All pairs must be there.
+fn reversed(profile: &Profile) -> anyhow::Result<Vec<String>> {
+    let times = |name: &str| -> HashMap<(u64, u64), f64> {
+        let marks = profile.processes.iter().flat_map(|process| process.named(name));
+        let key = |data: &serde_json::Value| Some((data["channel"].as_u64()?, data["number"].as_u64()?));
+        marks.filter_map(|mark| Some((key(&mark.data)?, mark.time))).collect()
+    };
+    let (sent, received) = (times("send"), times("receive"));
+    assert_eq!((sent.len(), received.len()), (4 * ROUNDS as usize, 4 * ROUNDS as usize));
+    let bad = sent.iter().filter(|(key, sent)| received.get(key).is_none_or(|received| received < *sent));
+    Ok(bad.map(|(key, sent)| format!("{key:?}: sent {sent}, received {:?}", received.get(key))).collect())
+}

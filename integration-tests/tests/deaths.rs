@@ -1,0 +1,201 @@
+//! What a child committed before it died is in the profile, exactly, whatever killed it.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+use integration_tests::patience;
+use integration_tests::profile::Profile;
+use integration_tests::puppet::Puppet;
+use integration_tests::session;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+
+#[test]
+fn a_child_killed_at_any_moment_loses_nothing_that_it_had_committed() -> anyhow::Result<()> {
+    const KILLS: usize = 8;
+    let session = session::start(|builder| builder.memory_limit(64 << 20))?;
+    let mut told = Vec::new();
+    for n in 0..KILLS {
+        let name = format!("child-{n}");
+        let mut puppet = Puppet::spawn(&session, CHILD, &name, "init")?;
+        puppet.tell("acknowledge 4")?;
+        // Another moment each time.
+        std::thread::sleep(Duration::from_micros(3_000 + 7_919 * n as u64 % 30_000));
+        assert!(puppet.child.kill()?);
+        assert_eq!(puppet.child.wait().and_then(|status| status.signal()), Some(libc::SIGKILL));
+        told.push((name, acknowledged(&puppet.rest()?)));
+    }
+    let (_, profile) = session.capture()?;
+    assert!(told.iter().all(|(_, threads)| threads.values().sum::<u64>() > 0), "killed too early: {told:?}");
+    for (name, threads) in &told {
+        assert_eq!(profile.verdict(name)?, "recovered: crashed with signal 9 (SIGKILL)");
+        check(&profile, name, threads)?;
+    }
+    Ok(())
+}
+
+/// How many markers each thread said that it had committed.
+fn acknowledged(bytes: &[u8]) -> BTreeMap<u32, u64> {
+    let mut threads = BTreeMap::new();
+    for record in bytes.chunks_exact(16) {
+        let word = |at: usize| u64::from_ne_bytes(record[at..at + 8].try_into().expect("eight bytes"));
+        let counted: &mut u64 = threads.entry(word(0) as u32).or_default();
+        assert_eq!(*counted, word(8), "the acknowledgements themselves are in order");
+        *counted += 1;
+    }
+    threads
+}
+
+/// Every acknowledged number is there, in order, but those that were dropped and counted; at most one
+/// more per thread, which was committed but not acknowledged; the books agree.
+fn check(profile: &Profile, name: &str, threads: &BTreeMap<u32, u64>) -> anyhow::Result<()> {
+    let process = profile.process(name)?;
+    let numbers = process.numbers()?;
+    for (thread, count) in threads {
+        let found = &numbers[thread];
+        assert!(found.is_sorted_by(|a, b| a < b), "{name}, thread {thread}: out of order");
+        let row = process.threads.iter().find(|row| row.name == format!("worker-{thread}"));
+        let books = row.and_then(|row| row.books.as_ref()).expect("books of the thread");
+        assert_eq!((books.delivered, books.evicted), (found.len() as u64, 0), "{name}, {thread}: {books:?}");
+        let there = books.delivered + books.dropped;
+        assert!((*count..=count + 1).contains(&there), "{name}, thread {thread}: {books:?} of {count}");
+    }
+    process.books()?;
+    Ok(())
+}
+
+#[test]
+fn every_kind_of_end_is_named_and_loses_nothing() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let ends = [
+        ("kill", "recovered: crashed with signal 9 (SIGKILL)"),
+        ("abort", "recovered: crashed with signal 6 (SIGABRT"),
+        ("segv", "recovered: crashed with signal 11 (SIGSEGV"),
+        ("exit 0", "complete"),
+        ("exit 7", "complete"),
+        ("quit 9", "complete"),
+    ];
+    for (end, _) in ends {
+        let mut puppet = Puppet::spawn(&session, CHILD, end, "init")?;
+        puppet.ask("hold 2 500")?;
+        puppet.end(end)?;
+    }
+    let (_, profile) = session.capture()?;
+    for (end, verdict) in ends {
+        let found = profile.verdict(end)?;
+        assert!(found.starts_with(verdict), "{end}: {found}");
+        let books = profile.process(end)?.books()?;
+        assert_eq!(books.delivered, 1000, "{end}: {books:?}");
+    }
+    let incomplete: Vec<_> = profile.incomplete().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(incomplete, ["kill", "abort", "segv"]);
+    Ok(())
+}
+
+#[test]
+fn a_child_killed_while_it_is_asked_has_crashed_and_is_there_once() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.progress_timeout(Duration::from_secs(5)))?;
+    for round in 0..5 {
+        let mut puppet = Puppet::spawn(&session, CHILD, &format!("killed-{round}"), "init")?;
+        puppet.ask("hold 2 500")?;
+        assert!(puppet.freeze());
+        let capture = session.session()?.capture();
+        let (events, path) = (capture.events(), session.path("killed.json"));
+        let report = std::thread::scope(|scope| {
+            let saving = scope.spawn(|| capture.save(&path));
+            let _ = events.recv(); // asked
+            std::thread::sleep(Duration::from_millis(20 * round));
+            puppet.signal(libc::SIGKILL);
+            saving.join().expect("no panic")
+        })?;
+        let profile = Profile::read(&report.path)?;
+        let name = format!("killed-{round}");
+        assert_eq!(profile.verdict(&name)?, "recovered: crashed with signal 9 (SIGKILL)");
+        assert_eq!(profile.process(&name)?.books()?.delivered, 1000);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_child_that_ends_after_its_part_was_taken_is_there_once() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.progress_timeout(Duration::from_secs(1)))?;
+    let mut quick = Puppet::spawn(&session, CHILD, "quick", "init")?;
+    let mut slow = Puppet::spawn(&session, CHILD, "slow", "init")?;
+    quick.ask("hold 2 500")?;
+    slow.ask("hold 2 500")?;
+    assert!(slow.freeze());
+    let capture = session.session()?.capture();
+    let (events, path) = (capture.events(), session.path("once.json"));
+    let report = std::thread::scope(|scope| {
+        let saving = scope.spawn(|| capture.save(&path));
+        let settled = |event| matches!(event, profiler_parent::CaptureEvent::Settled { .. });
+        while !events.recv().map(settled).unwrap_or(true) {}
+        quick.signal(libc::SIGKILL); // the capture still waits for the other one
+        saving.join().expect("no panic")
+    })?;
+    let profile = Profile::read(&report.path)?;
+    assert_eq!(report.processes.len(), 3);
+    assert_eq!(profile.verdict("quick")?, "complete");
+    assert_eq!(profile.process("quick")?.books()?.delivered, 1000);
+    assert_eq!(profile.verdict("slow")?, "recovered: frozen: made no progress");
+    Ok(())
+}
+
+#[test]
+fn a_fork_records_nothing_and_its_maker_goes_on() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "forker", "init")?;
+    puppet.ask("mark 10")?;
+    assert_eq!(puppet.ask("fork 50")?, "ok 0");
+    let (_, profile) = session.capture()?;
+    assert_eq!(profile.verdict("forker")?, "complete");
+    let marks = profile.process("forker")?.named("numbered").map(|mark| mark.number());
+    let mut counts = BTreeMap::<u32, u64>::new();
+    for number in marks {
+        *counts.entry(number?.0).or_default() += 1;
+    }
+    assert_eq!(counts, BTreeMap::from([(1000, 10), (2000, 50)]));
+    Ok(())
+}
+
+#[test]
+fn children_that_die_while_they_connect_never_hold_the_parent_up() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut children = Vec::new();
+    for n in 0..20 {
+        let mut command = std::process::Command::new(CHILD);
+        command.arg("die-in-init");
+        children.push(session.spawn(&format!("hasty-{n}"), command)?);
+    }
+    for child in &mut children {
+        assert_eq!(child.wait().and_then(|status| status.signal()), Some(libc::SIGKILL));
+    }
+    let watch = patience::Stopwatch::start();
+    let (_, profile) = session.capture()?;
+    assert!(watch.elapsed() < Duration::from_secs(4), "less than the progress timeout");
+    for n in 0..20 {
+        let name = format!("hasty-{n}");
+        assert_eq!(profile.verdict(&name)?, "recovered: crashed with signal 9 (SIGKILL)");
+        assert_eq!(profile.process(&name)?.books()?.delivered, 1);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_child_that_ended_its_profiler_goes_on_and_its_data_is_there() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "done", "init")?;
+    puppet.ask("hold 2 100")?;
+    puppet.ask("shutdown")?;
+    puppet.ask("mark 50")?;
+    for _ in 0..2 {
+        let (_, profile) = session.capture()?;
+        assert_eq!(profile.verdict("done")?, "complete");
+        assert_eq!(profile.process("done")?.books()?.delivered, 200);
+        puppet.tell("exit 0")?;
+        assert!(puppet.child.wait().expect("a status").success());
+        puppet = Puppet::spawn(&session, CHILD, "next", "init")?;
+    }
+    Ok(())
+}

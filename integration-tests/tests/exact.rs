@@ -1,0 +1,85 @@
+//! Every marker of every process arrives: once, in order, and counted.
+
+use integration_tests::puppet::Puppet;
+use integration_tests::session;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+
+#[test]
+fn markers_of_8_processes_with_4_threads_arrive_exactly() -> anyhow::Result<()> {
+    const COUNT: u64 = 2_000;
+    let session = session::start(|builder| builder)?;
+    let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
+    for puppet in &mut puppets {
+        assert_eq!(puppet.status, "Recording");
+        puppet.tell(&format!("hold 4 {COUNT}"))?;
+    }
+    for puppet in &mut puppets {
+        assert_eq!(puppet.line()?, "ok");
+    }
+    let (report, profile) = session.capture()?;
+    assert_eq!((report.processes.len(), profile.processes.len()), (9, 9));
+    for n in 0..8 {
+        let name = format!("child-{n}");
+        let process = profile.process(&name)?;
+        let numbers = process.numbers()?;
+        assert_eq!(numbers.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3], "{name}");
+        assert!(numbers.values().all(|numbers| numbers.iter().copied().eq(0..COUNT)), "{name}");
+        let books = process.books()?;
+        assert_eq!((books.recorded, books.delivered), (4 * COUNT, 4 * COUNT), "{name}");
+        assert_eq!(profile.verdict(&name)?, "complete");
+    }
+    assert!(profile.incomplete().is_empty());
+    Ok(())
+}
+
+#[test]
+fn threads_that_have_ended_are_delivered_like_those_that_live() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
+    puppet.ask("record 4 500")?;
+    puppet.ask("mark 10")?;
+    let (_, profile) = session.capture()?;
+    let numbers = profile.process("child")?.numbers()?;
+    assert_eq!(numbers.len(), 5);
+    assert!((0..4).all(|thread| numbers[&thread].iter().copied().eq(0..500)));
+    assert!(numbers[&1000].iter().copied().eq(0..10));
+    Ok(())
+}
+
+#[test]
+fn a_child_that_exits_in_order_is_complete() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    for (name, end, code) in [("exits", "exit 3", 3), ("quits", "quit 0", 0)] {
+        let mut puppet = Puppet::spawn(&session, CHILD, name, "init")?;
+        puppet.ask("record 2 300")?;
+        assert_eq!(puppet.end(end)?.code(), Some(code));
+    }
+    let (_, profile) = session.capture()?;
+    for name in ["exits", "quits"] {
+        assert_eq!(profile.verdict(name)?, "complete");
+        assert_eq!(profile.process(name)?.books()?.delivered, 600);
+    }
+    Ok(())
+}
+
+#[test]
+fn every_entry_of_threads_that_begin_at_once_is_counted_once() -> anyhow::Result<()> {
+    const BURST: u64 = 8 * 400;
+    let session = session::start(|builder| builder)?;
+    let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
+    for round in 1..=5 {
+        for puppet in &mut puppets {
+            puppet.tell("burst 8 400")?;
+        }
+        for puppet in &mut puppets {
+            assert_eq!(puppet.line()?, "ok");
+        }
+        let (report, _) = session.capture()?;
+        for child in &report.processes[1..] {
+            // Also those of threads that could not even join the session.
+            assert_eq!(child.counts.recorded(), round * BURST, "{}: {:?}", child.name, child.counts);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Sessions begin and end, children come and go: nothing is left behind, nobody waits for ever.
+
+use std::time::Duration;
+
+use integration_tests::own::{Possessions, thread_names};
+use integration_tests::patience::{Stopwatch, until};
+use integration_tests::puppet::Puppet;
+use integration_tests::session;
+use profiler_parent::{CaptureError, Session, SessionError};
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+
+#[test]
+fn a_thousand_sessions_leave_no_thread_descriptor_or_mapping() -> anyhow::Result<()> {
+    let _turn = session::turn();
+    for _ in 0..3 {
+        one_session(true)?;
+    }
+    assert!(until(no_thread_left), "{:?}", thread_names());
+    let before = Possessions::count();
+    for round in 0..1_000 {
+        one_session(round % 100 == 0)?;
+    }
+    assert!(until(|| Possessions::count() == before), "{before:?}, then {:?}", Possessions::count());
+    Ok(())
+}
+
+fn one_session(with_child: bool) -> anyhow::Result<()> {
+    let session = Session::builder().start()?;
+    integration_tests::marks::record(0, 0);
+    if with_child {
+        let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
+        puppet.ask("mark 3")?;
+        assert!(puppet.end("exit 0")?.success());
+    }
+    session.stop();
+    Ok(())
+}
+
+fn no_thread_left() -> bool {
+    thread_names().iter().all(|name| !name.starts_with("profiler-"))
+}
+
+#[test]
+fn children_outlive_the_session_and_can_be_waited_for_and_killed() -> anyhow::Result<()> {
+    let mut session = session::start(|builder| builder)?;
+    let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
+    for puppet in &mut puppets {
+        puppet.ask("hold 2 100")?;
+    }
+    assert!(puppets[3].freeze());
+    let watch = Stopwatch::start();
+    session.end();
+    assert!(watch.elapsed() < Duration::from_secs(2), "the frozen one is not waited for");
+    assert!(until(no_thread_left), "{:?}", thread_names());
+    puppets[3].signal(libc::SIGCONT);
+    for puppet in &mut puppets {
+        puppet.ask("mark 10")?;
+        assert!(until(|| puppet.ask("active").is_ok_and(|answer| answer == "ok false")));
+    }
+    assert_eq!(puppets[0].end("exit 5")?.code(), Some(5));
+    assert!(puppets[1].child.kill()?);
+    assert!(!puppets[1].child.wait().expect("a status").success());
+    assert!(!puppets[1].child.kill()?, "it has ended");
+    Ok(())
+}
+
+#[test]
+fn whoever_waits_for_a_child_while_the_session_ends_hears_of_its_end() -> anyhow::Result<()> {
+    let mut session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let pid = puppet.pid().cast_signed();
+    let _stdin = puppet.child.stdin.take(); // which waiting would close, and so end the child
+    let status = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| puppet.child.wait());
+        std::thread::sleep(Duration::from_millis(50));
+        session.end();
+        std::thread::sleep(Duration::from_millis(50));
+        // SAFETY: a signal to a child that has not been waited for.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::kill(pid, libc::SIGTERM);
+        }
+        waiting.join().expect("no panic")
+    });
+    assert!(status.is_some_and(|status| !status.success()));
+    Ok(())
+}
+
+#[test]
+fn a_capture_whose_session_ends_says_so_and_leaves_no_file() -> anyhow::Result<()> {
+    let mut session = session::start(|builder| builder.progress_timeout(Duration::from_secs(30)))?;
+    let puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
+    assert!(puppet.freeze());
+    let capture = session.session()?.capture();
+    let (events, path) = (capture.events(), session.path("late.json"));
+    let watch = Stopwatch::start();
+    let saved = std::thread::scope(|scope| {
+        let saving = scope.spawn(|| capture.save(&path));
+        let _ = events.recv(); // it has asked
+        session.end();
+        saving.join().expect("no panic")
+    });
+    assert!(matches!(saved, Err(CaptureError::SessionOver)), "{saved:?}");
+    assert!(watch.elapsed() < Duration::from_secs(5), "not the 30 s of the timeout");
+    let directory = path.parent().expect("a directory");
+    assert_eq!(std::fs::read_dir(directory)?.count(), 0, "no half-written file");
+    Ok(())
+}
+
+#[test]
+fn exit_codes_kills_and_pipes_are_as_with_any_command() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
+    assert_eq!(puppet.ask("mark 1")?, "ok");
+    assert_eq!(puppet.end("exit 42")?.code(), Some(42));
+    assert_eq!(puppet.child.wait().and_then(|status| status.code()), Some(42), "a second time, too");
+    assert!(!puppet.child.kill()?, "it has ended");
+    let mut reader = Puppet::spawn(&session, CHILD, "reader", "init")?;
+    assert!(reader.child.wait().expect("a status").success(), "waiting closes its input, which ends it");
+    Ok(())
+}
+
+#[test]
+fn a_program_that_cannot_be_started_leaves_nothing() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let before = Possessions::count();
+    for _ in 0..5 {
+        let error = session.spawn("nobody", std::process::Command::new("/no/such/program")).unwrap_err();
+        assert!(error.to_string().contains("/no/such/program"), "{error}");
+    }
+    assert_eq!(session.processes().len(), 1);
+    assert!(until(|| Possessions::count() == before), "{before:?}, then {:?}", Possessions::count());
+    Ok(())
+}
+
+#[test]
+fn a_process_has_one_session_at_a_time() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    assert!(matches!(Session::builder().start(), Err(SessionError::AlreadyRunning)));
+    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
+    puppet.ask("mark 2")?;
+    let (_, profile) = session.capture()?;
+    assert_eq!(profile.process("child")?.books()?.delivered, 2, "the refused one changed nothing");
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! One byte limit over all processes: never exceeded, fairly shared, and clear where it is too small.
+
+use std::time::Duration;
+
+use integration_tests::patience::Stopwatch;
+use integration_tests::puppet::Puppet;
+use integration_tests::session::{self, TestSession};
+use profiler_parent::{Session, SessionError};
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+const LIMIT: u64 = 8 << 20;
+const FLOOD: Duration = Duration::from_secs(3);
+/// A sample that took longer says nothing: memory may have wandered from one process to another
+/// between two looks.
+const QUICK: Duration = Duration::from_micros(200);
+
+#[test]
+fn eight_flooding_children_never_exceed_the_limit_and_keep_like_spans() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.memory_limit(LIMIT))?;
+    let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
+    for puppet in &mut puppets {
+        puppet.ask("flood 2 4000")?;
+    }
+    let (samples, peak) = watch(&session);
+    assert!(samples > 500, "only {samples} samples");
+    assert!(peak <= LIMIT, "peak {peak}");
+    assert!(peak > LIMIT / 2, "peak {peak}: the limit is hardly used, so nothing was tested");
+    puppets.iter_mut().try_for_each(|puppet| puppet.tell("calm"))?;
+    let (_, profile) = session.capture()?;
+    let spans: Vec<f64> = (0..8)
+        .map(|n| profile.process(&format!("child-{n}")).map(|process| process.span()))
+        .collect::<anyhow::Result<_>>()?;
+    let longest = spans.iter().copied().fold(0.0, f64::max);
+    let shortest = spans.iter().copied().fold(f64::MAX, f64::min);
+    println!("peak {peak} of {LIMIT} in {samples} samples; spans {spans:.0?} ms, {:.2}", shortest / longest);
+    assert!(shortest / longest >= 0.5, "spans in ms: {spans:.0?}");
+    Ok(())
+}
+
+/// Looks at what the pools really occupy; how often, and the most that it saw.
+fn watch(session: &TestSession) -> (u64, u64) {
+    let whole = Stopwatch::start();
+    let (mut samples, mut peak) = (0, 0);
+    while whole.elapsed() < FLOOD {
+        let one = Stopwatch::start();
+        let held: u64 = session.processes().iter().map(|process| process.true_bytes).sum();
+        if one.elapsed() <= QUICK {
+            samples += 1;
+            peak = peak.max(held);
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    (samples, peak)
+}
+
+#[test]
+fn the_dead_are_inside_the_limit_and_make_room() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.memory_limit(2 << 20))?;
+    for round in 0..6 {
+        let mut puppet = Puppet::spawn(&session, CHILD, &format!("dead-{round}"), "init")?;
+        puppet.ask("flood 2")?;
+        let watch = Stopwatch::start();
+        while watch.elapsed() < Duration::from_millis(250) {
+            let held: u64 = session.processes().iter().map(|process| process.true_bytes).sum();
+            assert!(held <= 2 << 20, "{held} bytes in round {round}");
+        }
+        puppet.end("kill")?;
+    }
+    let (report, profile) = session.capture()?;
+    assert!(profile.process("dead-5")?.books()?.delivered > 0);
+    for process in &report.processes[1..] {
+        let counts = &process.counts;
+        let parts = counts.delivered + counts.evicted + counts.dropped.total() + counts.unfinished;
+        assert_eq!(counts.recorded(), parts, "{}", process.name);
+        assert!(counts.recorded() > 0, "{}", process.name);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_parent_is_inside_the_limit_like_anyone() -> anyhow::Result<()> {
+    let limit = 2 << 20;
+    let session = session::start(|builder| builder.memory_limit(limit))?;
+    let mut puppets = Puppet::spawn_many(&session, CHILD, 2)?;
+    for puppet in &mut puppets {
+        puppet.ask("flood 1 500")?;
+    }
+    let whole = Stopwatch::start();
+    for sequence in 0.. {
+        integration_tests::marks::record(7, sequence);
+        if sequence % 100 == 0 {
+            let one = Stopwatch::start();
+            let held: u64 = session.processes().iter().map(|process| process.true_bytes).sum();
+            assert!(held <= limit || one.elapsed() > QUICK, "{held} bytes");
+        }
+        if whole.elapsed() > Duration::from_secs(1) {
+            break;
+        }
+    }
+    let (_, profile) = session.capture()?;
+    let books = profile.parent().books()?;
+    assert!(books.delivered > 0 && books.evicted > 0, "{books:?}");
+    let share = profile.parent().span() / profile.process("child-0")?.span();
+    assert!(share > 0.2, "the parent's span is {share:.2} of a child's");
+    Ok(())
+}
+
+#[test]
+fn a_limit_that_does_not_hold_this_process_is_an_error_that_says_what_is_needed() {
+    let _turn = session::turn();
+    for limit in [0, 1, 4096, 8 * 4096 - 1] {
+        let error = Session::builder().memory_limit(limit).start().unwrap_err();
+        assert!(matches!(error, SessionError::LimitTooSmall { .. }), "{error}");
+        assert!(error.to_string().contains(&limit.to_string()), "{error}");
+    }
+    let Ok(session) = Session::builder().memory_limit(8 * 4096).start() else { panic!("the least limit") };
+    assert!(matches!(Session::builder().start(), Err(SessionError::AlreadyRunning)));
+    drop(session);
+}
+
+#[test]
+fn a_child_that_the_limit_does_not_hold_runs_unprofiled() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.memory_limit(3 * 8 * 4096))?;
+    let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
+    let mut second = Puppet::spawn(&session, CHILD, "second", "init")?;
+    let mut third = Puppet::spawn(&session, CHILD, "third", "init")?;
+    let profiled = [&first, &second, &third].map(|puppet| puppet.child.is_profiled());
+    assert_eq!(profiled, [true, true, false]);
+    assert_eq!(third.status, "NoParent");
+    let reports = session.processes();
+    assert!(reports[3].unprofiled.is_some() && reports[2].unprofiled.is_none());
+    for puppet in [&mut first, &mut second, &mut third] {
+        puppet.ask("mark 3")?;
+    }
+    assert_eq!(third.end("exit 4")?.code(), Some(4));
+    let (_, profile) = session.capture()?;
+    assert_eq!(profile.process("first")?.books()?.delivered, 3);
+    let verdict = profile.verdict("third")?;
+    assert!(verdict.starts_with("missing: not profiled: "), "{verdict}");
+    assert_eq!(profile.incomplete(), [("third".to_owned(), verdict)]);
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! What is not to be kept is not there: what came during a pause, and what is older than the window.
+
+use std::time::Duration;
+
+use integration_tests::marks;
+use integration_tests::puppet::Puppet;
+use integration_tests::session;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+
+#[test]
+fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
+    for phase in 0..3 {
+        if phase == 1 {
+            assert_eq!(session.pause(), 0);
+        }
+        if phase == 2 {
+            assert_eq!(session.resume(), 0);
+        }
+        for puppet in &mut puppets {
+            puppet.ask("mark 100")?;
+        }
+        (100 * phase..100 * (phase + 1)).for_each(|sequence| marks::record(0, sequence));
+    }
+    let (_, profile) = session.capture()?;
+    for process in &profile.processes {
+        let numbers = process.numbers()?;
+        let kept = (0..100).chain(200..300);
+        assert!(numbers.values().all(|numbers| numbers.iter().copied().eq(kept.clone())), "{}", process.name);
+        assert_eq!(numbers.len(), 1, "{}", process.name);
+        assert_eq!(process.books()?.reasons.get("paused"), Some(&100), "{}", process.name);
+        assert!(matches!(process.pauses[..], [(start, Some(end))] if start <= end), "{:?}", process.pauses);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_child_that_comes_during_a_pause_is_paused_too_and_a_lasting_pause_has_no_end() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    assert_eq!(session.pause(), 0);
+    let mut puppet = Puppet::spawn(&session, CHILD, "late", "init")?;
+    // It is told when it connects; from then on nothing is recorded.
+    assert!(integration_tests::patience::until(|| puppet
+        .ask("paused")
+        .is_ok_and(|paused| paused == "ok true")));
+    puppet.ask("mark 100")?;
+    let (_, profile) = session.capture()?;
+    let process = profile.process("late")?;
+    assert_eq!(process.books()?.delivered, 0);
+    assert!(matches!(process.pauses[..], [(_, None)]), "{:?}", process.pauses);
+    Ok(())
+}
+
+#[test]
+fn entries_older_than_the_window_are_delivered_by_no_process() -> anyhow::Result<()> {
+    let window = Duration::from_millis(600);
+    let session = session::start(|builder| builder.duration(window))?;
+    let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
+    for puppet in &mut puppets {
+        puppet.ask("hold 2 200")?;
+        puppet.ask("mark 200")?;
+    }
+    puppets[2].end("kill")?;
+    (0..200).for_each(|sequence| marks::record(0, sequence));
+    std::thread::sleep(window * 2);
+    for puppet in &mut puppets[..2] {
+        puppet.ask("mark 50")?;
+    }
+    (200..250).for_each(|sequence| marks::record(0, sequence));
+    let (_, profile) = session.capture()?;
+    for name in ["parent", "child-0", "child-1"] {
+        let process = profile.process(name)?;
+        let numbers = process.numbers()?;
+        assert!(numbers.values().flatten().copied().eq(200..250), "{name}: {numbers:?}");
+        let books = process.books()?;
+        assert_eq!(books.recorded, books.evicted + 50, "{name}: {books:?}");
+    }
+    assert_eq!(profile.verdict("child-2")?, "missing: all its data was older than what the session keeps");
+    Ok(())
+}
+
+#[test]
+fn what_the_dead_left_leaves_the_window_also_while_others_record() -> anyhow::Result<()> {
+    let session =
+        session::start(|builder| builder.memory_limit(4 << 20).duration(Duration::from_millis(300)))?;
+    let mut busy = Puppet::spawn(&session, CHILD, "busy", "init")?;
+    let mut dead = Puppet::spawn(&session, CHILD, "dead", "init")?;
+    busy.ask("flood 2 100")?;
+    dead.ask("record 2 300")?;
+    dead.end("kill")?;
+    let held = || session.processes().iter().find(|one| one.name == "dead").map(|one| one.true_bytes);
+    assert!(held().is_some_and(|bytes| bytes > 0));
+    assert!(integration_tests::patience::until(|| held() == Some(0)));
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! Children that never become what they should be: each has a state and a verdict that say so, goes
+//! on with its own work, and holds nobody up.
+
+use std::time::Duration;
+
+use integration_tests::patience::{self, Stopwatch};
+use integration_tests::puppet::Puppet;
+use integration_tests::session::{self, TestSession};
+use profiler_parent::ProcessState;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+
+fn state_of(session: &TestSession, name: &str) -> ProcessState {
+    let found = session.processes().into_iter().find(|process| process.name == name);
+    found.expect("a process of that name").state
+}
+
+/// Captures with the child alive; the promise is that nobody is waited for.
+fn verdict(session: &TestSession, name: &str) -> anyhow::Result<String> {
+    let watch = Stopwatch::start();
+    let (_, profile) = session.capture()?;
+    assert!(watch.elapsed() < Duration::from_secs(3), "less than the progress timeout");
+    profile.verdict(name)
+}
+
+/// The child goes on: it obeys, and exits with code 0.
+fn goes_on(puppet: &mut Puppet) -> anyhow::Result<()> {
+    puppet.ask("record 2 100")?;
+    assert!(puppet.end("exit 0")?.success());
+    Ok(())
+}
+
+#[test]
+fn a_child_that_never_calls_init() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "silent", "no-init")?;
+    assert_eq!(state_of(&session, "silent"), ProcessState::Starting);
+    assert_eq!(verdict(&session, "silent")?, "missing: never connected");
+    goes_on(&mut puppet)?;
+    assert!(matches!(state_of(&session, "silent"), ProcessState::Exited(Some(status)) if status.success()));
+    assert_eq!(verdict(&session, "silent")?, "missing: never connected");
+    Ok(())
+}
+
+#[test]
+fn a_child_that_dies_before_it_says_hello() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut command = std::process::Command::new(CHILD);
+    command.arg("die-first");
+    let mut child = session.spawn("early", command)?;
+    assert!(!child.wait().expect("a status").success());
+    assert_eq!(verdict(&session, "early")?, "missing: crashed with signal 9 (SIGKILL)");
+    Ok(())
+}
+
+#[test]
+fn a_child_with_a_wrong_token_is_refused_and_off() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn_as(&session, CHILD, "forger", "wrong-token")?;
+    let refused = || matches!(state_of(&session, "forger"), ProcessState::Disconnected(_));
+    assert!(patience::until(refused));
+    let ProcessState::Disconnected(why) = state_of(&session, "forger") else { unreachable!() };
+    assert_eq!(why, "whoever connected does not know this child's token");
+    assert!(patience::until(|| puppet.ask("active").is_ok_and(|answer| answer == "ok false")));
+    assert_eq!(verdict(&session, "forger")?, format!("recovered: refused: {why}"));
+    goes_on(&mut puppet)
+}
+
+#[test]
+fn a_child_of_another_version_stays_off() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "newer", "wrong-version")?;
+    assert!(puppet.status.starts_with("off: the parent speaks version"), "{}", puppet.status);
+    assert_eq!(verdict(&session, "newer")?, "missing: never connected");
+    goes_on(&mut puppet)
+}
+
+#[test]
+fn a_child_with_a_damaged_variable_stays_off() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "damaged", "malformed")?;
+    assert!(puppet.status.starts_with("off: ") && puppet.status.contains("malformed"), "{}", puppet.status);
+    assert_eq!(verdict(&session, "damaged")?, "missing: never connected");
+    goes_on(&mut puppet)
+}
+
+#[test]
+fn a_hello_of_another_version_is_refused() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "newer", "wrong-hello")?;
+    assert!(puppet.status.starts_with("refused: "), "{}", puppet.status);
+    let refused = || matches!(state_of(&session, "newer"), ProcessState::Disconnected(_));
+    assert!(patience::until(refused));
+    let ProcessState::Disconnected(why) = state_of(&session, "newer") else { unreachable!() };
+    assert!(why.contains("version"), "{why}");
+    assert_eq!(verdict(&session, "newer")?, format!("missing: refused: {why}"));
+    goes_on(&mut puppet)
+}
+
+#[test]
+fn a_child_whose_environment_was_cleaned_runs_without_a_profiler() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "clean", "variable-gone")?;
+    assert_eq!(puppet.status, "NoParent");
+    assert_eq!(verdict(&session, "clean")?, "missing: never connected");
+    goes_on(&mut puppet)
+}
+
+#[test]
+fn a_child_that_recorded_nothing_is_said_to_have_recorded_nothing() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "idle", "init")?;
+    assert!(puppet.end("exit 0")?.success());
+    assert_eq!(verdict(&session, "idle")?, "missing: it recorded nothing");
+    Ok(())
+}
+
+#[test]
+fn a_child_that_destroyed_its_own_memory_is_unreadable() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "vandal", "init-and-scribble")?;
+    let alive = verdict(&session, "vandal")?;
+    assert!(!alive.starts_with("complete"), "{alive}");
+    puppet.end("kill")?;
+    let dead = verdict(&session, "vandal")?;
+    assert!(dead.starts_with("missing: memory unreadable: not a profiler pool"), "{dead}");
+    Ok(())
+}
+
+#[test]
+fn a_grandchild_gets_neither_the_variable_nor_the_descriptors() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let answer = puppet.ask("grandchild")?;
+    let words: Vec<&str> = answer.split(' ').collect();
+    assert_eq!(words[..2], ["ok", "no-variable"], "{answer}");
+    // Its three standard streams, the directory that it lists, and nothing of the profiler.
+    let bad = |word: &&&str| ["profiler-pool", "deleted", "socket:"].iter().any(|ours| word.contains(ours));
+    assert_eq!(words.iter().filter(bad).count(), 0, "{answer}");
+    Ok(())
+}

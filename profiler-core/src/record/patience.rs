@@ -1,0 +1,60 @@
+//! Trying again for a moment: a lock that is held is mostly free within a microsecond.
+//!
+//! Used by recording threads where giving up at once would drop an entry that need not be lost.
+//! Invariant: nothing here blocks. Both ways end after a fixed number of tries, so a holder that
+//! never lets go (this very thread, interrupted by a signal) costs time and nothing else.
+
+/// Tries without a system call: about a microsecond.
+const SPINS: u32 = 100;
+/// Tries that let other threads run: the holder may be waiting for this very processor.
+const YIELDS: u32 = 100;
+
+/// For a chunk switch: spins.
+pub(super) fn soon<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    (0..SPINS).find_map(|_| {
+        let found = attempt();
+        if found.is_none() {
+            std::hint::spin_loop();
+        }
+        found
+    })
+}
+
+/// For what happens once in the life of a thread: spins, then lets others run. A thread that gave
+/// up here would lose every entry until it gets through, not one.
+pub(super) fn once_per_thread<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    soon(&mut attempt).or_else(|| {
+        (0..YIELDS).find_map(|_| {
+            std::thread::yield_now();
+            attempt()
+        })
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_comes_is_given_up() {
+        let mut tries = 0;
+        assert_eq!(
+            once_per_thread(|| -> Option<()> {
+                tries += 1;
+                None
+            }),
+            None
+        );
+        assert_eq!(tries, SPINS + YIELDS);
+    }
+
+    #[test]
+    fn what_comes_late_is_taken() {
+        let mut tries = 0;
+        let third = || {
+            tries += 1;
+            (tries == 3).then_some(tries)
+        };
+        assert_eq!(soon(third), Some(3));
+    }
+}
