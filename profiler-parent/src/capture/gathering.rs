@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ipc_protocol::message::{GatherId, GatherOutcome};
 use profiler_core::ids::PoolId;
 use profiler_core::profile::gecko::IncompleteProcess;
@@ -23,6 +23,9 @@ use super::{CaptureError, CaptureEvent, CapturedProcess};
 use crate::gather::state::{Gather, Input, Millis, Output};
 use crate::gather::verdict::{Verdict, Why};
 use crate::hub::{CaptureOrder, HubEvent, HubHandle, Shared};
+
+/// What children may say while the capture is busy with one of them.
+const INPUTS: usize = 4096;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -77,7 +80,7 @@ pub(super) fn run(
     let members = roster::call(shared);
     let spec = roster::spec(shared, &members);
     let id = GatherId::new(NEXT_ID.fetch_add(1, Ordering::Relaxed));
-    let (inputs, incoming) = unbounded();
+    let (inputs, incoming) = bounded(INPUTS);
     let (reply, asked) = bounded(1);
     hub.send(HubEvent::Capture(CaptureOrder::Begin { id, spec: spec.clone(), inputs, asked: reply }));
     let _order = Order(hub, id);

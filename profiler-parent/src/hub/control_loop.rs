@@ -174,7 +174,7 @@ impl Hub {
             }
         });
         if let Some((_, inputs)) = &self.capture {
-            let _ = inputs.send(Input::HungUp { child: key, message: why });
+            forward(inputs, Input::HungUp { child: key, message: why });
         }
     }
 
@@ -186,7 +186,7 @@ impl Hub {
             self.tell(Event::Died { key: key_of(key), pool });
         }
         if let Some((_, inputs)) = &self.capture {
-            let _ = inputs.send(Input::Died { child: key, why: Why::ended(status) });
+            forward(inputs, Input::Died { child: key, why: Why::ended(status) });
         }
     }
 
@@ -238,7 +238,7 @@ impl Hub {
 
     fn tell_capture(&self, id: GatherId, input: Input<PoolId>) {
         if let Some((_, inputs)) = self.capture.as_ref().filter(|(running, _)| *running == id) {
-            let _ = inputs.send(input);
+            forward(inputs, input);
         }
     }
 
@@ -322,6 +322,16 @@ impl Hub {
                 process.figures = Some(figures);
             }
         }
+    }
+}
+
+/// Tells the capture, without waiting for it. Progress gives way to what matters: a child that
+/// floods with progress takes no room from another's answer. What finds no room is not told; the
+/// capture's timeouts make up for it.
+fn forward(inputs: &Sender<Input<PoolId>>, input: Input<PoolId>) {
+    let is_crowded = inputs.capacity().is_some_and(|most| inputs.len() > most / 2);
+    if !(is_crowded && matches!(input, Input::Progress { .. })) {
+        let _ = inputs.try_send(input);
     }
 }
 

@@ -78,6 +78,7 @@ fn mark(words: Words<'_>) -> anyhow::Result<String> {
 /// every hundred. `calm` ends it.
 fn flood(words: Words<'_>) -> anyhow::Result<String> {
     let pause = Duration::from_micros(number(words, 1).unwrap_or(0));
+    CALM.store(false, Ordering::Relaxed);
     for thread in 0..u32::try_from(number(words, 0)?)? {
         worker(thread, move || {
             for sequence in (0..).take_while(|_| !CALM.load(Ordering::Relaxed)) {
