@@ -1,0 +1,12 @@
+//! A child's part of a profile: what the check lets through, an independent parser reads, too.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use profiler_parent::gather::json_check::check;
+
+fuzz_target!(|data: &[u8]| {
+    if check(data, 1 << 20).is_ok() {
+        assert!(serde_json::from_slice::<serde_json::Value>(data).is_ok());
+    }
+});
