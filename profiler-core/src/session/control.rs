@@ -24,18 +24,22 @@ pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartEr
     }
     with_runtime(|runtime| {
         runtime.stop();
+        runtime.closed = false;
         let manager = runtime.take(pool, true)?;
         let header = crate::reader::read_header(manager.pool().file()).map_err(io::Error::other)?;
         Ok((header.key(), header.params))
     })
 }
 
-/// Says that this process writes no more. Its data stays where it is, for the parent.
+/// Says that this process writes no more. Its data stays where it is, for the parent; from now
+/// on no session starts here.
 pub fn close_pool() {
     if gate::is_forked_child() {
         return;
     }
     with_runtime(|runtime| {
+        // The parent's word may still be on its way: a late start would destroy what is to stay.
+        runtime.closed = true;
         gate::set(0);
         crate::record::local::set_current(None);
         if let Some(running) = runtime.running.take() {

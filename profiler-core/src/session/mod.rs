@@ -42,6 +42,9 @@ pub enum StartError {
     /// The allowance does not even hold the tables.
     #[error("an allowance of {0} bytes is too small to record anything")]
     NoBudget(ByteLimit),
+    /// The pool was closed for good; what it holds must stay.
+    #[error("this process has ended its profiler")]
+    Closed,
     /// This is a forked child of a recording process. It may start after an `exec`.
     #[error("a forked child cannot record; start the profiler after exec")]
     Forked,
@@ -73,6 +76,8 @@ struct Runtime {
     manager: Option<Arc<ChunkManager>>,
     /// The pool was given by a parent and stays for the life of the process.
     attached: bool,
+    /// Nothing is recorded any more, and nothing may disturb what the pool holds.
+    closed: bool,
     key: Option<ProcessKey>,
     epoch: u64,
     sampling_paused: bool,
@@ -100,6 +105,7 @@ pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartEr
         return Err(StartError::Forked);
     }
     with_runtime(|runtime| {
+        runtime.check_open()?;
         runtime.stop();
         runtime.start(params.normalized(), options)
     })
@@ -115,6 +121,7 @@ pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<()
     }
     let params = params.normalized();
     with_runtime(|runtime| {
+        runtime.check_open()?;
         if runtime.running.as_ref().is_some_and(|running| running.params == params) {
             return Ok(());
         }
@@ -188,6 +195,10 @@ pub fn own_key() -> Option<ProcessKey> {
 }
 
 impl Runtime {
+    fn check_open(&self) -> Result<(), StartError> {
+        if self.closed { Err(StartError::Closed) } else { Ok(()) }
+    }
+
     fn start(&mut self, params: SessionParams, options: StartOptions) -> Result<(), StartError> {
         let allowance = options.allowance.unwrap_or(params.limit);
         let manager = self.pool_for(&params, allowance, options)?;
