@@ -5,7 +5,7 @@ use std::time::Duration;
 use integration_tests::patience::Stopwatch;
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
-use profiler_parent::{Session, SessionError};
+use profiler_parent::{CapturedProcess, Session, SessionError};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const LIMIT: u64 = 8 << 20;
@@ -62,25 +62,31 @@ fn watch(session: &TestSession) -> (u64, u64) {
 
 #[test]
 fn the_dead_are_inside_the_limit_and_make_room() -> anyhow::Result<()> {
+    const EACH: u64 = 2 * 20_000;
     let session = session::start(|builder| builder.memory_limit(2 << 20))?;
+    let mut looks = 0;
     for round in 0..6 {
         let mut puppet = Puppet::spawn(&session, CHILD, &format!("dead-{round}"), "init")?;
-        puppet.ask("flood 2")?;
+        puppet.ask("burst 2 20000")?;
         let watch = Stopwatch::start();
-        while watch.elapsed() < Duration::from_millis(250) {
+        while watch.elapsed() < Duration::from_millis(100) {
             let one = Stopwatch::start();
             let held: u64 = session.processes().iter().map(|process| process.true_bytes).sum();
-            assert!(held <= 2 << 20 || one.elapsed() > QUICK, "{held} bytes in round {round}");
+            if one.elapsed() <= QUICK {
+                looks += 1;
+                assert!(held <= 2 << 20, "{held} bytes in round {round}");
+            }
         }
         puppet.end("kill")?;
     }
+    assert!(looks > 100, "only {looks} looks");
     let (report, profile) = session.capture()?;
     assert!(profile.process("dead-5")?.books()?.delivered > 0);
-    for process in &report.processes[1..] {
-        let counts = &process.counts;
-        let parts = counts.delivered + counts.evicted + counts.dropped.total() + counts.unfinished;
-        assert_eq!(counts.recorded(), parts, "{}", process.name);
-        assert!(counts.recorded() > 0, "{}", process.name);
+    let (dead, evicted) = (&report.processes[1..], |p: &&CapturedProcess| p.counts.evicted > 0);
+    assert!(dead.iter().filter(evicted).count() > 2, "nothing had to make room, so nothing was tested");
+    for process in dead {
+        // What the child was told to record, not what some book adds up to.
+        assert_eq!(process.counts.recorded(), EACH, "{}: {:?}", process.name, process.counts);
     }
     Ok(())
 }
@@ -94,18 +100,23 @@ fn the_parent_is_inside_the_limit_like_anyone() -> anyhow::Result<()> {
         puppet.ask("flood 1 500")?;
     }
     let whole = Stopwatch::start();
+    let mut looks = 0;
     for sequence in 0.. {
         integration_tests::marks::record(7, sequence);
         if sequence % 100 == 0 {
             let one = Stopwatch::start();
             let held: u64 = session.processes().iter().map(|process| process.true_bytes).sum();
-            assert!(held <= limit || one.elapsed() > QUICK, "{held} bytes");
+            if one.elapsed() <= QUICK {
+                looks += 1;
+                assert!(held <= limit, "{held} bytes");
+            }
         }
         if whole.elapsed() > Duration::from_secs(1) {
             break;
         }
     }
     let (_, profile) = session.capture()?;
+    assert!(looks > 100, "only {looks} looks");
     let books = profile.parent().books()?;
     assert!(books.delivered > 0 && books.evicted > 0, "{books:?}");
     let share = profile.parent().span() / profile.process("child-0")?.span();

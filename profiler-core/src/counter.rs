@@ -3,6 +3,8 @@
 //! A counter is a static. It gets a cell in the pool's live tables when it is first changed in a
 //! session, so the parent can read it at any time, also after the process has died.
 
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
 use crate::definition_cell::DefinitionCell;
 use crate::ids::{CounterIndex, DefinitionId};
 use crate::manager::ChunkManager;
@@ -28,19 +30,26 @@ pub struct Counter {
     description: &'static str,
     /// Number of the cell + 1, where other statics keep a definition's number.
     cell: DefinitionCell,
+    /// What was added while the cell could not be had at once; it goes there with the next change.
+    waiting: AtomicI64,
+    /// The session that `waiting` belongs to.
+    waiting_in: AtomicU64,
 }
 
 impl Counter {
     /// A counter that is zero when a session starts.
     pub const fn new(name: &'static str, category: &'static str, description: &'static str) -> Self {
-        Self { name, category, description, cell: DefinitionCell::new() }
+        let (waiting, waiting_in) = (AtomicI64::new(0), AtomicU64::new(0));
+        Self { name, category, description, cell: DefinitionCell::new(), waiting, waiting_in }
     }
 
     /// Adds to the counter. While no session runs: one relaxed load, nothing counted.
     #[inline]
     pub fn add(&'static self, delta: i64) {
         if cfg!(feature = "enabled") && gate::is_active() {
-            self.with_cell(|cell| cell.add(delta));
+            if !self.with_cell(|cell| cell.add(delta)) {
+                self.keep(delta);
+            }
         }
     }
 
@@ -68,11 +77,37 @@ impl Counter {
         }
     }
 
-    fn with_cell(&'static self, body: impl FnOnce(&CounterCell)) {
-        local::with_manager(|manager| {
+    /// Runs `body` with the cell; false if there is none, or not at once.
+    fn with_cell(&'static self, body: impl FnOnce(&CounterCell)) -> bool {
+        let found = local::with_manager(|manager| {
             let index = self.index(manager)?;
-            manager.pool().counter(index).map(body)
+            let cell = manager.pool().counter(index)?;
+            body(cell);
+            if self.waiting.load(Ordering::Relaxed) != 0 {
+                self.put_waiting(cell);
+            }
+            Some(())
         });
+        found.is_some()
+    }
+
+    /// Remembers what could not be added: the cell is being made, by another thread or, in a
+    /// global allocator, by this very one.
+    #[cold]
+    fn keep(&self, delta: i64) {
+        let session = gate::epoch_of(gate::word());
+        if self.waiting_in.swap(session, Ordering::Relaxed) != session {
+            self.waiting.store(0, Ordering::Relaxed);
+        }
+        self.waiting.fetch_add(delta, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn put_waiting(&self, cell: &CounterCell) {
+        let waiting = self.waiting.swap(0, Ordering::Relaxed);
+        if self.waiting_in.load(Ordering::Relaxed) == gate::epoch_of(gate::word()) {
+            cell.add(waiting);
+        }
     }
 
     fn index(&self, manager: &ChunkManager) -> Option<CounterIndex> {
@@ -82,7 +117,8 @@ impl Counter {
 
     #[cold]
     fn register_in(&self, manager: &ChunkManager) -> Option<DefinitionId> {
-        let mut state = manager.lock();
+        // Never waits: the holder may be this thread, allocating under the lock.
+        let mut state = manager.try_lock()?;
         if let Some(known) = self.cell.get(manager.tag()) {
             return Some(known); // another thread was faster
         }

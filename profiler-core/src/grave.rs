@@ -18,6 +18,7 @@ use crate::time::Timestamp;
 /// Words of a thread row: evicted entries, evicted bytes, sealed entries.
 const EVICTED_ENTRIES: u64 = 12 * 8;
 const EVICTED_BYTES: u64 = 13 * 8;
+const SEALED: u64 = 14 * 8;
 
 /// The pool of a process that is dead.
 #[derive(Debug)]
@@ -97,8 +98,13 @@ impl Grave {
         let layout = &self.reader.header().layout;
         let row = layout.region(Region::Threads).row(u64::from(chunk.thread.get()), THREAD_BYTES);
         if let Some(row) = row {
-            self.add(row.saturating_add(EVICTED_ENTRIES), chunk.entries)?;
-            self.add(row.saturating_add(EVICTED_BYTES), chunk.bytes)?;
+            // An entry that was being written goes with the rest, and stays counted.
+            let entries = chunk.entries.saturating_add(u64::from(chunk.unfinished));
+            self.change(row.saturating_add(EVICTED_ENTRIES), |evicted| evicted.saturating_add(entries))?;
+            self.change(row.saturating_add(EVICTED_BYTES), |evicted| evicted.saturating_add(chunk.bytes))?;
+            // The thread never left its last chunk, so it never noted how many entries that had.
+            let end = chunk.first_entry.saturating_add(entries);
+            self.change(row.saturating_add(SEALED), |sealed| sealed.max(end))?;
         }
         let slot = layout.region(Region::Directory).row(u64::from(chunk.index.get()), SLOT_BYTES);
         if let Some(slot) = slot {
@@ -107,10 +113,9 @@ impl Grave {
         sys::punch_hole(&self.file, chunk.extent.offset, chunk.extent.len)
     }
 
-    fn add(&self, offset: u64, more: u64) -> io::Result<()> {
+    fn change(&self, offset: u64, change: impl Fn(u64) -> u64) -> io::Result<()> {
         let mut word = [0; 8];
         self.file.read_exact_at(&mut word, offset)?;
-        let sum = u64::from_ne_bytes(word).saturating_add(more);
-        self.file.write_all_at(&sum.to_ne_bytes(), offset)
+        self.file.write_all_at(&change(u64::from_ne_bytes(word)).to_ne_bytes(), offset)
     }
 }

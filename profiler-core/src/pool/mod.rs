@@ -49,6 +49,9 @@ pub enum AttachError {
     /// Another process (or an earlier life of this one) has the pool.
     #[error("the pool already belongs to process {0}")]
     Taken(ProcessId),
+    /// The memory could shrink under the mapping.
+    #[error("the pool's memory is not sealed against shrinking")]
+    NotSealed,
     /// The memory could not be mapped.
     #[error("cannot map the pool: {0}")]
     Map(#[from] io::Error),
@@ -122,6 +125,9 @@ impl Pool {
         let mut page = vec![0; 4096];
         file.read_exact_at(&mut page, 0)?;
         let mut header = Header::parse(&page, file.metadata()?.len())?;
+        if !sys::cannot_shrink(&file) {
+            return Err(AttachError::NotSealed);
+        }
         let map = Mapping::new(&file, header.layout.pool_len)?;
         let budget = Budget::new(header.allowance, header.layout.page, header.layout.page);
         let definitions = DefinitionWriter::new(&header.layout);

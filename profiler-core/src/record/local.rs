@@ -38,6 +38,7 @@ static RECORDERS: Mutex<Vec<Arc<Recorder>>> = Mutex::new(Vec::new());
 
 thread_local! {
     static RECORDER: Cell<*const Recorder> = const { Cell::new(ptr::null()) };
+    static MAKING: Cell<bool> = const { Cell::new(false) };
     static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) };
     static NAME: RefCell<Option<String>> = const { RefCell::new(None) };
 }
@@ -76,7 +77,13 @@ fn with_new_recorder(body: impl FnOnce(&Recorder)) {
     if !gate::is_active() {
         return;
     }
-    match make_recorder() {
+    if MAKING.replace(true) {
+        // Making a recorder allocates, and the allocator records.
+        return count_in_process_row(DropReason::Reentrant);
+    }
+    let made = make_recorder();
+    MAKING.set(false);
+    match made {
         Some(recorder) => body(&recorder),
         None => count_in_process_row(DropReason::Full),
     }

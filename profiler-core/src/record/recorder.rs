@@ -256,6 +256,8 @@ impl Recorder {
             }
             home.manager.work.notify();
         }
+        // Nothing of the session that is left says anything about the next.
+        *own = Own::nowhere();
     }
 
     /// Ends the thread's part in the session, for good. Called by the owner, when its thread

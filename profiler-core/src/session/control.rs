@@ -11,6 +11,7 @@ use crate::manager::Listener;
 use crate::params::SessionParams;
 use crate::pool::layout::{Life, header as at};
 use crate::record::gate;
+use crate::sys;
 use crate::time::Timestamp;
 
 /// Takes the pool that a parent made, for the life of this process, and says who we are and
@@ -22,6 +23,7 @@ pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartEr
     if gate::is_forked_child() {
         return Err(StartError::Forked);
     }
+    gate::set_up();
     with_runtime(|runtime| {
         runtime.stop();
         runtime.closed = false;
@@ -51,13 +53,13 @@ pub fn close_pool() {
     });
 }
 
-/// A handle to the file of this process's pool, for reading.
+/// A handle to the file of this process's pool, for reading only.
 ///
 /// # Errors
 /// When there is no pool, or no descriptor left.
 pub fn pool_file() -> io::Result<File> {
     let file = |runtime: &mut Runtime| match &runtime.manager {
-        Some(manager) => manager.pool().file().try_clone(),
+        Some(manager) => sys::read_only(manager.pool().file()),
         None => Err(io::Error::new(io::ErrorKind::NotFound, "no session has been started")),
     };
     with_runtime(file)

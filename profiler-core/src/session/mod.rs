@@ -104,6 +104,7 @@ pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartEr
     if gate::is_forked_child() {
         return Err(StartError::Forked);
     }
+    gate::set_up();
     with_runtime(|runtime| {
         runtime.check_open()?;
         runtime.stop();
@@ -119,6 +120,7 @@ pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<()
     if gate::is_forked_child() {
         return Err(StartError::Forked);
     }
+    gate::set_up();
     let params = params.normalized();
     with_runtime(|runtime| {
         runtime.check_open()?;
@@ -210,7 +212,6 @@ impl Runtime {
         let maintenance = Maintenance::start(Arc::clone(&manager), window)?;
         manager.pool().set_header(at::RECORDING_START, now.raw());
         manager.pool().set_header(at::EPOCH, self.epoch);
-        gate::set_up();
         local::set_current(Some(Arc::new(ActiveSession {
             epoch: self.epoch,
             filter: ThreadFilter::new(&params.filters, sys::process_id()),

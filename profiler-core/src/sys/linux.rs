@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::Advice;
@@ -28,6 +28,20 @@ pub fn create_pool_file(len: u64) -> io::Result<File> {
     rustix::fs::ftruncate(&fd, len)?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(File::from(fd))
+}
+
+/// Whether nobody can make the file shorter, so that a mapping of it never faults.
+pub(crate) fn cannot_shrink(file: &impl AsFd) -> bool {
+    let needed = SealFlags::SHRINK | SealFlags::GROW;
+    rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(needed))
+}
+
+/// The same file under a descriptor that cannot write.
+///
+/// # Errors
+/// What the system says, for example without `/proc`.
+pub(crate) fn read_only(file: &impl AsRawFd) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Bytes of memory (or disk) that a pool file really occupies.

@@ -16,8 +16,8 @@ use portable as imp;
 mod threads;
 
 pub(crate) use imp::{
-    advise_mapping, barrier_on_all_threads, current_thread_id, on_fork_child, populate, process_start,
-    release, wipe_on_fork,
+    advise_mapping, barrier_on_all_threads, cannot_shrink, current_thread_id, on_fork_child, populate,
+    process_start, read_only, release, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, create_pool_file, punch_hole};
 pub use threads::spawn_quiet;

@@ -26,6 +26,19 @@ pub fn create_pool_file(len: u64) -> io::Result<File> {
     Ok(file)
 }
 
+/// Cannot be known here; the file has no name, so only those who were handed it could.
+pub(crate) fn cannot_shrink(_file: &impl AsFd) -> bool {
+    true
+}
+
+/// The same file; a descriptor that cannot write is not to be had without a name.
+///
+/// # Errors
+/// When no descriptor is left.
+pub(crate) fn read_only(file: &File) -> io::Result<File> {
+    file.try_clone()
+}
+
 /// Bytes that a pool file really occupies.
 ///
 /// # Errors

@@ -1,0 +1,47 @@
+//! A counter and a marker inside the global allocator: the profiler allocates on its slow ways, so
+//! both are met in the middle of the profiler's own work. Nothing may wait for itself.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+use profiler_core::counter::Counter;
+use profiler_core::marker;
+use profiler_core::reader::PoolReader;
+use profiler_core::session::{self, SessionParams, StartOptions};
+
+static ALLOCATED: Counter = Counter::new("Allocated", "Memory", "Bytes from the global allocator");
+
+struct Recording;
+
+// SAFETY: every call goes to the system's allocator as it came.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Recording {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.add(i64::try_from(layout.size()).unwrap_or(0));
+        marker!("alloc");
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        ALLOCATED.add(-i64::try_from(layout.size()).unwrap_or(0));
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Recording = Recording;
+
+#[test]
+fn recording_inside_the_allocator_neither_waits_for_itself_nor_recurses() {
+    session::start(SessionParams::default(), StartOptions::default()).unwrap();
+    let kept: Vec<Vec<u8>> = (0..1000).map(|_| vec![1; 1000]).collect();
+    let body = || drop(std::hint::black_box(vec![0_u8; 64]));
+    std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
+    let counted = ALLOCATED.get();
+    assert!(counted >= 1_000_000, "{counted} bytes counted");
+    let counts = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts();
+    assert!(counts.delivered >= 1000, "{counts:?}");
+    drop(kept);
+    session::stop();
+}

@@ -1,0 +1,41 @@
+//! A dead process's pool in the hands of whoever outlived it: what goes stays counted.
+
+use profiler_core::grave::Grave;
+use profiler_core::losses::EntryCounts;
+use profiler_core::marker;
+use profiler_core::pool::{self, PoolSpec};
+use profiler_core::reader::PoolReader;
+use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::time::{SessionClock, Timestamp};
+
+/// This process plays the dead one: its pool's file is what the parent would hold.
+#[test]
+fn entries_of_an_open_chunk_are_evicted_not_forgotten() {
+    let params = SessionParams::default();
+    let spec = PoolSpec {
+        id: pool::new_id().unwrap(),
+        limit: params.limit,
+        allowance: params.limit,
+        clock: SessionClock::start_now(),
+        params: params.clone(),
+        name: String::new(),
+    };
+    let file = pool::create(&spec).unwrap();
+    let counts = || -> EntryCounts { PoolReader::open(&file).unwrap().snapshot().unwrap().counts() };
+    session::attach(file.try_clone().unwrap()).unwrap();
+    session::start(params, StartOptions::default()).unwrap();
+    for _ in 0..10_000 {
+        marker!("recorded");
+    }
+    session::close_pool();
+    assert_eq!((counts().delivered, counts().recorded()), (10_000, 10_000));
+    let mut grave = Grave::open(file.try_clone().unwrap(), Timestamp::now()).unwrap();
+    let oldest = grave.chunks()[0].done;
+    let before = grave.held_bytes().unwrap();
+    assert!(grave.destroy_at_or_before(oldest).unwrap() < before);
+    assert!(counts().delivered < 10_000);
+    assert_eq!(counts().recorded(), 10_000);
+    grave.destroy_at_or_before(Timestamp::MAX).unwrap();
+    assert_eq!((counts().delivered, counts().evicted), (0, 10_000));
+    assert!(grave.chunks().is_empty());
+}
