@@ -46,10 +46,9 @@ impl Counter {
     /// Adds to the counter. While no session runs: one relaxed load, nothing counted.
     #[inline]
     pub fn add(&'static self, delta: i64) {
-        if cfg!(feature = "enabled") && gate::is_active() {
-            if !self.with_cell(|cell| cell.add(delta)) {
-                self.keep(delta);
-            }
+        let is_on = cfg!(feature = "enabled") && gate::is_active();
+        if is_on && !self.with_cell(|cell| cell.add(delta)) {
+            self.keep(delta);
         }
     }
 

@@ -185,7 +185,7 @@ pub(crate) fn name_thread(name: &str) {
 }
 
 /// Ends the calling thread's part now rather than when it ends. Nothing happens in the middle
-/// of an entry, that is when called by a payload's serialisation or by a signal handler.
+/// of an entry, that is when called by a payload's serialisation. Not for signal handlers.
 pub(crate) fn leave_thread() {
     let recorder = RECORDER.with(Cell::get);
     // SAFETY: the pointer is cleared on this thread before the recorder is freed.

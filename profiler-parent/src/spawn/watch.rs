@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::sys::{self, Bell, ChildHandle, Reaped};
+use crate::sys::{Bell, ChildHandle, Reaped};
 
 /// How often a child is asked where the system does not tell by itself.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
@@ -66,7 +66,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
         let state = Mutex::new(State { children: BTreeMap::new(), stopped: false });
         let shared = Arc::new(Shared { bell: Bell::new()?, state });
         let theirs = Arc::clone(&shared);
-        let thread = sys::spawn_quiet("profiler-exits", move || theirs.run(on_exit))?;
+        let thread = profiler_core::sys::spawn_quiet("profiler-exits", move || theirs.run(on_exit))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 

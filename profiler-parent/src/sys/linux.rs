@@ -2,12 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
@@ -48,37 +46,6 @@ fn clear_close_on_exec(file: &File) -> io::Result<()> {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
-}
-
-/// Starts a named thread on which no signal handler of the host ever runs.
-pub(crate) fn spawn_quiet<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<JoinHandle<T>> {
-    let before = block_signals()?; // the new thread inherits the mask
-    let thread = Builder::new().name(name.into()).spawn(work);
-    restore_signals(&before);
-    thread
-}
-
-#[allow(unsafe_code)]
-fn block_signals() -> io::Result<libc::sigset_t> {
-    let mut all = MaybeUninit::uninit();
-    let mut before = MaybeUninit::uninit();
-    // SAFETY: the call writes a set through a pointer that is valid for one.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: both pointers are valid for a set, and the first holds one since the call above.
-    match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } {
-        // SAFETY: a call that did not fail wrote the old set.
-        0 => Ok(unsafe { before.assume_init() }),
-        error => Err(io::Error::from_raw_os_error(error)),
-    }
-}
-
-#[allow(unsafe_code)]
-fn restore_signals(before: &libc::sigset_t) {
-    // SAFETY: the first pointer is a reference to a set, the second may be null.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
 }
 
 /// A child process, named beyond doubt: it never means a later process of the same number.

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use super::Reaped;
@@ -32,14 +31,6 @@ pub(crate) fn copy_for_child(_: &File) -> io::Result<File> {
 /// Descriptors are not inherited here.
 pub(crate) fn inherit(_: &mut Command, files: Vec<File>) -> io::Result<()> {
     if files.is_empty() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
-}
-
-/// Starts a named thread.
-pub(crate) fn spawn_quiet<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<JoinHandle<T>> {
-    Builder::new().name(name.into()).spawn(work)
 }
 
 /// Never made here: children are asked through the standard library.

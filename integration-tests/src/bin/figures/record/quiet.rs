@@ -51,7 +51,12 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
         ("record.allocations", per_million(seen.allocations), "per million", Promise::AtMost(0.0)),
         ("record.syscalls", per_million(seen.syscalls), "per million", Promise::AtMost(0.0)),
         ("record.switch.syscalls", per_switch(seen.switch_syscalls), "per switch", Promise::AtMost(1.0)),
-        ("record.switch.allocations", per_switch(seen.switch_allocations), "per switch", Promise::None),
+        (
+            "record.switch.allocations",
+            per_switch(seen.switch_allocations),
+            "per switch",
+            Promise::AtMost(0.0),
+        ),
     ];
     for (name, value, unit, promise) in figures {
         report.put(Figure::new(name, value, unit).promised(promise).unless(objection.clone()));

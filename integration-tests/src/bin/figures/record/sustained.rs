@@ -30,8 +30,9 @@ struct Run {
 
 pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
     let runs = (0..RUNS).map(|_| run()).collect::<anyhow::Result<Vec<Run>>>()?;
-    let of = |value: fn(&Run) -> f64| median(&runs.iter().map(value).collect::<Vec<f64>>());
-    // Half of the runs must be valid, as half of them are what the median stands for.
+    let valid = || runs.iter().filter(|run| run.objection.is_none());
+    let of = |value: fn(&Run) -> f64| median(&valid().map(value).collect::<Vec<f64>>());
+    // The median is that of the valid runs, and more than half of the runs must be.
     let objections: Vec<&String> = runs.iter().filter_map(|run| run.objection.as_ref()).collect();
     let objection = objections.first().filter(|_| objections.len() > RUNS / 2).map(|why| (*why).clone());
     let ratio = Figure::new("record.sustained.ratio", of(|run| run.ratio), "x clock.read");
