@@ -27,8 +27,7 @@ pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartEr
     with_runtime(|runtime| {
         runtime.stop();
         runtime.closed = false;
-        let manager = runtime.take(pool, true)?;
-        let header = crate::reader::read_header(manager.pool().file()).map_err(io::Error::other)?;
+        let (_, header) = runtime.take(pool, true)?;
         Ok((header.key(), header.params))
     })
 }

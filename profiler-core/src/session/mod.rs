@@ -21,6 +21,7 @@ use crate::ids::{ByteLimit, PoolId, ProcessKey, ThreadId};
 use crate::manager::ChunkManager;
 use crate::manager::maintenance::Maintenance;
 use crate::manager::rows::NewThread;
+use crate::pool::header::Header;
 use crate::pool::layout::header as at;
 use crate::pool::{self, AttachError, Pool, PoolSpec};
 use crate::record::gate;
@@ -249,17 +250,17 @@ impl Runtime {
             name: options.name,
         };
         let file = pool::create(&spec)?;
-        self.take(file, false)
+        self.take(file, false).map(|(manager, _)| manager)
     }
 
-    fn take(&mut self, file: File, attached: bool) -> Result<Arc<ChunkManager>, StartError> {
+    fn take(&mut self, file: File, attached: bool) -> Result<(Arc<ChunkManager>, Header), StartError> {
         let (pool, header) = Pool::attach(file)?;
         use_clock(header.clock.kind);
         let manager = Arc::new(ChunkManager::new(pool));
         self.attached = attached;
         self.key = Some(header.key());
         self.manager = Some(Arc::clone(&manager));
-        Ok(manager)
+        Ok((manager, header))
     }
 
     fn stop(&mut self) {

@@ -1,0 +1,34 @@
+//! Memory that somebody could make shorter is no pool: the first record behind its new end would
+//! kill the host.
+
+#![cfg(all(target_os = "linux", not(profiler_portable)))]
+
+use std::io::{Read, Write};
+
+use profiler_core::pool::{self, AttachError, PoolSpec};
+use profiler_core::session::{self, SessionParams, StartError};
+use profiler_core::time::SessionClock;
+
+#[test]
+fn a_pool_that_can_shrink_is_refused_and_recording_stays_off() {
+    let params =
+        SessionParams { limit: profiler_core::ids::ByteLimit::new(65_536), ..SessionParams::default() };
+    let spec = PoolSpec {
+        id: pool::new_id().unwrap(),
+        limit: params.limit,
+        allowance: params.limit,
+        clock: SessionClock::start_now(),
+        params,
+        name: String::new(),
+    };
+    let mut sealed = pool::create(&spec).unwrap();
+    let mut header = [0; 4096];
+    sealed.read_exact(&mut header).unwrap();
+    let mut unsealed = tempfile::tempfile().unwrap();
+    unsealed.write_all(&header).unwrap();
+    unsealed.set_len(sealed.metadata().unwrap().len()).unwrap();
+    let refused = session::attach(unsealed);
+    assert!(matches!(refused, Err(StartError::Attach(AttachError::NotSealed))), "{refused:?}");
+    assert!(!session::is_active());
+    session::attach(sealed).unwrap();
+}
