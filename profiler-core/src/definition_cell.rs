@@ -5,6 +5,7 @@
 //! beside it, so a process that gets another pool defines its statics anew.
 
 use crate::ids::DefinitionId;
+use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 use crate::sync::fixed::{AtomicU64, Ordering};
@@ -44,20 +45,20 @@ impl DefinitionCell {
         (word >> 32 == tag & 0xffff_ffff && number != 0).then(|| DefinitionId::new(number))
     }
 
-    /// The number; defines it first if need be. Two threads may define it twice: both numbers
-    /// stay valid, one is remembered.
+    /// The number; defines it first if need be, or says why an entry without it is dropped. Two
+    /// threads may define it twice: both numbers stay valid, one is remembered.
     pub(crate) fn get_or_define(
         &self,
         manager: &ChunkManager,
-        definition: impl FnOnce() -> Option<Definition>,
-    ) -> Option<DefinitionId> {
+        definition: impl FnOnce() -> Result<Definition, DropReason>,
+    ) -> Result<DefinitionId, DropReason> {
         let tag = manager.tag();
         if let Some(id) = self.get(tag) {
-            return Some(id);
+            return Ok(id);
         }
-        let id = manager.pool().define(&definition()?).ok()?;
+        let id = define(manager, &definition()?)?;
         self.set(tag, id);
-        Some(id)
+        Ok(id)
     }
 
     /// Remembers a number for the pool with this tag.
@@ -88,24 +89,24 @@ impl DefinitionTable {
         }
     }
 
-    /// The number of `content`; defines it first if need be. `None` when neither the table nor
-    /// the pool has room.
+    /// The number of `content`; defines it first if need be, or says why an entry without it is
+    /// dropped.
     pub(crate) fn get_or_define(
         &self,
         manager: &ChunkManager,
         content: &impl std::hash::Hash,
-        definition: impl FnOnce() -> Option<Definition>,
-    ) -> Option<DefinitionId> {
+        definition: impl FnOnce() -> Result<Definition, DropReason>,
+    ) -> Result<DefinitionId, DropReason> {
         let tag = manager.tag();
-        let hash = hash_of(content);
-        let id = self.place(hash)?;
+        let id = self.place(hash_of(content)).ok_or(DropReason::NoDefinitions)?;
         let known = id.load(Ordering::Acquire);
         if known >> 32 == tag & 0xffff_ffff {
-            return u32::try_from(known & 0xffff_ffff).ok().map(DefinitionId::new);
+            let number = u32::try_from(known & 0xffff_ffff).unwrap_or(0);
+            return Ok(DefinitionId::new(number));
         }
-        let number = manager.pool().define(&definition()?).ok()?;
+        let number = define(manager, &definition()?)?;
         id.store((tag << 32) | u64::from(number.get()), Ordering::Release);
-        Some(number)
+        Ok(number)
     }
 
     /// The place of `hash`: its own, or a free one that it claims.
@@ -124,6 +125,10 @@ impl DefinitionTable {
         });
         found.map(|(_, id)| id)
     }
+}
+
+fn define(manager: &ChunkManager, definition: &Definition) -> Result<DefinitionId, DropReason> {
+    manager.pool().define(definition).map_err(|_| DropReason::NoDefinitions)
 }
 
 fn hash_of(content: &impl std::hash::Hash) -> u64 {

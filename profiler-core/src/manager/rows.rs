@@ -10,8 +10,8 @@ use super::ChunkManager;
 use super::chunks::Chunks;
 use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
 use crate::pool::layout::{COUNTER_BYTES, Layout, MAX_COUNTERS};
+pub(crate) use crate::pool::live::NewThread;
 use crate::pool::live::ThreadRow;
-use crate::time::Timestamp;
 
 /// Rows of the live tables.
 #[derive(Debug)]
@@ -20,15 +20,6 @@ pub(crate) struct Rows {
     /// Rows of threads that have ended.
     ended: BTreeSet<u32>,
     pauses_booked: bool,
-}
-
-/// What a new row says.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NewThread<'a> {
-    pub(crate) tid: ThreadId,
-    pub(crate) is_main: bool,
-    pub(crate) name: &'a str,
-    pub(crate) at: Timestamp,
 }
 
 impl Rows {
@@ -40,7 +31,8 @@ impl Rows {
         }
     }
 
-    /// A session starts: all rows are free but the process's own and the main thread's.
+    /// A session starts: all rows are free but the process's own, one for the main thread, and those
+    /// of an earlier session that their threads have not let go of.
     pub(crate) fn begin_session(
         &mut self,
         manager: &ChunkManager,
@@ -50,8 +42,8 @@ impl Rows {
         threads.clear(pool);
         self.ended.clear();
         let process = NewThread { tid: ThreadId::new(0), is_main: false, name: "", at: main.at };
-        threads.add(pool, process).filter(|(row, _)| *row == ThreadIndex::PROCESS)?;
-        threads.add(pool, main).map(|(row, _)| row)
+        threads.keep(pool, process).filter(|row| *row == ThreadIndex::PROCESS)?;
+        threads.keep(pool, main)
     }
 
     /// Frees the rows of ended threads whose last chunk has gone. Costs what changed.
@@ -80,10 +72,10 @@ impl Rows {
 
     fn retire(&mut self, manager: &ChunkManager, number: u32) {
         let pool = manager.pool();
-        let rows = (pool.thread_row(ThreadIndex::PROCESS), pool.thread_row(ThreadIndex::new(number)));
-        if let (Some(process), Some(row)) = rows {
-            process.absorb(row);
-            manager.threads.put(ThreadIndex::new(number));
+        let index = ThreadIndex::new(number);
+        if let (Some(process), Some(row)) = (pool.thread_row(ThreadIndex::PROCESS), pool.thread_row(index)) {
+            process.absorb(index, row);
+            manager.threads.put(index);
         }
     }
 

@@ -5,18 +5,37 @@
 //! once the last chunk of an ended thread is gone. Lowest rows first, so that a reader may stop
 //! at the first page that was never touched; pages are booked as they are reached.
 //!
-//! A use of a row is told from later ones by the row's use count: what a thread that slept
-//! through a stop and a start says about its old row changes nothing.
+//! The bits only say where to look. Whose a row is stands in the row itself (`pool::live::row`), and
+//! every step there is a compare-and-swap: a thread that was held up while one session stopped
+//! and another began finds its old row still its own, or takes one that is free.
 
 use crate::ids::ThreadIndex;
-use crate::manager::rows::NewThread;
 use crate::pool::Pool;
-use crate::pool::budget::BookedPages;
+use crate::pool::budget::{BookedPages, Budget};
 use crate::pool::layout::{MAX_THREADS, THREAD_BYTES};
+use crate::pool::live::{NewThread, RowUse, ThreadRow};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Timestamp;
 
 const WORDS: usize = (MAX_THREADS / 64) as usize;
+
+/// Where rows are found by number, and who pays for them. A trait, so that loom can check this.
+pub(crate) trait RowTable {
+    /// The row with this number, if there is one.
+    fn thread_row(&self, index: ThreadIndex) -> Option<&ThreadRow>;
+    /// Where their pages are booked.
+    fn budget(&self) -> &Budget;
+}
+
+impl RowTable for Pool {
+    fn thread_row(&self, index: ThreadIndex) -> Option<&ThreadRow> {
+        Self::thread_row(self, index)
+    }
+
+    fn budget(&self) -> &Budget {
+        Self::budget(self)
+    }
+}
 
 /// The rows of a pool's threads.
 #[derive(Debug)]
@@ -32,22 +51,54 @@ pub(crate) struct ThreadRows {
 
 impl ThreadRows {
     pub(crate) fn new(page: u64) -> Self {
-        let bits = || (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        Self::with_words(WORDS, page)
+    }
+
+    /// For 64 rows per word.
+    fn with_words(words: usize, page: u64) -> Self {
+        let bits = || (0..words).map(|_| AtomicU64::new(0)).collect();
         Self { taken: bits(), ended: bits(), frontier: AtomicU64::new(0), booked: BookedPages::new(page) }
     }
 
-    /// Takes the lowest free row for a thread; gives it and the use of it that this is.
-    pub(crate) fn add(&self, pool: &Pool, thread: NewThread<'_>) -> Option<(ThreadIndex, u64)> {
-        let number = self.take()?;
-        let end = number.saturating_add(1).saturating_mul(THREAD_BYTES);
-        let index = u32::try_from(number).ok().map(ThreadIndex::new)?;
-        if !self.booked.cover(pool.budget(), end) {
+    /// Takes the lowest free row for a thread; gives it and the use of it that this is. `None` if
+    /// no row or no page for one is left, or if the session ended meanwhile.
+    pub(crate) fn add(&self, table: &impl RowTable, thread: NewThread<'_>) -> Option<(ThreadIndex, RowUse)> {
+        self.set_up(table, |row, own| row.register(own, thread))
+    }
+
+    /// Takes the lowest free row for a thread that comes later, by `ThreadRow::take_kept`.
+    pub(crate) fn keep(&self, table: &impl RowTable, thread: NewThread<'_>) -> Option<ThreadIndex> {
+        self.set_up(table, |row, own| row.keep(own, thread)).map(|(row, _)| row)
+    }
+
+    fn set_up(
+        &self,
+        table: &impl RowTable,
+        step: impl FnOnce(&ThreadRow, RowUse) -> bool,
+    ) -> Option<(ThreadIndex, RowUse)> {
+        let (index, own) = self.claim(table)?;
+        let is_ours = step(table.thread_row(index)?, own);
+        if !is_ours {
             self.put(index);
-            return None;
         }
-        self.frontier.fetch_max(number.saturating_add(1), Ordering::AcqRel);
-        let own_use = pool.thread_row(index)?.register(thread.tid, thread.at, thread.is_main, thread.name);
-        Some((index, own_use))
+        is_ours.then_some((index, own))
+    }
+
+    fn claim(&self, table: &impl RowTable) -> Option<(ThreadIndex, RowUse)> {
+        loop {
+            let number = self.take()?;
+            let index = u32::try_from(number).ok().map(ThreadIndex::new)?;
+            let end = number.saturating_add(1);
+            if !self.booked.cover(table.budget(), end.saturating_mul(THREAD_BYTES)) {
+                self.put(index);
+                return None;
+            }
+            self.frontier.fetch_max(end, Ordering::AcqRel);
+            if let Some(own) = table.thread_row(index)?.claim() {
+                return Some((index, own));
+            }
+            // Its thread has it still, and its bit got lost between two sessions: now it has it again.
+        }
     }
 
     fn take(&self) -> Option<u64> {
@@ -65,11 +116,21 @@ impl ThreadRows {
         }
     }
 
-    /// Notes that the thread of this use of a row has ended, after it handed its chunk over.
-    pub(crate) fn end(&self, pool: &Pool, index: ThreadIndex, own_use: u64, at: Timestamp) {
-        let ended = pool.thread_row(index).is_some_and(|row| row.end(own_use, at));
-        if let (true, Some((bits, bit))) = (ended, place(&self.ended, index)) {
+    /// Lets go of a row whose thread has ended, after it handed its chunk over.
+    pub(crate) fn end(&self, table: &impl RowTable, index: ThreadIndex, own: RowUse, at: Timestamp) {
+        let Some(row) = table.thread_row(index) else { return };
+        if !row.end(own, at) {
+            return self.put(index); // of an earlier session: nobody asks for its books
+        }
+        if let Some((bits, bit)) = place(&self.ended, index) {
             bits.fetch_or(bit, Ordering::Release);
+        }
+    }
+
+    /// Lets go of a row that is kept for its thread.
+    pub(crate) fn step_back(&self, table: &impl RowTable, index: ThreadIndex, own: RowUse) {
+        if table.thread_row(index).is_some_and(|row| !row.step_back(own)) {
+            self.put(index);
         }
     }
 
@@ -93,11 +154,19 @@ impl ThreadRows {
         self.frontier.load(Ordering::Acquire)
     }
 
-    /// Frees all rows; a session begins. No thread is set up for one now.
-    pub(crate) fn clear(&self, pool: &Pool) {
-        let numbers = 0..u32::try_from(self.frontier()).unwrap_or(0);
-        numbers.filter_map(|number| pool.thread_row(ThreadIndex::new(number))).for_each(|row| row.free());
-        self.ended.iter().chain(&self.taken).for_each(|bits| bits.store(0, Ordering::Release));
+    /// A session begins: frees all rows but those that their threads have not let go of.
+    pub(crate) fn clear(&self, table: &impl RowTable) {
+        let frontier = self.frontier();
+        // Not one row further: a look at a page that was never touched makes it.
+        let row =
+            |number: u32| table.thread_row(ThreadIndex::new(number)).filter(|_| u64::from(number) < frontier);
+        let stays = |number: u32| row(number).is_some_and(ThreadRow::leave_behind);
+        let words = usize::try_from(frontier.div_ceil(64)).unwrap_or(WORDS);
+        for (first, bits) in (0_u32..).step_by(64).zip(self.taken.iter().take(words)) {
+            let staying = (0..64).filter(|bit| stays(first.saturating_add(*bit)));
+            bits.store(staying.fold(0, |kept, bit| kept | (1 << bit)), Ordering::Release);
+        }
+        self.ended.iter().for_each(|bits| bits.store(0, Ordering::Release));
     }
 }
 

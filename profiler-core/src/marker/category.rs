@@ -7,6 +7,7 @@
 
 use crate::definition_cell::DefinitionCell;
 use crate::ids::DefinitionId;
+use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 
@@ -49,9 +50,9 @@ impl Category {
         CategoryPair { category: self, subcategory: if known { subcategory } else { 0 } }
     }
 
-    fn define(&self, manager: &ChunkManager) -> Option<DefinitionId> {
+    fn define(&self, manager: &ChunkManager) -> Result<DefinitionId, DropReason> {
         self.cell.get_or_define(manager, || {
-            Some(Definition::Category {
+            Ok(Definition::Category {
                 name: self.name.to_owned(),
                 color: self.color.name().to_owned(),
                 subcategories: self.subcategories.iter().map(|name| (*name).to_owned()).collect(),
@@ -78,7 +79,7 @@ impl CategoryPair {
         self.subcategory
     }
 
-    pub(super) fn define(self, manager: &ChunkManager) -> Option<DefinitionId> {
+    pub(super) fn define(self, manager: &ChunkManager) -> Result<DefinitionId, DropReason> {
         self.category.define(manager)
     }
 }

@@ -15,7 +15,7 @@ use crate::ids::{DefinitionId, ThreadId};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::record::recorder::Recorder;
-use crate::record::writer::{Front, Tail};
+use crate::record::writer::{Front, Home, Tail};
 use crate::record::{gate, local};
 
 /// Sites of markers whose names are made at run time.
@@ -120,25 +120,39 @@ impl MarkerSite {
 }
 
 /// The way of a site that the pool does not know yet: joins the session, makes the site known,
-/// then records. Without room for the names the marker is dropped and counted.
+/// then records. What hinders it is counted, also a panic of the payload or its schema.
 #[inline(never)]
-fn with_site(define: impl FnOnce(&ChunkManager) -> Option<DefinitionId>, add: impl FnOnce(&Recorder, Site)) {
+fn with_site(
+    define: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
+    add: impl FnOnce(&Recorder, Site),
+) {
     local::with_recorder(|recorder| {
         let site = recorder.with_home(|home| {
             if !home.selected {
                 return None;
             }
+            let panicked = CountOnDrop(home, DropReason::Unencodable);
             let paused = gate::word() & gate::PAUSED != 0;
-            let site = if paused { None } else { define(&home.manager) };
-            if let (None, Some(row)) = (site, home.manager.pool().thread_row(home.row)) {
-                row.count_drop(if paused { DropReason::Paused } else { DropReason::NoDefinitions });
-            }
-            site.map(|site| Site { number: site, tag: home.manager.tag() })
+            let site = if paused { Err(DropReason::Paused) } else { define(&home.manager) };
+            std::mem::forget(panicked);
+            let counted = site.map_err(|reason| CountOnDrop(home, reason));
+            counted.ok().map(|number| Site { number, tag: home.manager.tag() })
         });
         if let Some(site) = site.flatten() {
             add(recorder, site);
         }
     });
+}
+
+/// Counts an entry that is given up here.
+struct CountOnDrop<'a>(&'a Home, DropReason);
+
+impl Drop for CountOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(row) = self.0.row() {
+            row.count_drop(self.1);
+        }
+    }
 }
 
 /// A call site's number, and the tag of the pool in which it means something.
@@ -240,8 +254,8 @@ fn dynamic_site(
     manager: &ChunkManager,
     category: CategoryPair,
     type_name: &str,
-    marker_type: impl FnOnce(&ChunkManager) -> Option<DefinitionId>,
-) -> Option<DefinitionId> {
+    marker_type: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
+) -> Result<DefinitionId, DropReason> {
     let key = (category.category().name(), category.subcategory(), type_name);
     DYNAMIC_SITES.get_or_define(manager, &key, || site_definition(manager, "", category, marker_type))
 }

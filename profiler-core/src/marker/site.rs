@@ -9,6 +9,7 @@ use super::payload::field_keys;
 use crate::codec;
 use crate::definition_cell::DefinitionCell;
 use crate::ids::DefinitionId;
+use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 
@@ -36,8 +37,8 @@ impl MarkerSite {
         &self,
         manager: &ChunkManager,
         category: CategoryPair,
-        marker_type: impl FnOnce(&ChunkManager) -> Option<DefinitionId>,
-    ) -> Option<DefinitionId> {
+        marker_type: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
+    ) -> Result<DefinitionId, DropReason> {
         self.cell.get_or_define(manager, || site_definition(manager, self.name, category, marker_type))
     }
 }
@@ -47,9 +48,9 @@ pub(super) fn site_definition(
     manager: &ChunkManager,
     name: &str,
     category: CategoryPair,
-    marker_type: impl FnOnce(&ChunkManager) -> Option<DefinitionId>,
-) -> Option<Definition> {
-    Some(Definition::Site {
+    marker_type: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
+) -> Result<Definition, DropReason> {
+    Ok(Definition::Site {
         name: name.to_owned(),
         category: category.define(manager)?,
         subcategory: category.subcategory(),
@@ -58,14 +59,19 @@ pub(super) fn site_definition(
 }
 
 /// Defines a payload type from its schema and a first value, which shows the keys.
-pub(super) fn define_type<M: ProfilerMarker>(manager: &ChunkManager, payload: &M) -> Option<DefinitionId> {
-    let keys = field_keys(payload).ok()?.into_iter().map(str::to_owned).collect();
-    let schema = codec::encode(&M::schema()).ok()?;
-    manager.pool().define(&Definition::MarkerType { schema, keys }).ok()
+pub(super) fn define_type<M: ProfilerMarker>(
+    manager: &ChunkManager,
+    payload: &M,
+) -> Result<DefinitionId, DropReason> {
+    let keys = field_keys(payload).map_err(|_| DropReason::Unencodable)?;
+    let keys = keys.into_iter().map(str::to_owned).collect();
+    let schema = codec::encode(&M::schema()).map_err(|_| DropReason::NoDefinitions)?;
+    let marker_type = Definition::MarkerType { schema, keys };
+    manager.pool().define(&marker_type).map_err(|_| DropReason::NoDefinitions)
 }
 
 /// The type of a marker without payload.
 #[allow(clippy::unnecessary_wraps)] // one signature for both kinds of type
-pub(super) fn no_type(_: &ChunkManager) -> Option<DefinitionId> {
-    Some(DefinitionId::NONE)
+pub(super) fn no_type(_: &ChunkManager) -> Result<DefinitionId, DropReason> {
+    Ok(DefinitionId::NONE)
 }

@@ -9,10 +9,10 @@ use super::chunk::{self, ChunkBuffer, ChunkRead};
 use super::definitions::{self, Definitions};
 use super::directory::{self, ChunkInfo};
 use super::source::ByteSource;
-use super::tables::{self, CounterInfo, PausedRange, ThreadInfo};
+use super::tables::{self, Books, CounterInfo, PausedRange, ProcessRow, ThreadInfo};
 use super::{ReadError, read_header};
 use crate::ids::ThreadIndex;
-use crate::losses::{Drops, EntryCounts};
+use crate::losses::EntryCounts;
 use crate::pool::header::Header;
 use crate::time::Timestamp;
 
@@ -92,8 +92,8 @@ impl<S: ByteSource> PoolReader<S> {
     pub fn snapshot(&self) -> Result<Snapshot, ReadError> {
         let header = read_header(&self.source)?;
         let layout = self.header.layout;
-        let mut threads = self.threads_with_chunks()?;
-        let gone = take_process_row(&mut threads);
+        let Books { process, mut threads } = self.books_with_chunks()?;
+        let gone = process.map(|process| process.counts).unwrap_or_default();
         threads.sort_by_key(|thread| (!thread.is_main, thread.index));
         // After the chunks: an entry's names were defined before it was committed.
         let definitions = definitions::read(&self.source, &layout)?;
@@ -110,29 +110,32 @@ impl<S: ByteSource> PoolReader<S> {
         Ok(definitions::read(&self.source, &self.header.layout)?)
     }
 
-    /// Threads and chunks that fit together: looks again while a busy writer left holes, or
-    /// moved the books of a thread that is gone.
-    fn threads_with_chunks(&self) -> Result<Vec<ThreadInfo>, ReadError> {
-        let mut last = Vec::new();
+    /// Books and chunks that fit together: looks again while a busy writer left holes, or moved
+    /// the books of a thread that is gone.
+    fn books_with_chunks(&self) -> Result<Books, ReadError> {
+        let mut last = Books::default();
         for _ in 0..TRIES {
-            let (threads, settled) = self.look()?;
-            last = threads;
-            if settled && last.iter().all(ThreadInfo::is_contiguous) {
+            let (books, settled) = self.look()?;
+            last = books;
+            if settled && last.threads.iter().all(ThreadInfo::is_contiguous) {
                 break;
             }
         }
         Ok(last)
     }
 
-    fn look(&self) -> Result<(Vec<ThreadInfo>, bool), ReadError> {
+    fn look(&self) -> Result<(Books, bool), ReadError> {
         let layout = &self.header.layout;
         let recording_start = read_header(&self.source)?.recording_start;
-        let before = tables::read_threads(&self.source, layout)?;
+        let before = tables::read_books(&self.source, layout)?;
         let chunks = directory::read(&self.source, layout)?;
-        let mut threads = tables::read_threads(&self.source, layout)?;
-        // While the process's own row stays as it was, no thread's books were moved there.
-        let settled = before.first() == tables::read_process_row(&self.source, layout)?.as_ref()
-            && before.first().is_none_or(|row| row.ended.is_none_or(|moves| moves.raw() % 2 == 0));
+        let mut books = tables::read_books(&self.source, layout)?;
+        crate::sync::full_fence();
+        // While the process's own row names the same move, no thread's books were moved there.
+        let moves = |row: Option<ProcessRow>| row.map(|row| row.moves);
+        let settled = moves(before.process) == moves(tables::read_process_row(&self.source, layout)?);
+        let before = before.threads;
+        let threads = &mut books.threads;
         let known: HashSet<_> = before.iter().map(|thread| (thread.index, thread.tid)).collect();
         threads.retain(|thread| known.contains(&(thread.index, thread.tid)));
         let places: HashMap<ThreadIndex, usize> =
@@ -143,13 +146,13 @@ impl<S: ByteSource> PoolReader<S> {
                 thread.chunks.push(chunk);
             }
         }
-        for thread in &mut threads {
+        for thread in threads {
             thread.chunks.sort_by_key(|chunk| (chunk.first_entry, chunk.start));
             // The row was read after the chunks; what the thread left since is not in them.
             let end = thread.chunks.last().map(|last| last.first_entry.saturating_add(last.entries));
             thread.sealed = thread.sealed.min(end.unwrap_or(thread.evicted));
         }
-        Ok((threads, settled))
+        Ok((books, settled))
     }
 
     /// Copies the entries of a chunk.
@@ -170,14 +173,4 @@ impl<S: ByteSource> PoolReader<S> {
         let times = snapshot.chunks().map(|chunk| chunk.done.unwrap_or(chunk.start));
         times.max().unwrap_or(snapshot.header.recording_start)
     }
-}
-
-/// Takes row 0 out: its drops, and the sums of threads that are gone.
-fn take_process_row(threads: &mut Vec<ThreadInfo>) -> EntryCounts {
-    let Some(place) = threads.iter().position(|thread| thread.index == ThreadIndex::PROCESS) else {
-        return EntryCounts::default();
-    };
-    let row = threads.swap_remove(place);
-    let dropped: Drops = row.dropped;
-    EntryCounts { delivered: 0, evicted: row.evicted, dropped, unfinished: 0 }
 }

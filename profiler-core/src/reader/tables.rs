@@ -7,11 +7,12 @@ use super::definitions::{CounterDefinition, Definitions};
 use super::directory::ChunkInfo;
 use super::source::{ByteSource, high, word};
 use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
-use crate::losses::{DropReason, Drops};
+use crate::losses::{DropReason, Drops, EntryCounts};
 use crate::pool::layout::{
     COUNTER_BYTES, Extent, Layout, MAX_PAUSES, MAX_THREAD_NAME_BYTES, Region, THREAD_BYTES,
 };
-use crate::pool::live::MAIN_THREAD;
+use crate::pool::live::gone::{Moves, SUMS, sums};
+use crate::pool::live::{MAIN_THREAD, row};
 use crate::time::Timestamp;
 
 /// A thread, with the chunks that hold its entries.
@@ -41,7 +42,7 @@ pub struct ThreadInfo {
 
 impl ThreadInfo {
     fn parse(index: u32, row: &[u8]) -> Option<Self> {
-        if word(row, 15) & 1 == 0 {
+        if !row::is_in_use(word(row, 15)) {
             return None;
         }
         let name_len = (high(word(row, 3)) as usize).min(MAX_THREAD_NAME_BYTES);
@@ -104,20 +105,51 @@ pub struct PausedRange {
     pub end: Option<Timestamp>,
 }
 
-/// All threads whose rows are in use, row 0 (the process itself) included.
-pub(super) fn read_threads(source: &impl ByteSource, layout: &Layout) -> io::Result<Vec<ThreadInfo>> {
-    let mut threads = Vec::new();
-    for_each_row(source, layout, Region::Threads, THREAD_BYTES, |index, row| {
-        threads.extend(ThreadInfo::parse(index, row));
-    })?;
-    Ok(threads)
+/// The process's own row: losses that no thread could count, and the books of those that are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProcessRow {
+    /// Tells what the row says about moved books now from what it said before.
+    pub(super) moves: Moves,
+    pub(super) counts: EntryCounts,
 }
 
-/// Row 0, the process itself. Its end time counts the half moves of books into it.
-pub(super) fn read_process_row(source: &impl ByteSource, layout: &Layout) -> io::Result<Option<ThreadInfo>> {
+impl ProcessRow {
+    fn parse(row: &[u8]) -> Option<Self> {
+        let own = ThreadInfo::parse(0, row)?;
+        let moves = Moves::from_word(word(row, 2));
+        let at = 16 + moves.sums_at();
+        let (mut dropped, evicted) = sums(std::array::from_fn::<u64, SUMS, _>(|index| word(row, at + index)));
+        dropped += own.dropped;
+        let evicted = evicted.saturating_add(own.evicted);
+        Some(Self { moves, counts: EntryCounts { delivered: 0, evicted, dropped, unfinished: 0 } })
+    }
+}
+
+/// Books as they stand in the rows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Books {
+    pub(super) process: Option<ProcessRow>,
+    /// All threads whose rows are in use and whose books are their own still.
+    pub(super) threads: Vec<ThreadInfo>,
+}
+
+/// The books of the process and of all its threads.
+pub(super) fn read_books(source: &impl ByteSource, layout: &Layout) -> io::Result<Books> {
+    let mut books = Books::default();
+    for_each_row(source, layout, Region::Threads, THREAD_BYTES, |index, row| match index {
+        0 => books.process = ProcessRow::parse(row),
+        _ => books.threads.extend(ThreadInfo::parse(index, row)),
+    })?;
+    let moved = books.process.and_then(|process| process.moves.moved());
+    books.threads.retain(|thread| Some(thread.index) != moved);
+    Ok(books)
+}
+
+/// Row 0, the process itself.
+pub(super) fn read_process_row(source: &impl ByteSource, layout: &Layout) -> io::Result<Option<ProcessRow>> {
     let mut row = [0; THREAD_BYTES as usize];
     source.read_at(&mut row, layout.region(Region::Threads).offset)?;
-    Ok(ThreadInfo::parse(0, &row))
+    Ok(ProcessRow::parse(&row))
 }
 
 /// All counters that have a definition.

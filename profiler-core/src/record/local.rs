@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use super::gate;
 use super::patience::once_per_thread;
 use super::recorder::{NotRecorded, Recorder};
-use super::writer::Home;
+use super::writer::{Home, Tenure, Waiting};
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
-use crate::manager::rows::NewThread;
+use crate::pool::live::{NewThread, ThreadRow};
 use crate::sys;
 use crate::thread::ThreadFilter;
 use crate::time::Timestamp;
@@ -49,12 +49,16 @@ struct Guard(Arc<Recorder>);
 impl Drop for Guard {
     fn drop(&mut self) {
         RECORDER.with(|cell| cell.set(ptr::null()));
-        // In a forked child the pool is not mapped and no lock may be taken. In the middle of an
-        // entry the recorder is in use further up the stack: then it stays for ever.
-        if gate::is_forked_child() || !self.0.close() {
+        // In a forked child the pool is not mapped and no lock may be taken.
+        let is_forked = gate::is_forked_child();
+        if is_forked || !self.0.close() {
+            // In the middle of an entry the recorder is in use further up the stack: it stays for ever.
             std::mem::forget(Arc::clone(&self.0));
+        }
+        if is_forked {
             return;
         }
+        // Off the list in any case: a stop would wait for the end of an entry that may never end.
         let mut all = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|recorder| !Arc::ptr_eq(recorder, &self.0));
     }
@@ -116,43 +120,56 @@ fn list_recorder(recorder: &Arc<Recorder>) -> Option<()> {
     Some(())
 }
 
-/// Gives a recorder its place in the session that `word` speaks of.
-pub(super) fn join(recorder: &Recorder, word: u64) -> Result<Home, NotRecorded> {
+/// Gives a recorder its place in the session that `word` speaks of. `waiting` is what an earlier
+/// try in the same session left behind: nothing is allocated twice.
+pub(super) fn join(
+    recorder: &Recorder,
+    word: u64,
+    waiting: &mut Option<Waiting>,
+) -> Result<Home, NotRecorded> {
     let session = match CURRENT.try_read() {
         Ok(current) => current.clone(),
         Err(_) => None, // a session is starting or stopping
     };
     let session = session.filter(|session| session.epoch == gate::epoch_of(word)).ok_or(NotRecorded::Off)?;
-    let named = thread_name();
+    let known = waiting.take().filter(|waiting| waiting.epoch == session.epoch).map(|waiting| waiting.name);
+    let named = known.unwrap_or_else(thread_name);
     let selected =
         !session.filter.excludes_process() && (session.markers_of_all || session.filter.selects(&named));
-    let (row, own_use) =
-        if selected { row_for(&session, recorder.tid(), &named)? } else { (ThreadIndex::PROCESS, None) };
+    let place = if selected {
+        row_for(&session, recorder.tid(), &named)
+    } else {
+        Ok((ThreadIndex::PROCESS, Tenure::None))
+    };
+    if place.is_err() {
+        *waiting = Some(Waiting { epoch: session.epoch, name: named });
+    }
+    let (row, tenure) = place?;
     let manager = Arc::clone(&session.manager);
-    Ok(Home { manager, epoch: session.epoch, row, selected, own_use, fast_fill: session.fast_fill })
+    Ok(Home { manager, epoch: session.epoch, row, selected, tenure, fast_fill: session.fast_fill })
 }
 
-/// The thread's row and, if the row ends with the thread, which use of it this is. The main
-/// thread's row stays for the whole session. Lock-free.
-fn row_for(
-    session: &ActiveSession,
-    tid: ThreadId,
-    name: &str,
-) -> Result<(ThreadIndex, Option<u64>), NotRecorded> {
-    if let Some((_, row)) = session.main.filter(|(main, _)| *main == tid) {
-        return Ok((row, None));
-    }
+/// The thread's row, and by what right it is. The main thread's row stays for the whole session.
+/// Lock-free.
+fn row_for(session: &ActiveSession, tid: ThreadId, name: &str) -> Result<(ThreadIndex, Tenure), NotRecorded> {
     let pool = session.manager.pool();
-    let thread = NewThread { tid, is_main: false, name, at: Timestamp::now() };
-    match session.manager.threads.add(pool, thread) {
-        Some((row, own_use)) => Ok((row, Some(own_use))),
-        None => {
-            if let Some(row) = pool.thread_row(ThreadIndex::PROCESS) {
-                row.count_drop(DropReason::NoDefinitions);
-            }
-            Err(NotRecorded::Dropped(DropReason::NoDefinitions))
-        }
+    let kept = session.main.filter(|(main, _)| *main == tid).map(|(_, row)| row);
+    if let Some(row) = kept
+        && let Some(own) = pool.thread_row(row).and_then(ThreadRow::take_kept)
+    {
+        return Ok((row, Tenure::Kept(own)));
     }
+    let thread = NewThread { tid, is_main: kept.is_some(), name, at: Timestamp::now() };
+    if let Some((row, own)) = session.manager.threads.add(pool, thread) {
+        return Ok((row, Tenure::Own(own)));
+    }
+    if session.epoch != gate::epoch_of(gate::word()) {
+        return Err(NotRecorded::Off); // no row because the session is over
+    }
+    if let Some(row) = pool.thread_row(ThreadIndex::PROCESS) {
+        row.count_drop(DropReason::NoDefinitions);
+    }
+    Err(NotRecorded::Dropped(DropReason::NoDefinitions))
 }
 
 /// The name given by `register_thread`, else the thread's own.

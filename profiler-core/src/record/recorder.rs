@@ -154,7 +154,7 @@ impl Recorder {
         }
         if own.home.as_ref().is_none_or(|home| home.epoch != gate::epoch_of(word)) {
             self.leave_session(own, Timestamp::now());
-            own.home = Some(super::local::join(self, word)?);
+            own.home = Some(super::local::join(self, word, &mut own.waiting)?);
         }
         Ok(word)
     }
@@ -239,10 +239,10 @@ impl Recorder {
     fn leave(&self, own: &mut Own, now: Timestamp) {
         own.left = 0;
         if let (Some(home), Some(index)) = (own.home.as_ref(), self.chunk.take()) {
-            // A row of an earlier session may belong to another thread by now.
-            let row = (home.epoch == gate::epoch_of(gate::word())).then_some(home.row);
-            if row.is_none() || !put_back(&home.manager, index) {
-                hand_over(&home.manager, row, index, now);
+            // A chunk of an earlier session is to be destroyed, not to be ready in this one.
+            let is_current = home.epoch == gate::epoch_of(gate::word());
+            if !is_current || !put_back(&home.manager, index) {
+                hand_over(&home.manager, home.row, index, now);
             }
         }
     }
@@ -251,13 +251,11 @@ impl Recorder {
     fn leave_session(&self, own: &mut Own, now: Timestamp) {
         self.leave(own, now);
         if let Some(home) = own.home.take() {
-            if let Some(own_use) = home.own_use {
-                home.manager.threads.end(home.manager.pool(), home.row, own_use, now);
-            }
+            home.leave(now);
             home.manager.work.notify();
         }
         // Nothing of the session that is left says anything about the next.
-        *own = Own::nowhere();
+        *own = Own { waiting: own.waiting.take(), ..Own::nowhere() };
     }
 
     /// Ends the thread's part in the session, for good. Called by the owner, when its thread
@@ -319,7 +317,7 @@ impl Recorder {
         let taken =
             self.chunk.seize(manager.tag()).and_then(|index| Some((index, manager.pool().slot(index)?)));
         if let Some((index, slot)) = taken {
-            hand_over(manager, Some(slot.thread()), index, Timestamp::now());
+            hand_over(manager, slot.thread(), index, Timestamp::now());
         }
         true
     }
@@ -374,11 +372,12 @@ fn put_back(manager: &ChunkManager, index: ChunkIndex) -> bool {
     is_back
 }
 
-/// Gives a chunk to the manager: seals its entries in the thread's row and lists it as done.
-fn hand_over(manager: &ChunkManager, row: Option<ThreadIndex>, index: ChunkIndex, now: Timestamp) {
+/// Gives a chunk to the manager: seals its entries in the thread's row and lists it as done. The
+/// row is its thread's still, whatever session that is of, because the thread has not let go of it.
+fn hand_over(manager: &ChunkManager, row: ThreadIndex, index: ChunkIndex, now: Timestamp) {
     let Some(slot) = manager.pool().slot(index) else { return };
     slot.finish(now);
-    if let Some(row) = row.and_then(|row| manager.pool().thread_row(row)) {
+    if let Some(row) = manager.pool().thread_row(row) {
         row.seal(slot.first_entry().wrapping_add(slot.committed().entries()));
     }
     manager.done.push(slot, index);

@@ -16,7 +16,7 @@ use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::class_of;
 use crate::pool::layout::SIZE_CLASSES;
-use crate::pool::live::ThreadRow;
+use crate::pool::live::{RowUse, ThreadRow};
 use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN};
 use crate::time::Timestamp;
 
@@ -27,15 +27,36 @@ pub(crate) struct Home {
     pub(crate) epoch: u64,
     pub(crate) row: ThreadIndex,
     pub(crate) selected: bool,
-    /// The use of the row that ends with the thread; `None` for rows that outlive it.
-    pub(crate) own_use: Option<u64>,
+    /// By what right the thread writes into the row.
+    pub(crate) tenure: Tenure,
     /// Ticks within which a filled chunk calls for a larger one.
     pub(crate) fast_fill: u64,
 }
 
+/// By what right a thread writes into its row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tenure {
+    /// By none: it is not selected, and the row is the process's.
+    None,
+    /// It is the thread's until the thread ends.
+    Own(RowUse),
+    /// It is the main thread's, and kept for it if it leaves.
+    Kept(RowUse),
+}
+
 impl Home {
+    /// Lets go of the row.
+    pub(super) fn leave(&self, now: Timestamp) {
+        let (threads, pool) = (&self.manager.threads, self.manager.pool());
+        match self.tenure {
+            Tenure::None => {}
+            Tenure::Own(own) => threads.end(pool, self.row, own, now),
+            Tenure::Kept(own) => threads.step_back(pool, self.row, own),
+        }
+    }
+
     /// The thread's books.
-    fn row(&self) -> Option<&ThreadRow> {
+    pub(crate) fn row(&self) -> Option<&ThreadRow> {
         self.manager.pool().thread_row(self.row)
     }
 }
@@ -51,6 +72,15 @@ pub(super) struct Own {
     pub(super) wish: u8,
     pub(super) taken: Timestamp,
     pub(super) home: Option<Home>,
+    /// Who the thread is, while there is no row for it.
+    pub(super) waiting: Option<Waiting>,
+}
+
+/// A selected thread that found no row: what it need not find out once more at every entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) epoch: u64,
+    pub(crate) name: String,
 }
 
 /// The fixed words of an entry with a tail, all but the lengths.
@@ -86,6 +116,7 @@ impl Own {
             wish: 0,
             taken: Timestamp::ZERO,
             home: None,
+            waiting: None,
         }
     }
 

@@ -11,6 +11,7 @@ use super::update::{ManagerUpdate, Update};
 use super::*;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::params::SessionParams;
+use crate::pool::live::RowUse;
 use crate::pool::slot::{Commit, Opening};
 use crate::pool::{self, Pool, PoolSpec, Words};
 use crate::time::SessionClock;
@@ -67,7 +68,7 @@ impl Bench {
         Timestamp::from_raw(self.now)
     }
 
-    fn thread(&self) -> (ThreadIndex, u64) {
+    fn thread(&self) -> (ThreadIndex, RowUse) {
         let thread = NewThread { tid: ThreadId::new(9), is_main: false, name: "t", at: Timestamp::ZERO };
         self.manager.threads.add(self.manager.pool(), thread).unwrap()
     }

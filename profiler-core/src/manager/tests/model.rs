@@ -39,7 +39,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// What should be there.
 #[derive(Default)]
 struct Model {
-    threads: Vec<(ThreadIndex, u64)>,
+    threads: Vec<(ThreadIndex, RowUse)>,
     held: Vec<(Held, u64)>,
     /// Done time and entries, oldest first.
     released: Vec<(Timestamp, u64)>,

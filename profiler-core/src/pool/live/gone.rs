@@ -1,0 +1,84 @@
+//! The books of threads that are gone, kept in row 0, the process's own.
+//!
+//! Called by `manager::rows` with the manager's lock held; read by `reader::tables`. Row 0 has no
+//! name and no end, so their words hold this:
+//!
+//! ```text
+//! word  2     moves: the row that is being moved, 0 = none (low 32), moves so far (high 32)
+//!      16…23  sums after an even number of moves: dropped by reason (7), evicted entries
+//!      24…31  sums after an odd number of moves
+//! ```
+//!
+//! A move writes the new sums where no reader looks, and one release store then makes them the
+//! sums and the row's own books void. Only then is the row freed, and only when it is free does the
+//! word say so. So the books are exact at every instant, also when the process is killed there:
+//!
+//! | killed | sums | row |
+//! |---|---|---|
+//! | before the store | without it | counts |
+//! | after it | with it | is named as moved: does not count |
+//! | after freeing the row | with it | free: does not count |
+
+use super::row::ThreadRow;
+use crate::ids::ThreadIndex;
+use crate::losses::{DropReason, Drops};
+use crate::sync::Ordering;
+
+/// Words of one set of sums: the drops by reason, then the evicted entries.
+pub(crate) const SUMS: usize = 8;
+const _: () = assert!(DropReason::COUNT + 1 == SUMS);
+
+/// How often books were moved, and which row is being moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moves(u64);
+
+impl Moves {
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// The row whose books are in the sums already.
+    pub(crate) fn moved(self) -> Option<ThreadIndex> {
+        let row = u32::try_from(self.0 & 0xffff_ffff).ok()?;
+        (row != 0).then(|| ThreadIndex::new(row))
+    }
+
+    /// Where the sums begin among the words of the name.
+    pub(crate) const fn sums_at(self) -> usize {
+        if self.0 >> 32 & 1 == 0 { 0 } else { SUMS }
+    }
+
+    const fn settled(self) -> Self {
+        Self(self.0 >> 32 << 32)
+    }
+
+    fn next(self, row: ThreadIndex) -> Self {
+        Self(self.settled().0.wrapping_add(1 << 32) | u64::from(row.get()))
+    }
+}
+
+/// Sums as they stand in row 0, as the drops and the evicted entries of all threads together.
+pub(crate) fn sums(words: [u64; SUMS]) -> (Drops, u64) {
+    let [drops @ .., evicted] = words;
+    (Drops::new(drops), evicted)
+}
+
+impl ThreadRow {
+    /// Adds the books of an ended thread to these, the process's own, and frees its row.
+    pub(crate) fn absorb(&self, row: ThreadIndex, gone: &Self) {
+        let moves = Moves(self.unregistered.load(Ordering::Relaxed));
+        let next = moves.next(row);
+        let (old, new) = (self.name.iter().skip(moves.sums_at()), self.name.iter().skip(next.sums_at()));
+        for ((old, new), more) in old.zip(new).zip(gone.own_sums()) {
+            new.store(old.load(Ordering::Relaxed).saturating_add(more), Ordering::Relaxed);
+        }
+        self.unregistered.store(next.0, Ordering::Release);
+        gone.free();
+        self.unregistered.store(next.settled().0, Ordering::Release);
+    }
+
+    fn own_sums(&self) -> impl Iterator<Item = u64> {
+        let dropped = self.dropped.iter().take(DropReason::COUNT).map(|word| word.load(Ordering::Relaxed));
+        dropped.chain([self.evicted().0])
+    }
+}

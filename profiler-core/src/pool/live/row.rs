@@ -1,0 +1,259 @@
+//! A thread's row in the pool: its books, and whose the row is.
+//!
+//! Written by its thread and by whoever destroys that thread's chunks; taken and given back through
+//! `manager::threads`; read by `reader::tables` through the file. Model-checked with loom there and
+//! in [`super::gone`].
+//!
+//! ```text
+//! word  0   system thread number
+//!       1   registered at          2  unregistered at, 0 = lives
+//!       3   flags (low 32: bit 0 main thread), name length (high 32)
+//!   4…11    dropped, by reason
+//!      12   evicted entries       13  evicted bytes
+//!      14   sealed entries: all entries of chunks that the thread has left
+//!      15   use: number (low 60) and state (high 4)
+//!  16…31    name
+//! ```
+//!
+//! Row 0 is the process's own; in it words 2 and 16…31 say something else, see [`super::gone`].
+//!
+//! ```text
+//! free (even) ─claim─▶ being set up ─register─▶ owned ─end─▶ ended ─free─▶ free (number + 1)
+//!                              │                  │  ▲         │
+//!                              │           step back │ take    │
+//!                              │                  ▼  │         │
+//!                              │                 kept          │
+//!                              ▼                  ▼            ▼       another session begins
+//!                           left behind ◀── owned    free ◀── kept, ended
+//!                              └── its thread lets go ──▶ free
+//! ```
+//!
+//! Only the owner writes the books of an owned row, and a row that its owner has not let go of is
+//! never another's, however many sessions begin meanwhile. So what a thread that was held up says
+//! about its row is said about its own. *Kept* rows have no owner yet: the main thread's, until it
+//! records, and the process's.
+
+use super::super::SharedWords;
+use super::super::header::cut;
+use super::super::layout::MAX_THREAD_NAME_BYTES;
+use super::MAIN_THREAD;
+use crate::ids::ThreadId;
+use crate::losses::DropReason;
+use crate::sync::{AtomicU64, Ordering};
+use crate::time::Timestamp;
+
+/// State of a use: its thread has ended; the row waits for its last chunk to go.
+const ENDED: u64 = 1 << 63;
+/// State of a use: its session is over, and its thread has not let go of it.
+const LEFT_BEHIND: u64 = 1 << 62;
+/// State of a use: nobody writes into the row, and nobody else may take it.
+const KEPT: u64 = 1 << 61;
+/// State of a use: its books are not there yet.
+const SETTING_UP: u64 = 1 << 60;
+const STATE: u64 = ENDED | LEFT_BEHIND | KEPT | SETTING_UP;
+
+/// One use of a row, told from the ones before and after it: an odd number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowUse(u64);
+
+/// What a new row says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewThread<'a> {
+    pub(crate) tid: ThreadId,
+    pub(crate) is_main: bool,
+    pub(crate) name: &'a str,
+    pub(crate) at: Timestamp,
+}
+
+/// Whether a row with this use count says something about the session that runs.
+pub(crate) const fn is_in_use(used: u64) -> bool {
+    used & 1 == 1 && used & (SETTING_UP | LEFT_BEHIND) == 0
+}
+
+/// The words of a thread row.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct ThreadRow {
+    tid: AtomicU64,
+    registered: AtomicU64,
+    pub(super) unregistered: AtomicU64,
+    flags_name: AtomicU64,
+    pub(super) dropped: [AtomicU64; 8],
+    evicted_entries: AtomicU64,
+    evicted_bytes: AtomicU64,
+    sealed: AtomicU64,
+    used: AtomicU64,
+    pub(super) name: [AtomicU64; 16],
+}
+
+// SAFETY: repr(C), AtomicU64 words only.
+unsafe impl SharedWords for ThreadRow {}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<ThreadRow>() as u64 == super::super::layout::THREAD_BYTES);
+const _: () = assert!(DropReason::COUNT <= 8);
+
+/// Taking the row and letting go of it.
+impl ThreadRow {
+    /// Takes the row if it is free. The caller registers a thread in it next.
+    pub(crate) fn claim(&self) -> Option<RowUse> {
+        let free = self.used.load(Ordering::Relaxed);
+        let own = RowUse(free.wrapping_add(1) & !STATE);
+        (free & 1 == 0 && self.step(free, own.0 | SETTING_UP)).then_some(own)
+    }
+
+    /// Makes a claimed row its thread's. False, and the row is free, if its session is over.
+    pub(crate) fn register(&self, own: RowUse, thread: NewThread<'_>) -> bool {
+        self.describe(thread);
+        self.step_or_free(own.0 | SETTING_UP, own.0)
+    }
+
+    /// Makes a claimed row one that nobody writes into yet.
+    pub(crate) fn keep(&self, own: RowUse, thread: NewThread<'_>) -> bool {
+        self.describe(thread);
+        self.step_or_free(own.0 | SETTING_UP, own.0 | KEPT)
+    }
+
+    /// Makes a kept row the calling thread's.
+    pub(crate) fn take_kept(&self) -> Option<RowUse> {
+        let kept = self.used.load(Ordering::Relaxed);
+        let own = RowUse(kept & !STATE);
+        (kept == own.0 | KEPT && self.step(kept, own.0)).then_some(own)
+    }
+
+    /// Steps back from a row that was kept for this thread. False, and the row is free, if its
+    /// session is over.
+    pub(crate) fn step_back(&self, own: RowUse) -> bool {
+        self.step_or_free(own.0, own.0 | KEPT)
+    }
+
+    /// Notes that the row's thread has ended. False, and the row is free, if its session is over.
+    pub(crate) fn end(&self, own: RowUse, at: Timestamp) -> bool {
+        // While the row is still ours: after the step it may be another's.
+        self.unregistered.store(at.raw(), Ordering::Release);
+        self.step_or_free(own.0, own.0 | ENDED)
+    }
+
+    /// Whether the row's thread has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.used.load(Ordering::Acquire) & ENDED != 0
+    }
+
+    /// Frees the row of a thread that has ended. The caller holds the manager's lock and has kept
+    /// its books.
+    pub(crate) fn free(&self) {
+        let used = self.used.load(Ordering::Relaxed) & !STATE;
+        self.used.store((used | 1).wrapping_add(1) & !STATE, Ordering::Release);
+    }
+
+    /// Another session begins: frees the row, or leaves it to the thread that has it and says true.
+    pub(crate) fn leave_behind(&self) -> bool {
+        let mut used = self.used.load(Ordering::Relaxed);
+        while used & 1 == 1 {
+            let stays = used & (ENDED | KEPT) == 0;
+            let next = if stays { used | LEFT_BEHIND } else { (used & !STATE).wrapping_add(1) & !STATE };
+            match self.used.compare_exchange(used, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return stays,
+                Err(seen) => used = seen,
+            }
+        }
+        false
+    }
+
+    fn step(&self, from: u64, to: u64) -> bool {
+        self.used.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// A step of the owner. It fails only when the row was left behind: then it is let go of.
+    fn step_or_free(&self, from: u64, to: u64) -> bool {
+        let stepped = self.step(from, to);
+        if !stepped {
+            self.free();
+        }
+        stepped
+    }
+
+    /// Writes the books of a thread that has recorded nothing yet.
+    fn describe(&self, thread: NewThread<'_>) {
+        let zeroed = [&self.unregistered, &self.evicted_entries, &self.evicted_bytes, &self.sealed];
+        zeroed.into_iter().chain(&self.dropped).for_each(|word| word.store(0, Ordering::Relaxed));
+        self.tid.store(thread.tid.get(), Ordering::Relaxed);
+        self.registered.store(thread.at.raw(), Ordering::Relaxed);
+        self.flags_name.store(if thread.is_main { MAIN_THREAD } else { 0 }, Ordering::Relaxed);
+        self.rename(thread.name);
+    }
+}
+
+/// The books. The caller owns the row, or holds the manager's lock and counts what it destroys.
+impl ThreadRow {
+    /// Changes the shown name. Only the thread itself does.
+    pub(crate) fn rename(&self, name: &str) {
+        let bytes = cut(name, MAX_THREAD_NAME_BYTES).as_bytes();
+        for (index, word) in self.name.iter().enumerate() {
+            let rest = bytes.get(index.saturating_mul(8)..).unwrap_or_default();
+            let mut value = [0_u8; 8];
+            value.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+            word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
+        }
+        let flags = self.flags_name.load(Ordering::Relaxed) & 0xffff_ffff;
+        self.flags_name.store(flags | ((bytes.len() as u64) << 32), Ordering::Release);
+    }
+
+    /// Counts an entry that was not written.
+    pub(crate) fn count_drop(&self, reason: DropReason) {
+        if let Some(word) = self.dropped.get(reason as usize) {
+            word.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a destroyed chunk.
+    pub(crate) fn count_evicted(&self, entries: u64, bytes: u64) {
+        self.evicted_entries.fetch_add(entries, Ordering::Relaxed);
+        self.evicted_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that the thread has left a chunk with `entries` entries up to here in total.
+    pub(crate) fn seal(&self, entries: u64) {
+        self.sealed.store(entries, Ordering::Release);
+    }
+
+    pub(crate) fn sealed(&self) -> u64 {
+        self.sealed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn evicted(&self) -> (u64, u64) {
+        (self.evicted_entries.load(Ordering::Relaxed), self.evicted_bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// A row in a loom model: memory that no pool is needed for.
+#[cfg(all(test, loom))]
+pub(crate) mod model {
+    use super::*;
+
+    impl ThreadRow {
+        pub(crate) fn zeroed() -> Self {
+            let word = || AtomicU64::new(0);
+            Self {
+                tid: word(),
+                registered: word(),
+                unregistered: word(),
+                flags_name: word(),
+                dropped: std::array::from_fn(|_| word()),
+                evicted_entries: word(),
+                evicted_bytes: word(),
+                sealed: word(),
+                used: word(),
+                name: std::array::from_fn(|_| word()),
+            }
+        }
+
+        /// What a reader finds of the row in the file, word by word.
+        pub(crate) fn bytes(&self) -> Vec<u8> {
+            let head = [&self.tid, &self.registered, &self.unregistered, &self.flags_name];
+            let books = [&self.evicted_entries, &self.evicted_bytes, &self.sealed, &self.used];
+            let words = head.into_iter().chain(&self.dropped).chain(books).chain(&self.name);
+            words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
+        }
+    }
+}
