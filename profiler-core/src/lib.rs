@@ -25,6 +25,8 @@ mod definition_cell;
 pub mod entry;
 pub mod grave;
 pub mod ids;
+#[cfg(all(test, loom))]
+mod loom_models;
 pub mod losses;
 pub mod manager;
 pub mod marker;

@@ -55,7 +55,7 @@ impl ThreadRows {
     }
 
     /// For 64 rows per word.
-    fn with_words(words: usize, page: u64) -> Self {
+    pub(crate) fn with_words(words: usize, page: u64) -> Self {
         let bits = || (0..words).map(|_| AtomicU64::new(0)).collect();
         Self { taken: bits(), ended: bits(), frontier: AtomicU64::new(0), booked: BookedPages::new(page) }
     }
@@ -164,7 +164,8 @@ impl ThreadRows {
         let words = usize::try_from(frontier.div_ceil(64)).unwrap_or(WORDS);
         for (first, bits) in (0_u32..).step_by(64).zip(self.taken.iter().take(words)) {
             let staying = (0..64).filter(|bit| stays(first.saturating_add(*bit)));
-            bits.store(staying.fold(0, |kept, bit| kept | (1 << bit)), Ordering::Release);
+            // Only taken away, never set: its thread may let go of a row at this very moment.
+            bits.fetch_and(staying.fold(0, |kept, bit| kept | (1 << bit)), Ordering::AcqRel);
         }
         self.ended.iter().for_each(|bits| bits.store(0, Ordering::Release));
     }

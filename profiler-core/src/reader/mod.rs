@@ -14,7 +14,7 @@ mod definitions;
 mod directory;
 mod snapshot;
 mod source;
-mod tables;
+pub(crate) mod tables;
 
 pub use chunk::{ChunkBuffer, ChunkRead, Entries};
 pub use definitions::{CategoryDefinition, CounterDefinition, Definitions, MarkerType, Site};

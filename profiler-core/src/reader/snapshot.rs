@@ -9,7 +9,7 @@ use super::chunk::{self, ChunkBuffer, ChunkRead};
 use super::definitions::{self, Definitions};
 use super::directory::{self, ChunkInfo};
 use super::source::ByteSource;
-use super::tables::{self, Books, CounterInfo, PausedRange, ProcessRow, ThreadInfo};
+use super::tables::{self, Books, CounterInfo, PausedRange, ThreadInfo};
 use super::{ReadError, read_header};
 use crate::ids::ThreadIndex;
 use crate::losses::EntryCounts;
@@ -127,15 +127,9 @@ impl<S: ByteSource> PoolReader<S> {
     fn look(&self) -> Result<(Books, bool), ReadError> {
         let layout = &self.header.layout;
         let recording_start = read_header(&self.source)?.recording_start;
-        let before = tables::read_books(&self.source, layout)?;
-        let chunks = directory::read(&self.source, layout)?;
-        let mut books = tables::read_books(&self.source, layout)?;
-        crate::sync::full_fence();
-        // While the process's own row names the same move, no thread's books were moved there.
-        let moves = |row: Option<ProcessRow>| row.map(|row| row.moves);
-        let settled = moves(before.process) == moves(tables::read_process_row(&self.source, layout)?);
-        let before = before.threads;
-        let threads = &mut books.threads;
+        let look = || directory::read(&self.source, layout);
+        let (before, chunks, mut books, settled) = tables::read_books_around(&self.source, layout, look)?;
+        let (before, threads) = (before.threads, &mut books.threads);
         let known: HashSet<_> = before.iter().map(|thread| (thread.index, thread.tid)).collect();
         threads.retain(|thread| known.contains(&(thread.index, thread.tid)));
         let places: HashMap<ThreadIndex, usize> =

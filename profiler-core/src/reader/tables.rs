@@ -107,10 +107,10 @@ pub struct PausedRange {
 
 /// The process's own row: losses that no thread could count, and the books of those that are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ProcessRow {
+pub(crate) struct ProcessRow {
     /// Tells what the row says about moved books now from what it said before.
-    pub(super) moves: Moves,
-    pub(super) counts: EntryCounts,
+    moves: Moves,
+    pub(crate) counts: EntryCounts,
 }
 
 impl ProcessRow {
@@ -127,14 +127,14 @@ impl ProcessRow {
 
 /// Books as they stand in the rows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Books {
-    pub(super) process: Option<ProcessRow>,
+pub(crate) struct Books {
+    pub(crate) process: Option<ProcessRow>,
     /// All threads whose rows are in use and whose books are their own still.
-    pub(super) threads: Vec<ThreadInfo>,
+    pub(crate) threads: Vec<ThreadInfo>,
 }
 
 /// The books of the process and of all its threads.
-pub(super) fn read_books(source: &impl ByteSource, layout: &Layout) -> io::Result<Books> {
+fn read_books(source: &impl ByteSource, layout: &Layout) -> io::Result<Books> {
     let mut books = Books::default();
     for_each_row(source, layout, Region::Threads, THREAD_BYTES, |index, row| match index {
         0 => books.process = ProcessRow::parse(row),
@@ -145,8 +145,26 @@ pub(super) fn read_books(source: &impl ByteSource, layout: &Layout) -> io::Resul
     Ok(books)
 }
 
+/// The books before and after `between`, what that gave, and whether the books after it are of one
+/// moment, as far as moves from row to row go.
+pub(crate) fn read_books_around<T>(
+    source: &impl ByteSource,
+    layout: &Layout,
+    between: impl FnOnce() -> io::Result<T>,
+) -> io::Result<(Books, T, Books, bool)> {
+    let before = read_books(source, layout)?;
+    crate::sync::full_fence();
+    let found = between()?;
+    let after = read_books(source, layout)?;
+    crate::sync::full_fence();
+    // While the process's own row names the same move, no thread's books were moved there.
+    let moves = |row: Option<ProcessRow>| row.map(|row| row.moves);
+    let settled = moves(before.process) == moves(read_process_row(source, layout)?);
+    Ok((before, found, after, settled))
+}
+
 /// Row 0, the process itself.
-pub(super) fn read_process_row(source: &impl ByteSource, layout: &Layout) -> io::Result<Option<ProcessRow>> {
+fn read_process_row(source: &impl ByteSource, layout: &Layout) -> io::Result<Option<ProcessRow>> {
     let mut row = [0; THREAD_BYTES as usize];
     source.read_at(&mut row, layout.region(Region::Threads).offset)?;
     Ok(ProcessRow::parse(&row))

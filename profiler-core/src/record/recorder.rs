@@ -21,7 +21,9 @@ use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::{NoChunk, class_of};
-use crate::pool::layout::SIZE_CLASSES;
+use crate::manager::done::Slots;
+use crate::manager::ready::ReadyChunks;
+use crate::pool::layout::{Layout, SIZE_CLASSES};
 use crate::pool::slot::{ChunkSlot, Commit, Opening};
 use crate::time::Timestamp;
 
@@ -241,7 +243,8 @@ impl Recorder {
         if let (Some(home), Some(index)) = (own.home.as_ref(), self.chunk.take()) {
             // A chunk of an earlier session is to be destroyed, not to be ready in this one.
             let is_current = home.epoch == gate::epoch_of(gate::word());
-            if !is_current || !put_back(&home.manager, index) {
+            let (pool, ready) = (home.manager.pool(), &home.manager.ready);
+            if !is_current || !put_back(pool, ready, pool.layout(), index) {
                 hand_over(&home.manager, home.row, index, now);
             }
         }
@@ -357,15 +360,14 @@ fn slow_chunk(
 }
 
 /// Makes a chunk that nothing was written into ready again; nobody else need hear of it. False if
-/// something was written, or if no place is free.
-fn put_back(manager: &ChunkManager, index: ChunkIndex) -> bool {
+/// something was written, or if no place is free: then it is as it was.
+pub(crate) fn put_back(slots: &impl Slots, ready: &ReadyChunks, layout: &Layout, index: ChunkIndex) -> bool {
     let empty = |slot: &&ChunkSlot| slot.committed().entries() == 0;
-    let Some(slot) = manager.pool().slot(index).filter(empty) else { return false };
+    let Some(slot) = slots.slot(index).filter(empty) else { return false };
     let opening =
         Opening { thread: slot.thread(), start: slot.start_time(), first_entry: slot.first_entry() };
     slot.close();
-    let class = class_of(manager.pool().layout(), slot.bytes());
-    let is_back = manager.ready.offer(class, index).is_ok();
+    let is_back = ready.offer(class_of(layout, slot.bytes()), index).is_ok();
     if !is_back {
         slot.open(opening);
     }

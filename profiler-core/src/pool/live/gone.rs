@@ -68,6 +68,8 @@ impl ThreadRow {
     pub(crate) fn absorb(&self, row: ThreadIndex, gone: &Self) {
         let moves = Moves(self.unregistered.load(Ordering::Relaxed));
         let next = moves.next(row);
+        // A reader that sees any of the new sums sees that the old ones are no longer the newest.
+        crate::sync::full_fence();
         let (old, new) = (self.name.iter().skip(moves.sums_at()), self.name.iter().skip(next.sums_at()));
         for ((old, new), more) in old.zip(new).zip(gone.own_sums()) {
             new.store(old.load(Ordering::Relaxed).saturating_add(more), Ordering::Relaxed);

@@ -175,6 +175,8 @@ impl ThreadRow {
 
     /// Writes the books of a thread that has recorded nothing yet.
     fn describe(&self, thread: NewThread<'_>) {
+        // A reader that sees any of this sees that the books that were here have been moved.
+        crate::sync::full_fence();
         let zeroed = [&self.unregistered, &self.evicted_entries, &self.evicted_bytes, &self.sealed];
         zeroed.into_iter().chain(&self.dropped).for_each(|word| word.store(0, Ordering::Relaxed));
         self.tid.store(thread.tid.get(), Ordering::Relaxed);
@@ -248,12 +250,27 @@ pub(crate) mod model {
             }
         }
 
-        /// What a reader finds of the row in the file, word by word.
+        /// What a reader finds of the row in the file: use, move, and the drops of the first kind, by
+        /// themselves and in both sums. More would be more of the same, and too much for loom.
         pub(crate) fn bytes(&self) -> Vec<u8> {
-            let head = [&self.tid, &self.registered, &self.unregistered, &self.flags_name];
-            let books = [&self.evicted_entries, &self.evicted_bytes, &self.sealed, &self.used];
-            let words = head.into_iter().chain(&self.dropped).chain(books).chain(&self.name);
-            words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
+            let mut words = [0_u64; 32];
+            let mut put = |index: usize, word: &AtomicU64| words[index] = word.load(Ordering::Relaxed);
+            put(15, &self.used);
+            put(2, &self.unregistered);
+            put(4, &self.dropped[0]);
+            put(16, &self.name[0]);
+            put(24, &self.name[8]);
+            words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+        }
+
+        /// Whose the row is, and what its thread said: drops of the first kind, sealed entries, end.
+        pub(crate) fn said(&self) -> (u64, u64, u64, u64) {
+            let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+            (load(&self.tid), load(&self.dropped[0]), load(&self.sealed), load(&self.unregistered))
+        }
+
+        pub(crate) fn is_in_use(&self) -> bool {
+            is_in_use(self.used.load(Ordering::Acquire))
         }
     }
 }

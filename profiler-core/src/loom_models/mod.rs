@@ -1,0 +1,9 @@
+//! Models of what several modules do together, under all interleavings. `.ci/run loom` runs them.
+//!
+//! A protocol that lives in one module has its model beside it. Invariant of all models: they call
+//! the shipped code; only memory and the course of a thread are the model's own.
+
+mod allowance;
+mod moved_books;
+mod put_back;
+mod rows;

@@ -1,0 +1,182 @@
+//! Thread rows: taken, left behind by a session, let go of, ended, moved away and taken again.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::ids::{ByteLimit, ThreadId, ThreadIndex};
+use crate::losses::DropReason;
+use crate::manager::threads::{RowTable, ThreadRows};
+use crate::pool::budget::Budget;
+use crate::pool::live::{NewThread, RowUse, ThreadRow};
+use crate::time::Timestamp;
+
+/// A table of few rows, with the bits that say which are taken.
+struct Table {
+    rows: [ThreadRow; 3],
+    budget: Budget,
+    threads: ThreadRows,
+}
+
+impl RowTable for Table {
+    fn thread_row(&self, index: ThreadIndex) -> Option<&ThreadRow> {
+        self.rows.get(index.get() as usize)
+    }
+
+    fn budget(&self) -> &Budget {
+        &self.budget
+    }
+}
+
+type Place = (ThreadIndex, RowUse);
+
+impl Table {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            rows: std::array::from_fn(|_| ThreadRow::zeroed()),
+            // Two who reach a page at once both take one, and one gives it back.
+            budget: Budget::new(ByteLimit::new(2 * 4096), 0, 4096),
+            threads: ThreadRows::with_words(1, 4096),
+        })
+    }
+
+    fn add(&self, tid: u64) -> Option<Place> {
+        self.threads.add(self, named(tid))
+    }
+
+    fn row(&self, place: Place) -> &ThreadRow {
+        &self.rows[place.0.get() as usize]
+    }
+
+    /// What a thread says about its row: one drop, and as many sealed entries as its number.
+    fn say(&self, place: Place, tid: u64) {
+        self.row(place).count_drop(DropReason::Full);
+        self.row(place).seal(tid);
+    }
+
+    /// Fails unless the row is this thread's and says what this thread said.
+    fn check(&self, place: Place, tid: u64) {
+        assert!(self.row(place).is_in_use(), "the row was taken from its thread");
+        assert_eq!(self.row(place).said(), (tid, 1, tid, 0), "another thread wrote into the row");
+    }
+
+    /// The number of rows whose bit is set, by taking all others.
+    fn free_rows(&self) -> usize {
+        (0..4).map_while(|tid| self.add(100 + tid)).count()
+    }
+}
+
+fn named(tid: u64) -> NewThread<'static> {
+    NewThread { tid: ThreadId::new(tid), is_main: false, name: "", at: Timestamp::ZERO }
+}
+
+/// A session ends and another begins, in which a thread takes a row and says something.
+fn next_session(table: &Table) {
+    table.threads.clear(table);
+    let place = table.add(7).unwrap();
+    table.say(place, 7);
+    table.check(place, 7);
+}
+
+#[test]
+fn loom_a_thread_held_up_across_two_sessions_says_nothing_about_anothers_row() {
+    loom::model(|| {
+        let table = Table::new();
+        let old = table.add(5).unwrap();
+        let held_up = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                table.say(old, 5);
+                table.threads.end(&*table, old.0, old.1, Timestamp::MAX);
+            })
+        };
+        next_session(&table);
+        held_up.join().unwrap();
+        let new = (0..3).find(|row| table.rows[*row].said().0 == 7 && table.rows[*row].is_in_use());
+        assert_eq!(new.map(|row| table.rows[row].said()), Some((7, 1, 7, 0)), "the new thread's row");
+    });
+}
+
+#[test]
+fn loom_a_row_that_is_being_taken_while_sessions_change_is_one_threads() {
+    loom::model(|| {
+        let table = Table::new();
+        let taking = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                let place = table.add(5);
+                if let Some(place) = place {
+                    table.say(place, 5);
+                }
+                place
+            })
+        };
+        table.threads.clear(&*table);
+        let new = table.add(7).unwrap();
+        table.say(new, 7);
+        let old = taking.join().unwrap();
+        table.check(new, 7);
+        assert_ne!(old.map(|place| place.0), Some(new.0));
+    });
+}
+
+#[test]
+fn loom_a_row_left_behind_is_free_again_once_its_thread_lets_go() {
+    loom::model(|| {
+        let table = Table::new();
+        let old = table.add(5).unwrap();
+        let leaving = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || table.threads.end(&*table, old.0, old.1, Timestamp::MAX))
+        };
+        table.threads.clear(&*table);
+        leaving.join().unwrap();
+        // Ended before the session did, the row was freed with the session; after it, by its thread.
+        assert_eq!(table.free_rows(), 3, "a row is lost");
+    });
+}
+
+#[test]
+fn loom_the_main_thread_takes_and_leaves_the_row_that_is_kept_for_it() {
+    loom::model(|| {
+        let table = Table::new();
+        let row = table.threads.keep(&*table, named(1)).unwrap();
+        let main = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                let Some(own) = table.rows[row.get() as usize].take_kept() else { return };
+                table.say((row, own), 1);
+                table.threads.step_back(&*table, row, own);
+            })
+        };
+        next_session(&table);
+        main.join().unwrap();
+        // The other thread's, and at most the one kept for the main thread.
+        assert_eq!(table.free_rows(), 2, "a row is lost");
+    });
+}
+
+#[test]
+fn loom_a_row_goes_to_the_next_thread_only_with_its_books_moved() {
+    loom::model(|| {
+        let table = Table::new();
+        let process = table.threads.keep(&*table, named(0)).unwrap();
+        let old = table.add(5).unwrap();
+        table.say(old, 5);
+        let next = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                let place = table.add(7).unwrap();
+                table.say(place, 7);
+                place
+            })
+        };
+        table.threads.end(&*table, old.0, old.1, Timestamp::MAX);
+        for row in table.threads.take_ended() {
+            assert!(table.rows[row.get() as usize].has_ended());
+            table.rows[process.get() as usize].absorb(row, &table.rows[row.get() as usize]);
+            table.threads.put(row);
+        }
+        let new = next.join().unwrap();
+        table.check(new, 7);
+    });
+}
