@@ -133,13 +133,15 @@ pub(super) fn join(
     };
     let session = session.filter(|session| session.epoch == gate::epoch_of(word)).ok_or(NotRecorded::Off)?;
     let known = waiting.take().filter(|waiting| waiting.epoch == session.epoch).map(|waiting| waiting.name);
+    let is_selected = |name: &str| {
+        !session.filter.excludes_process() && (session.markers_of_all || session.filter.selects(name))
+    };
+    let was_selected = known.is_some();
     let named = known.unwrap_or_else(thread_name);
-    let selected =
-        !session.filter.excludes_process() && (session.markers_of_all || session.filter.selects(&named));
-    let place = if selected {
-        row_for(&session, recorder.tid(), &named)
-    } else {
-        Ok((ThreadIndex::PROCESS, Tenure::None))
+    let selected = was_selected || is_selected(&named);
+    let place = match selected {
+        true => row_for(&session, recorder.tid(), &named),
+        false => Ok((ThreadIndex::PROCESS, Tenure::None)),
     };
     if place.is_err() {
         *waiting = Some(Waiting { epoch: session.epoch, name: named });
@@ -192,6 +194,7 @@ pub(crate) fn name_thread(name: &str) {
         return;
     }
     with_recorder(|recorder| {
+        recorder.renamed();
         recorder.with_home(|home| {
             let row = home.manager.pool().thread_row(home.row);
             if let (true, Some(row)) = (home.selected, row) {
@@ -264,3 +267,6 @@ pub(crate) fn seize_all(manager: &ChunkManager) -> usize {
     let _state = manager.lock();
     all.iter().filter(|recorder| !recorder.seize(manager)).count()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -293,6 +293,17 @@ impl Recorder {
         own.home.as_ref().map(body)
     }
 
+    /// The thread has another name: what was noted under the old one, while there was no row for
+    /// it, is void.
+    pub(crate) fn renamed(&self) {
+        if self.handshake.begin() {
+            let _turn = Turn(self);
+            // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+            let own = unsafe { &mut *self.own.get() };
+            own.waiting = None;
+        }
+    }
+
     /// Runs `body` with the chunk manager of the running session if the thread records in it
     /// already. `None` otherwise, also in the middle of an entry: the caller has another way.
     #[inline]
@@ -323,6 +334,14 @@ impl Recorder {
             hand_over(manager, slot.thread(), index, Timestamp::now());
         }
         true
+    }
+
+    /// Runs `body` as a payload's serialisation is run.
+    #[cfg(test)]
+    pub(crate) fn within_an_entry(&self, body: impl FnOnce()) {
+        assert!(self.handshake.begin());
+        let _turn = Turn(self);
+        body();
     }
 
     /// Makes the owner's next entry go the slow way.

@@ -77,8 +77,9 @@ pub(super) struct Own {
 }
 
 /// A selected thread that found no row: what it need not find out once more at every entry.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Waiting {
+    /// The session that selected it.
     pub(crate) epoch: u64,
     pub(crate) name: String,
 }

@@ -1,0 +1,83 @@
+//! Threads for which there is no row: counted, at no cost that grows with what they record.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::mpsc;
+
+use profiler_core::ids::ByteLimit;
+use profiler_core::losses::DropReason;
+use profiler_core::marker;
+use profiler_core::reader::PoolReader;
+use profiler_core::session::{self, SessionParams, StartOptions};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator as it came.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const EACH: u64 = 1000;
+
+/// Records, and says how many allocations that took after the first entry.
+fn record() -> u64 {
+    let one = || marker!("one");
+    one();
+    let before = ALLOCATIONS.get();
+    (1..EACH).for_each(|_| one());
+    ALLOCATIONS.get() - before
+}
+
+fn refused() -> u64 {
+    let counts = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts();
+    counts.dropped.of(DropReason::NoDefinitions)
+}
+
+#[test]
+fn a_thread_without_a_row_allocates_nothing_per_entry() {
+    const THREADS: u64 = 60;
+    // Room for the tables and a chunk, but not for rows of so many threads.
+    let params = SessionParams { limit: ByteLimit::new(10 * 4096), ..SessionParams::default() };
+    session::start(params, StartOptions::default()).unwrap();
+    let (say, heard) = mpsc::channel();
+    let mut without_row = 0;
+    let mut alive = Vec::new();
+    for _ in 0..THREADS {
+        let before = refused();
+        let say = say.clone();
+        let (let_go, wait) = mpsc::channel::<()>();
+        alive.push(let_go);
+        let body = move || {
+            say.send(record()).unwrap();
+            let _ = wait.recv(); // keeps its row, if it has one, until all have recorded
+        };
+        std::thread::Builder::new().spawn(body).unwrap();
+        let allocations = heard.recv().unwrap();
+        if refused() - before == EACH {
+            without_row += 1;
+            assert_eq!(allocations, 0, "allocations in {EACH} entries");
+        }
+    }
+    assert!(without_row > 0, "every thread had a row");
+    let counts = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts();
+    assert_eq!(counts.recorded(), THREADS * EACH, "{counts:?}");
+    session::stop();
+}

@@ -1,0 +1,121 @@
+//! A thread that is held up in the middle of an entry while one session stops and another begins in
+//! the same pool. One test function per process, because a pool is attached for good.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use profiler_core::losses::{Drops, EntryCounts};
+use profiler_core::marker::schema::MarkerSchema;
+use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
+use profiler_core::pool::{self, PoolSpec};
+use profiler_core::reader::{PoolReader, Snapshot, ThreadInfo};
+use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::time::SessionClock;
+use profiler_core::{marker, scope};
+
+static HOLD: AtomicBool = AtomicBool::new(false);
+static IS_HELD: AtomicBool = AtomicBool::new(false);
+
+/// A payload that is held up while it is written, and cannot be encoded then.
+#[derive(serde::Serialize)]
+struct Slow {
+    value: Held,
+}
+
+struct Held;
+
+impl serde::Serialize for Held {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !HOLD.load(Ordering::SeqCst) {
+            return serializer.serialize_u8(1);
+        }
+        IS_HELD.store(true, Ordering::SeqCst);
+        while HOLD.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(serde::ser::Error::custom("held up"))
+    }
+}
+
+impl ProfilerMarker for Slow {
+    const TYPE_NAME: &'static str = "Slow";
+    fn schema() -> MarkerSchema {
+        MarkerSchema::in_chart_and_table("Slow")
+    }
+}
+
+fn slow() {
+    marker!("slow", &category::TEST, MarkerOptions::default(), &Slow { value: Held });
+}
+
+fn attach() {
+    let params = SessionParams::default();
+    let spec = PoolSpec {
+        id: pool::new_id().unwrap(),
+        limit: params.limit,
+        allowance: params.limit,
+        clock: SessionClock::start_now(),
+        params,
+        name: String::new(),
+    };
+    session::attach(pool::create(&spec).unwrap()).unwrap();
+}
+
+fn start(interval_ns: u64) {
+    let params = SessionParams { interval_ns, ..SessionParams::default() };
+    session::start(params, StartOptions::default()).unwrap();
+}
+
+fn snapshot() -> Snapshot {
+    PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap()
+}
+
+fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).unwrap()
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what}");
+}
+
+fn named(snapshot: &Snapshot, name: &str) -> Option<ThreadInfo> {
+    snapshot.threads.iter().find(|thread| thread.name == name).cloned()
+}
+
+#[test]
+fn a_thread_held_up_across_a_stop_and_a_start_says_nothing_about_anothers_row() {
+    attach();
+    start(1_000_000);
+    let held_up = thread("held up", || {
+        (0..50).for_each(|_| marker!("first session"));
+        slow();
+        HOLD.store(true, Ordering::SeqCst);
+        slow(); // until the second session runs
+    });
+    wait_until("never held up", || IS_HELD.load(Ordering::SeqCst));
+    start(2_000_000);
+    let (say, go_on) = std::sync::mpsc::channel::<()>();
+    let new = thread("new", move || {
+        marker!("second session");
+        go_on.recv().unwrap();
+        let _scope = scope!("second session");
+    });
+    wait_until("the new thread has no row", || named(&snapshot(), "new").is_some());
+    assert!(named(&snapshot(), "held up").is_none(), "a thread of a session that is over");
+    HOLD.store(false, Ordering::SeqCst);
+    held_up.join().unwrap();
+    let books = named(&snapshot(), "new").unwrap();
+    assert_eq!((books.ended, books.dropped, books.committed()), (None, Drops::default(), 1));
+    say.send(()).unwrap();
+    new.join().unwrap();
+    let expected = EntryCounts { delivered: 2, ..EntryCounts::default() };
+    assert_eq!(snapshot().counts(), expected);
+    session::stop();
+}
