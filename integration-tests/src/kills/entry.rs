@@ -83,8 +83,7 @@ pub fn record(writer: u32, number: u64, big: bool) {
 /// Writer and number, if every byte is as it was recorded.
 fn whole(writer: u64, number: u64, check: u64, filler: &[u8]) -> Option<(u32, u64)> {
     let writer = u32::try_from(writer).ok()?;
-    let sound =
-        check == checksum(writer, number, filler.len()) && filler == filler_of(number, filler.len());
+    let sound = check == checksum(writer, number, filler.len()) && filler == filler_of(number, filler.len());
     sound.then_some((writer, number))
 }
 

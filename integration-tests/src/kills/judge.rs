@@ -78,13 +78,16 @@ impl Tally {
         self.unfinished += found.total.unfinished;
         self.judge_total(name, said, found);
         let told_apart: u64 = found.threads.iter().map(|thread| thread.books.recorded()).sum();
-        // Some attempts are in the books of no thread: those of threads that are gone.
+        // Some attempts are in the books of no thread: those of threads that are gone, and those that a
+        // thread made before it could get a row.
         let gone = found.total.recorded().saturating_sub(told_apart);
+        let rowless = found.threads.iter().map(|thread| thread.books.dropped.total()).sum();
+        let rowless = found.total.dropped.total().saturating_sub(rowless);
         for thread in &found.threads {
             let said = said.get(thread.writer as usize).copied().unwrap_or_default();
             let name = format!("{name}, writer {}", thread.writer);
             self.judge_order(&name, said, thread);
-            self.judge_books(&name, said, thread, gone);
+            self.judge_books(&name, said, thread, (gone, rowless));
         }
     }
 
@@ -110,10 +113,7 @@ impl Tally {
         let settled = recorded - found.total.unfinished;
         self.committed_lost += returned.saturating_sub(settled);
         if settled < returned || recorded > begun {
-            self.complain(format!(
-                "{name}: {returned} to {begun} entries were recorded: {:?}",
-                found.total
-            ));
+            self.complain(format!("{name}: {returned} to {begun} entries were recorded: {:?}", found.total));
         }
     }
 
@@ -129,9 +129,10 @@ impl Tally {
         }
     }
 
-    /// As many are missing as are counted, and where they are counted.
-    fn judge_books(&mut self, name: &str, said: Said, thread: &FoundThread, gone: u64) {
-        let books = &thread.books;
+    /// As many are missing as are counted, and where they are counted. `elsewhere`: all entries that are in
+    /// the books of no thread, and those of them that were dropped.
+    fn judge_books(&mut self, name: &str, said: Said, thread: &FoundThread, elsewhere: (u64, u64)) {
+        let (books, (gone, rowless)) = (&thread.books, elsewhere);
         let found = thread.numbers.len() as u64 + thread.torn;
         let front = thread.numbers.first().copied().unwrap_or(books.evicted);
         let span = thread.numbers.last().map_or(0, |last| (last + 1).saturating_sub(front));
@@ -144,11 +145,11 @@ impl Tally {
             (books.recorded() > said.begun, "more in the books than was begun"),
             (settled + gone < said.returned, "recorded and nowhere"),
             (front < books.evicted, "evicted and yet there"),
-            (front - front.min(books.evicted) + holes > dropped, "missing and not counted"),
+            (front - front.min(books.evicted) + holes > dropped + rowless, "missing and not counted"),
         ];
         for (_, what) in wrong.iter().filter(|(is_wrong, _)| *is_wrong) {
             self.complain(format!(
-                "{name}: {what}: {said:?}, {books:?}, {found} from {front} on, {holes} holes, {gone} gone"
+                "{name}: {what}: {said:?}, {books:?}, {found} from {front} on, {holes} holes, {gone} elsewhere ({rowless} dropped)"
             ));
         }
     }

@@ -31,12 +31,7 @@ pub const CHILDREN: u64 = 8;
 ///
 /// # Errors
 /// When a session or a child cannot be started. What breaks the law is in the tally.
-pub fn run(
-    program: &Path,
-    count: u64,
-    seed: u64,
-    mut progress: impl FnMut(&Tally),
-) -> anyhow::Result<Tally> {
+pub fn run(program: &Path, count: u64, seed: u64, mut progress: impl FnMut(&Tally)) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     for number in 0.. {
         if tally.kills >= count {

@@ -88,8 +88,7 @@ impl Wave {
         };
         let saved = disturbance != Disturbance::End && number % 12 == 1;
         let read_as_json = saved || disturbance == Disturbance::Captures;
-        let limit =
-            if read_as_json { LIMITS[0] } else { LIMITS[chance.below(LIMITS.len() as u64) as usize] };
+        let limit = if read_as_json { LIMITS[0] } else { LIMITS[chance.below(LIMITS.len() as u64) as usize] };
         let hasty = chance.once_in(4);
         Self { number, limit, nature, disturbance, hasty, saved, chance: chance.clone() }
     }
@@ -229,7 +228,8 @@ fn judge_saved(session: &Session, killed: &[Killed], tally: &mut Tally) -> anyho
     let report = session.capture().save(directory.path().join("profile.json"))?;
     let profile = Profile::read(&report.path)?;
     for killed in killed {
-        let is_it = |process: &&CapturedProcess| process.pid.get() == killed.pid && process.name == killed.name;
+        let is_it =
+            |process: &&CapturedProcess| process.pid.get() == killed.pid && process.name == killed.name;
         let process = report.processes.iter().find(is_it).context("a process is not in the report")?;
         if matches!(process.verdict, profiler_parent::Verdict::Missing { .. }) {
             continue; // nothing was left, and its pool has been judged
