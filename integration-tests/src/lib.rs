@@ -3,9 +3,12 @@
 //! This library is the harness of the tests: a session that no other test of the binary shares
 //! ([`session`]), the helper process and how it is told what to do ([`puppet`]), the numbered
 //! markers that both sides know ([`marks`]), a saved profile as a test looks at it ([`profile`]), what
-//! this process itself has open ([`own`]), and waiting ([`patience`]). The helper is
+//! this process itself has open ([`own`]), children that are killed at random moments ([`kills`]), and
+//! waiting ([`patience`]), an allocator that counts ([`counting`]). The helper is
 //! `src/bin/child`.
 
+pub mod counting;
+pub mod kills;
 pub mod marks;
 pub mod own;
 pub mod pairs;

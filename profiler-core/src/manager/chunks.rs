@@ -36,6 +36,8 @@ pub(crate) struct Chunks {
     /// Released chunks per thread row, and rows whose last one has gone since the last sweep.
     per_row: BTreeMap<u32, u32>,
     emptied: Vec<u32>,
+    /// Done chunks that hold nothing: booked, and about to be destroyed.
+    useless: Vec<ChunkIndex>,
     /// Blocks whose pages could not be given back: booked, and reused as they are.
     kept: Vec<Vec<ChunkIndex>>,
     changed: bool,
@@ -55,6 +57,7 @@ impl Chunks {
             newly_released: VecDeque::new(),
             per_row: BTreeMap::new(),
             emptied: Vec::new(),
+            useless: Vec::new(),
             kept: (0..SIZE_CLASSES).map(|_| Vec::new()).collect(),
             changed: false,
             session_start: Timestamp::ZERO,
@@ -90,6 +93,34 @@ impl Chunks {
         }
     }
 
+    /// A chunk of `wished`, of a smaller class down to `least`, or the oldest released one if that is
+    /// large enough. For recording threads: gives no memory back, since that is a system call.
+    pub(crate) fn acquire_quietly(
+        &mut self,
+        manager: &ChunkManager,
+        least: u8,
+        wished: u8,
+    ) -> Result<ChunkIndex, NoChunk> {
+        self.collect_done_quietly(manager);
+        let bytes = manager.pool().layout().class_bytes(least);
+        let mut last = NoChunk::NoSpace;
+        for class in (least..=wished).rev() {
+            match self.take_free(manager, class) {
+                Ok(index) => return Ok(index),
+                Err(why) => last = why,
+            }
+        }
+        if last == NoChunk::NoBudget {
+            manager.pool().budget().want(bytes);
+        }
+        let (used, allowed) = manager.pool().budget().used_and_allowed();
+        let fits = self.released.first_key_value().is_some_and(|(_, oldest)| *oldest >= bytes);
+        if !fits || used > allowed {
+            return Err(NoChunk::NoBudget);
+        }
+        self.evict_oldest(manager).map(|(oldest, _)| oldest).ok_or(NoChunk::NoBudget)
+    }
+
     /// A chunk from free budget and free space, not yet populated.
     pub(crate) fn take_free(&mut self, manager: &ChunkManager, class: u8) -> Result<ChunkIndex, NoChunk> {
         if let Some(kept) = self.kept.get_mut(usize::from(class)).and_then(Vec::pop) {
@@ -116,6 +147,14 @@ impl Chunks {
 
     /// Lists what recording threads have left since the last call.
     pub(crate) fn collect_done(&mut self, manager: &ChunkManager) {
+        self.collect_done_quietly(manager);
+        while let Some(index) = self.useless.pop() {
+            self.destroy(manager, index);
+        }
+    }
+
+    /// The same, but what holds nothing is left for the next call of the other.
+    fn collect_done_quietly(&mut self, manager: &ChunkManager) {
         for index in manager.done.take_all(manager.pool()) {
             self.release(manager, index);
         }
@@ -126,7 +165,7 @@ impl Chunks {
         self.changed = true;
         if slot.committed().entries() == 0 || slot.start_time() < self.session_start {
             slot.close();
-            self.destroy(manager, index);
+            self.useless.push(index);
             return;
         }
         // A thread may have been held up between leaving the chunk and handing it over. Listed as

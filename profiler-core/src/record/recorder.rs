@@ -20,7 +20,7 @@ use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
-use crate::manager::chunks::{NoChunk, class_of};
+use crate::manager::chunks::class_of;
 use crate::manager::done::Slots;
 use crate::manager::ready::ReadyChunks;
 use crate::pool::layout::{Layout, SIZE_CLASSES};
@@ -356,7 +356,8 @@ impl Recorder {
     }
 }
 
-/// The slow way to a chunk, from the largest class that is wished to the least that will do.
+/// The slow way to a chunk, from the largest class that is wished to the least that will do. Makes no
+/// system call; what only giving memory back would bring is the maintenance thread's affair.
 #[cold]
 fn slow_chunk(
     manager: &ChunkManager,
@@ -368,14 +369,7 @@ fn slow_chunk(
     // A thread without any chunk yet would lose its first entries, not one of many.
     let state = if is_first { once_per_thread(state) } else { soon(state) };
     let mut state = state.ok_or(DropReason::Full)?;
-    state.chunks.collect_done(manager);
-    for class in (least..=wished).rev() {
-        match state.chunks.acquire(manager, class) {
-            Ok(index) => return Ok(index),
-            Err(NoChunk::NoSpace | NoChunk::NoBudget) => {}
-        }
-    }
-    Err(DropReason::NoBudget)
+    state.chunks.acquire_quietly(manager, least, wished).map_err(|_| DropReason::NoBudget)
 }
 
 /// Makes a chunk that nothing was written into ready again; nobody else need hear of it. False if

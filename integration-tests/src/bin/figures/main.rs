@@ -9,7 +9,6 @@
 //! one is said on stderr), 2 for arguments that make no sense. A group is one module with a function that
 //! takes the [`Report`], and one row in [`GROUPS`].
 
-mod counting;
 mod figure;
 mod gather;
 mod json;
@@ -35,7 +34,8 @@ const GROUPS: &[(&str, Group)] = &[
 ];
 
 #[global_allocator]
-static ALLOCATOR: counting::CountingAllocator = counting::CountingAllocator;
+static ALLOCATOR: integration_tests::counting::CountingAllocator =
+    integration_tests::counting::CountingAllocator;
 
 /// The writing of JSON is part of gathering; it can be had alone as `json`.
 fn measure_gathering(report: &mut Report) -> anyhow::Result<()> {

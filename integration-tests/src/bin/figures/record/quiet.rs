@@ -11,9 +11,9 @@ use profiler_core::session::SessionParams;
 
 use super::kinds::{instant, interval, text, typed};
 use super::syscalls::Watched;
-use crate::counting::allocations_of;
 use crate::figure::{Figure, Promise, Report};
 use crate::recording::{Recording, objection};
+use integration_tests::counting::allocations_of;
 
 /// Entries that must have been recorded in windows without a change of chunk.
 const ENTRIES: u64 = 1_000_000;

@@ -1,6 +1,6 @@
 //! An allocator that counts: how often did one thread allocate?
 //!
-//! The allocator of this program. It adds one thread-local test to every allocation, and counts only on
+//! The allocator of `figures` and `silence`. It adds one thread-local test to every allocation, and counts only on
 //! threads that are inside [`allocations_of`].
 
 #![allow(unsafe_code)]
@@ -15,7 +15,7 @@ thread_local! {
 
 /// The system's allocator, counting.
 #[derive(Debug)]
-pub(crate) struct CountingAllocator;
+pub struct CountingAllocator;
 
 fn count() {
     COUNT.with(|count| count.set(count.get().map(|count| count + 1)));
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 }
 
 /// How often `body` went to the allocator, freeing included, on the calling thread.
-pub(crate) fn allocations_of(body: impl FnOnce()) -> u64 {
+pub fn allocations_of(body: impl FnOnce()) -> u64 {
     COUNT.with(|count| count.set(Some(0)));
     body();
     COUNT.with(Cell::take).unwrap_or(0)

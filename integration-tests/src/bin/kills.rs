@@ -1,0 +1,72 @@
+//! Kills so many children at random moments, and says what was lost. See `integration_tests::kills`.
+//!
+//! `kills COUNT [SEED]`: a line every ten seconds, a verdict at the end; exit code 0 if nothing was lost, 1 if
+//! something was, 2 for arguments that make no sense. The seed repeats the choices, not the moments at which the
+//! machine carries them out.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use integration_tests::kills::{self, chance::Chance, judge::Tally, wild};
+use integration_tests::patience::Stopwatch;
+
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    if let Some(code) = wild::run_if_asked() {
+        return code;
+    }
+    let numbers: Option<Vec<u64>> = std::env::args().skip(1).map(|word| word.parse().ok()).collect();
+    let (count, seed) = match numbers.as_deref() {
+        Some(&[count]) => (count, Chance::seed()),
+        Some(&[count, seed]) => (count, seed),
+        _ => {
+            eprintln!("usage: kills COUNT [SEED]");
+            return ExitCode::from(2);
+        }
+    };
+    match kill(count, seed) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("kills: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn kill(count: u64, seed: u64) -> anyhow::Result<bool> {
+    println!("seed {seed}");
+    let watch = Stopwatch::start();
+    let mut next = LINE_EVERY;
+    let tally = kills::run(&std::env::current_exe()?, count, seed, |tally| {
+        if watch.elapsed() >= next {
+            next = watch.elapsed() + LINE_EVERY;
+            println!("{:5} s  {}", watch.elapsed().as_secs(), line(tally));
+        }
+    })?;
+    println!("{:5} s  {}", watch.elapsed().as_secs(), line(&tally));
+    tally.complaints.iter().for_each(|complaint| eprintln!("{complaint}"));
+    let kept = tally.broken == 0;
+    println!("{}", if kept { "verdict: nothing committed was lost" } else { "verdict: BROKEN" });
+    Ok(kept)
+}
+
+fn line(tally: &Tally) -> String {
+    format!(
+        "{} kills ({} before the first entry, {} inside one, {} also in profiles): {} delivered, {} evicted, \
+         {} dropped, {} unfinished; {} lost, {} torn, {} doubled, {} broken",
+        tally.kills,
+        tally.before_first,
+        tally.inside_entry,
+        tally.in_profiles,
+        tally.delivered,
+        tally.evicted,
+        tally.dropped,
+        tally.unfinished,
+        tally.committed_lost,
+        tally.torn,
+        tally.duplicates,
+        tally.broken,
+    )
+}
