@@ -15,7 +15,7 @@ use crate::ids::{DefinitionId, ThreadId};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::record::recorder::Recorder;
-use crate::record::writer::{Front, Tail};
+use crate::record::writer::{Front, Home, Tail};
 use crate::record::{gate, local};
 
 /// Sites of markers whose names are made at run time.
@@ -129,7 +129,9 @@ fn with_site(define: impl FnOnce(&ChunkManager) -> Option<DefinitionId>, add: im
                 return None;
             }
             let paused = gate::word() & gate::PAUSED != 0;
+            let unwound = Unwound(home);
             let site = if paused { None } else { define(&home.manager) };
+            std::mem::forget(unwound);
             if let (None, Some(row)) = (site, home.manager.pool().thread_row(home.row)) {
                 row.count_drop(if paused { DropReason::Paused } else { DropReason::NoDefinitions });
             }
@@ -139,6 +141,17 @@ fn with_site(define: impl FnOnce(&ChunkManager) -> Option<DefinitionId>, add: im
             add(recorder, site);
         }
     });
+}
+
+/// Counts an entry whose payload panicked while its keys were looked up.
+struct Unwound<'a>(&'a Home);
+
+impl Drop for Unwound<'_> {
+    fn drop(&mut self) {
+        if let Some(row) = self.0.manager.pool().thread_row(self.0.row) {
+            row.count_drop(DropReason::Unencodable);
+        }
+    }
 }
 
 /// A call site's number, and the tag of the pool in which it means something.

@@ -358,6 +358,10 @@ fn greet(process: &mut Process, hello: &Hello) -> bool {
 
 /// A process has ended: takes its pool over, and says what it left.
 fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> Option<DeadPool> {
+    let is_open = process.state == ProcessState::Connected;
+    if let Some(abandon) = process.abandon.as_ref().filter(|_| is_open) {
+        abandon.hang_up(); // a fork of it may hold the channel open for ever
+    }
     process.state = ProcessState::Exited(status);
     process.died = Some(died);
     if let Some(abandon) = process.abandon.as_ref().filter(|_| !process.said_hello) {
