@@ -12,7 +12,7 @@ use crate::Words;
 type Limit = fn() -> anyhow::Result<()>;
 
 const LIMITS: &[(&str, Limit)] = &[
-    ("descriptors", || set(libc::RLIMIT_NOFILE, 0)),
+    ("descriptors", no_descriptors),
     ("threads", no_threads),
     ("file-size", || set(libc::RLIMIT_FSIZE, 0)),
     ("memory", || set(libc::RLIMIT_AS, used_address_space()? + (4 << 20))),
@@ -40,6 +40,15 @@ fn set(what: libc::__rlimit_resource_t, most: u64) -> anyhow::Result<()> {
     // SAFETY: reads a local.
     let failed = unsafe { libc::setrlimit(what, &limit) };
     ensure!(failed == 0, "cannot set the limit");
+    Ok(())
+}
+
+/// Opens files until there is no number left.
+fn no_descriptors() -> anyhow::Result<()> {
+    set(libc::RLIMIT_NOFILE, 64)?;
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        std::mem::forget(file);
+    }
     Ok(())
 }
 
