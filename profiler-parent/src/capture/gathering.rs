@@ -105,6 +105,7 @@ pub(super) fn run(
         End::SessionOver => CaptureError::SessionOver,
     })?;
     gathering.recover_the_rest(&asked).map_err(failed)?;
+    gathering.note_overdrawn();
     let Gathering { parts, log, settled, shown, .. } = gathering;
     parts.end().map_err(failed)?;
     finish(shared, &spec, parent, own, log, in_order(&members, settled), shown, out, &failed)
@@ -252,6 +253,15 @@ impl<W: Write> Gathering<'_, W> {
             }
         }
         Ok(())
+    }
+
+    /// Whoever holds more memory than it was granted is named in the log.
+    fn note_overdrawn(&mut self) {
+        for process in self.shared.processes.reports().iter().filter(|process| process.overdrawn_bytes > 0) {
+            let (name, pid, held) = (&process.name, process.pid, process.true_bytes);
+            let more = process.overdrawn_bytes;
+            self.log.note(format!("{name} ({pid}) holds {held} bytes, {more} more than it was granted"));
+        }
     }
 
     fn settle(&mut self, member: &Member, summary: &ProcessSummary, verdict: Verdict) {
