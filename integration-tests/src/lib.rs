@@ -4,8 +4,8 @@
 //! ([`session`]), the helper process and how it is told what to do ([`puppet`]), the numbered
 //! markers that both sides know ([`marks`]), a saved profile as a test looks at it ([`profile`]), what
 //! this process itself has open ([`own`]), children that are killed at random moments ([`kills`]), and
-//! waiting ([`patience`]), an allocator that counts ([`counting`]). The helper is
-//! `src/bin/child`.
+//! waiting ([`patience`]), an allocator that counts ([`counting`]), and all of it as the scene of a fault
+//! ([`scene`]). The helper is `src/bin/child`.
 
 pub mod counting;
 pub mod kills;
@@ -15,4 +15,5 @@ pub mod pairs;
 pub mod patience;
 pub mod profile;
 pub mod puppet;
+pub mod scene;
 pub mod session;

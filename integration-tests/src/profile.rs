@@ -80,6 +80,20 @@ impl Profile {
         Ok(Self { processes, json })
     }
 
+    /// Reads a saved profile of which some parts may be anything that is JSON: only the parent and the
+    /// children with these names are looked at.
+    ///
+    /// # Errors
+    /// When it is not JSON, or one of those is not a process's part.
+    pub fn read_some(path: &Path, names: &[&str]) -> anyhow::Result<Self> {
+        let json: Value = serde_json::from_reader(BufReader::new(File::open(path)?))?;
+        let children = json["processes"].as_array().context("no processes")?;
+        let is_named = |child: &&Value| names.iter().any(|name| child["meta"]["product"] == *name);
+        let some = std::iter::once(&json).chain(children.iter().filter(is_named));
+        let processes = some.map(Process::parse).collect::<anyhow::Result<_>>()?;
+        Ok(Self { processes, json })
+    }
+
     /// The process with this shown name.
     ///
     /// # Errors

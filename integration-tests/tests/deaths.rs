@@ -1,4 +1,5 @@
-//! What a child committed before it died is in the profile, exactly, whatever killed it.
+//! What a child committed before it died is in the profile, exactly, at whatever moment it was killed.
+//! The kinds of ends are in `faults_ends`, forks in `faults_kin`.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -66,34 +67,6 @@ fn check(profile: &Profile, name: &str, threads: &BTreeMap<u32, u64>) -> anyhow:
 }
 
 #[test]
-fn every_kind_of_end_is_named_and_loses_nothing() -> anyhow::Result<()> {
-    let session = session::start(|builder| builder)?;
-    let ends = [
-        ("kill", "recovered: crashed with signal 9 (SIGKILL)"),
-        ("abort", "recovered: crashed with signal 6 (SIGABRT"),
-        ("segv", "recovered: crashed with signal 11 (SIGSEGV"),
-        ("exit 0", "complete"),
-        ("exit 7", "complete"),
-        ("quit 9", "complete"),
-    ];
-    for (end, _) in ends {
-        let mut puppet = Puppet::spawn(&session, CHILD, end, "init")?;
-        puppet.ask("hold 2 500")?;
-        puppet.end(end)?;
-    }
-    let (_, profile) = session.capture()?;
-    for (end, verdict) in ends {
-        let found = profile.verdict(end)?;
-        assert!(found.starts_with(verdict), "{end}: {found}");
-        let books = profile.process(end)?.books()?;
-        assert_eq!(books.delivered, 1000, "{end}: {books:?}");
-    }
-    let incomplete: Vec<_> = profile.incomplete().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(incomplete, ["kill", "abort", "segv"]);
-    Ok(())
-}
-
-#[test]
 fn a_child_killed_while_it_is_asked_has_crashed_and_is_there_once() -> anyhow::Result<()> {
     let session = session::start(|builder| builder.progress_timeout(Duration::from_secs(5)))?;
     for round in 0..5 {
@@ -139,23 +112,6 @@ fn a_child_that_ends_after_its_part_was_taken_is_there_once() -> anyhow::Result<
     assert_eq!(profile.verdict("quick")?, "complete");
     assert_eq!(profile.process("quick")?.books()?.delivered, 1000);
     assert_eq!(profile.verdict("slow")?, "recovered: frozen: made no progress");
-    Ok(())
-}
-
-#[test]
-fn a_fork_records_nothing_and_its_maker_goes_on() -> anyhow::Result<()> {
-    let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "forker", "init")?;
-    puppet.ask("mark 10")?;
-    assert_eq!(puppet.ask("fork 50")?, "ok 0");
-    let (_, profile) = session.capture()?;
-    assert_eq!(profile.verdict("forker")?, "complete");
-    let marks = profile.process("forker")?.named("numbered").map(|mark| mark.number());
-    let mut counts = BTreeMap::<u32, u64>::new();
-    for number in marks {
-        *counts.entry(number?.0).or_default() += 1;
-    }
-    assert_eq!(counts, BTreeMap::from([(1000, 10), (2000, 50)]));
     Ok(())
 }
 

@@ -38,7 +38,8 @@ impl Grave {
     pub fn open(file: File, died: Timestamp) -> Result<Self, ReadError> {
         let reader = PoolReader::open(file.try_clone()?)?;
         let snapshot = reader.snapshot()?;
-        let aged = |chunk: &ChunkInfo| (chunk.done.unwrap_or(died), *chunk);
+        // Nothing was done after it died: with a time in the future a chunk would never grow old.
+        let aged = |chunk: &ChunkInfo| (chunk.done.map_or(died, |done| done.min(died)), *chunk);
         let mut chunks: Vec<_> = snapshot.chunks().map(aged).collect();
         chunks.sort_by_key(|(done, chunk)| (*done, chunk.index));
         let grave = Self { reader, file, chunks };

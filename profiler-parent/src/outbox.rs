@@ -71,9 +71,16 @@ impl Outbox {
         }
     }
 
-    /// Reads the first `length` bytes. A file shorter than that ends with `UnexpectedEof`.
-    pub fn read(&self, length: u64) -> OutboxReader<'_> {
-        OutboxReader { file: &self.file, at: 0, length }
+    /// Reads the first `length` bytes. A file that becomes shorter than that ends with
+    /// `UnexpectedEof`.
+    ///
+    /// # Errors
+    /// The same for a file that is shorter now: nobody waits for a child to write what it announced.
+    pub fn read(&self, length: u64) -> io::Result<OutboxReader<'_>> {
+        if self.file.metadata()?.len() < length {
+            return Err(too_short());
+        }
+        Ok(OutboxReader { file: &self.file, at: 0, length })
     }
 
     /// Gives the file's space back. The child writes from the beginning next time.
@@ -94,6 +101,10 @@ pub(crate) fn directory() -> PathBuf {
     }
 }
 
+fn too_short() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the outbox is shorter than announced")
+}
+
 /// Reads a part of a profile out of its outbox.
 #[derive(Debug)]
 pub struct OutboxReader<'a> {
@@ -108,7 +119,7 @@ impl Read for OutboxReader<'_> {
         let wanted = room.len().min(left);
         let Some(room) = room.get_mut(..wanted).filter(|room| !room.is_empty()) else { return Ok(0) };
         match sys::read_at(self.file, room, self.at)? {
-            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the outbox is shorter than announced")),
+            0 => Err(too_short()),
             got => {
                 self.at = self.at.saturating_add(u64::try_from(got).unwrap_or(0));
                 Ok(got)
@@ -156,15 +167,19 @@ mod tests {
     fn the_announced_length_is_read_and_no_more() {
         let outbox = filled("{}and more");
         for _ in 0..2 {
-            assert_eq!(io::read_to_string(outbox.read(2)).unwrap(), "{}");
+            assert_eq!(io::read_to_string(outbox.read(2).unwrap()).unwrap(), "{}");
         }
-        assert_eq!(io::read_to_string(outbox.read(0)).unwrap(), "");
+        assert_eq!(io::read_to_string(outbox.read(0).unwrap()).unwrap(), "");
     }
 
     #[test]
     fn a_length_beyond_the_file_is_an_error() {
-        let error = io::read_to_string(filled("{}").read(3)).unwrap_err();
+        let error = filled("{}").read(3).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        let shrinking = filled("{}");
+        let reader = shrinking.read(2).unwrap();
+        shrinking.clear().unwrap();
+        assert_eq!(io::read_to_string(reader).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
@@ -173,7 +188,7 @@ mod tests {
         let outbox = filled("abc");
         let mut file = &outbox.file;
         let before = file.stream_position().unwrap();
-        io::read_to_string(outbox.read(3)).unwrap();
+        io::read_to_string(outbox.read(3).unwrap()).unwrap();
         assert_eq!(file.stream_position().unwrap(), before);
     }
 

@@ -205,6 +205,10 @@ impl Chunks {
         let pool = manager.pool();
         let Some(slot) = pool.slot(index) else { return false };
         let extent = pool.chunk_extent(slot);
+        // The slot lies in shared memory, which a stray write of the host's may have reached.
+        let Some(inside) = extent.offset.checked_sub(pool.layout().region(Region::Chunks).offset) else {
+            return false;
+        };
         let class = class_of(pool.layout(), extent.len);
         if pool.map().release(extent).is_err() {
             if let Some(kept) = self.kept.get_mut(usize::from(class)) {
@@ -213,7 +217,7 @@ impl Chunks {
             return false;
         }
         let page = pool.layout().page;
-        self.space.put((extent.offset - pool.layout().region(Region::Chunks).offset) / page, class);
+        self.space.put(inside / page, class);
         pool.budget().give_back(extent.len);
         self.numbers.put(index);
         true

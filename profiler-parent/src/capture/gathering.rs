@@ -105,6 +105,7 @@ pub(super) fn run(
         End::SessionOver => CaptureError::SessionOver,
     })?;
     gathering.recover_the_rest(&asked).map_err(failed)?;
+    gathering.note_overdrawn();
     let Gathering { parts, log, settled, shown, .. } = gathering;
     parts.end().map_err(failed)?;
     finish(shared, &spec, parent, own, log, in_order(&members, settled), shown, out, &failed)
@@ -124,27 +125,28 @@ impl<W: Write> Gathering<'_, W> {
         self.log.note(format!("asked {} processes", asked.len()));
         let mut state = Gather::new(clock.now(), self.shared.patience, asked.iter().copied());
         let mut outputs = state.step(clock.now(), Input::Tick);
+        let mut finished = false;
         loop {
-            let mut late = Vec::new();
+            let mut rejected = Vec::new();
             // Children are judged by the time that was spent waiting for them: what they said while
             // another one's memory was read has not been heard yet.
             clock.hold();
             for output in outputs {
-                if matches!(output, Output::Finished) {
-                    return Ok(());
+                match output {
+                    Output::Finished => finished = true,
+                    output => rejected.extend(self.carry_out(output)?),
                 }
-                late.extend(self.carry_out(output)?);
             }
             clock.go_on();
-            let input = match late.pop() {
-                Some(rejected) => rejected,
-                None => self.next_input(incoming, clock.until(state.next_wakeup()))?,
+            outputs = if !rejected.is_empty() {
+                // Also the last one's part may turn out to be none.
+                rejected.into_iter().flat_map(|input| state.step(clock.now(), input)).collect()
+            } else if finished {
+                return Ok(());
+            } else {
+                let input = self.next_input(incoming, clock.until(state.next_wakeup()))?;
+                state.step(clock.now(), input)
             };
-            outputs = state.step(clock.now(), input);
-            // At most one part is rejected per round: parts are taken one at a time.
-            for rejected in late {
-                outputs.extend(state.step(clock.now(), rejected));
-            }
         }
     }
 
@@ -200,7 +202,9 @@ impl<W: Write> Gathering<'_, W> {
         let announced = self.announced.iter().position(|(child, ..)| *child == key);
         let announced = announced.map(|at| self.announced.swap_remove(at));
         let (Some((_, length, summary)), Some(outbox)) = (announced, &member.outbox) else { return Ok(None) };
-        let taken = self.parts.take(outbox, length);
+        // Nobody else is heard meanwhile, so no part may take longer than a whole capture may.
+        let (watch, most) = (Stopwatch::start(self.shared), self.shared.patience.deadline);
+        let taken = self.parts.take(outbox, length, || watch.now() < most);
         let _ = outbox.clear();
         match taken {
             Ok(()) => self.settle(member, &summary, Verdict::Complete),
@@ -249,6 +253,15 @@ impl<W: Write> Gathering<'_, W> {
             }
         }
         Ok(())
+    }
+
+    /// Whoever holds more memory than it was granted is named in the log.
+    fn note_overdrawn(&mut self) {
+        for process in self.shared.processes.reports().iter().filter(|process| process.overdrawn_bytes > 0) {
+            let (name, pid, held) = (&process.name, process.pid, process.true_bytes);
+            let more = process.overdrawn_bytes;
+            self.log.note(format!("{name} ({pid}) holds {held} bytes, {more} more than it was granted"));
+        }
     }
 
     fn settle(&mut self, member: &Member, summary: &ProcessSummary, verdict: Verdict) {

@@ -47,15 +47,20 @@ impl<'a, W: Write> Parts<'a, W> {
         self.out.write_all(b"]")
     }
 
-    /// Takes the part that a child has written into its outbox.
-    pub(super) fn take(&mut self, outbox: &Outbox, length: u64) -> Result<(), PartError> {
-        let refused = |error: String| PartError::Refused(error);
+    /// Takes the part that a child has written into its outbox, unless that takes so long that
+    /// `is_patient` ends.
+    pub(super) fn take(
+        &mut self,
+        outbox: &Outbox,
+        length: u64,
+        is_patient: impl Fn() -> bool,
+    ) -> Result<(), PartError> {
         let mut private = spool().map_err(PartError::Output)?;
-        {
-            let copy = BufWriter::with_capacity(BUFFER, &mut private);
-            let tee = Tee::new(BufReader::with_capacity(BUFFER, outbox.read(length)), copy);
-            check(tee, MAX_PART_BYTES).map_err(|error| refused(error.to_string()))?;
-        }
+        let from = outbox.read(length).and_then(|reader| {
+            let from = BufReader::with_capacity(BUFFER, Patient { from: reader, is_patient });
+            copy_checked(from, &mut private)
+        });
+        from.map_err(|error| PartError::Refused(error.to_string()))?;
         self.append(private)
     }
 
@@ -86,6 +91,29 @@ impl<'a, W: Write> Parts<'a, W> {
     }
 }
 
+/// Copies a part into a file while checking it.
+fn copy_checked(from: impl Read, private: &mut impl Write) -> io::Result<()> {
+    let mut copy = BufWriter::with_capacity(BUFFER, private);
+    check(Tee::new(from, &mut copy), MAX_PART_BYTES).map_err(io::Error::other)?;
+    copy.flush() // its end is as much a part of the file as the rest
+}
+
+/// Reads as long as somebody waits for it.
+struct Patient<R, F> {
+    from: R,
+    is_patient: F,
+}
+
+impl<R: Read, F: Fn() -> bool> Read for Patient<R, F> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if (self.is_patient)() {
+            self.from.read(room)
+        } else {
+            Err(io::Error::new(io::ErrorKind::TimedOut, "reading it takes too long"))
+        }
+    }
+}
+
 /// An unlinked file that only this process has.
 pub(super) fn spool() -> io::Result<File> {
     tempfile::tempfile_in(crate::outbox::directory())
@@ -105,5 +133,35 @@ pub(super) fn copy_rest(from: &mut impl Read, out: &mut impl Write) -> io::Resul
             0 => return Ok(()),
             got => out.write_all(buffer.get(..got).unwrap_or_default())?,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PART: &[u8] = br#"{"meta":{},"libs":[],"threads":[]}"#;
+
+    #[test]
+    fn a_part_is_copied_as_it_was_checked() {
+        let mut copy = Vec::new();
+        copy_checked(PART, &mut copy).unwrap();
+        assert_eq!(copy, PART);
+    }
+
+    #[test]
+    fn a_copy_whose_end_cannot_be_written_is_no_copy() {
+        let mut full = File::options().write(true).open("/dev/full").unwrap();
+        let error = copy_checked(PART, &mut full).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_part_is_not_read_longer_than_somebody_waits() {
+        let looks = std::cell::Cell::new(0);
+        let is_patient = || looks.replace(looks.get() + 1) < 3;
+        let endless = Patient { from: io::repeat(b' '), is_patient };
+        let error = copy_checked(PART[..1].chain(endless), &mut io::sink()).unwrap_err();
+        assert!(error.to_string().contains("takes too long"), "{error}");
     }
 }

@@ -252,6 +252,9 @@ impl Hub {
         let mut commands = Vec::new();
         while let Some(event) = events.pop() {
             self.controller.handle(event, &mut commands);
+            if !commands.is_empty() {
+                self.publish_figures(); // before anybody can hold what is being granted
+            }
             for command in std::mem::take(&mut commands) {
                 events.extend(self.carry_out(command));
             }
@@ -296,7 +299,8 @@ impl Hub {
     fn destroy_dead(&self, key: PoolId, at: Timestamp) -> u64 {
         let destroyed = self.shared.processes.change(key, |process| {
             let grave = process.grave.as_mut()?;
-            grave.destroy_at_or_before(at).or_else(|_| grave.held_bytes()).ok()
+            let held = grave.destroy_at_or_before(at).or_else(|_| grave.held_bytes()).ok()?;
+            Some(process.charge(held))
         });
         destroyed.flatten().unwrap_or(0)
     }
@@ -358,6 +362,10 @@ fn greet(process: &mut Process, hello: &Hello) -> bool {
 
 /// A process has ended: takes its pool over, and says what it left.
 fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> Option<DeadPool> {
+    let is_open = process.state == ProcessState::Connected;
+    if let Some(abandon) = process.abandon.as_ref().filter(|_| is_open) {
+        abandon.hang_up(); // a fork of it may hold the channel open for ever
+    }
     process.state = ProcessState::Exited(status);
     process.died = Some(died);
     if let Some(abandon) = process.abandon.as_ref().filter(|_| !process.said_hello) {
@@ -366,7 +374,7 @@ fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> O
     let Remains::Pool(file) = &process.remains else { return None };
     let grave = file.try_clone().map_err(Into::into).and_then(|file| Grave::open(file, died));
     let grave = grave.map_err(|error| process.damage = Some(error.to_string())).ok();
-    let true_bytes = sys::allocated_bytes(&**file).unwrap_or(0);
+    let true_bytes = process.charge(sys::allocated_bytes(&**file).unwrap_or(0));
     let chunks = grave.as_ref().map(Grave::chunks).unwrap_or_default();
     let in_chunks: u64 = chunks.iter().map(|chunk| chunk.bytes).sum();
     process.grave = grave;

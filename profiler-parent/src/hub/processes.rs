@@ -53,6 +53,9 @@ pub struct ProcessReport {
     pub held_bytes: u64,
     /// What its pool really occupies now, in bytes.
     pub true_bytes: u64,
+    /// How much of that is more than it was ever granted and did not give back. Not 0 only for a
+    /// process that writes to its pool past its profiler: nobody else pays for that.
+    pub overdrawn_bytes: u64,
 }
 
 /// What is left of a process's data.
@@ -227,6 +230,12 @@ impl Process {
         matches!(self.remains, Remains::Expired(counts) if counts.recorded() == 0)
     }
 
+    /// What the books are charged for a dead process's pool that holds `held`: no more than it was
+    /// granted, so that nobody loses data for one that took more.
+    pub(crate) fn charge(&self, held: u64) -> u64 {
+        held.min(self.figures.map_or(held, |figures| figures.booked))
+    }
+
     fn report(&self) -> ProcessReport {
         let (true_bytes, unprofiled) = match &self.remains {
             Remains::Pool(file) => (sys::allocated_bytes(&**file).unwrap_or(0), None),
@@ -241,6 +250,7 @@ impl Process {
             allowance: self.figures.map_or(ByteLimit::new(0), |figures| figures.allowance),
             held_bytes: self.figures.map_or(0, |figures| figures.held),
             true_bytes,
+            overdrawn_bytes: true_bytes.saturating_sub(self.charge(true_bytes)),
         }
     }
 }

@@ -1,50 +1,142 @@
-//! Forks and grandchildren, and what they have of us.
+//! Forks, grandchildren and strangers in our memory, and what they have of us.
 
+#![allow(unsafe_code)]
+
+use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use anyhow::{Context, bail};
 use integration_tests::marks;
 use ipc_protocol::environment::VARIABLE;
 
+use crate::end::quit;
 use crate::{Words, number};
 
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
     Some(match name {
-        "fork" => fork(words),
+        "fork" => fork_and_record(words, || quit(0)),
+        "fork-exit" => fork_and_record(words, in_order),
+        "fork-exec" => fork_and_record(words, become_another),
+        "fork-in-threads" => fork_in_threads(words),
+        "daemon" => daemon(words),
+        "vfork" => vfork(words),
         "grandchild" => grandchild(),
         _ => return None,
     })
 }
 
-/// `fork COUNT`: both record so many markers as thread 2000, this process after the other one
-/// has ended.
-fn fork(words: Words<'_>) -> anyhow::Result<String> {
+/// `fork COUNT`, `fork-exit COUNT`, `fork-exec COUNT`: both record so many markers as thread 2000, this process
+/// after the other one has ended in its way.
+fn fork_and_record(words: Words<'_>, end: fn() -> !) -> anyhow::Result<String> {
     let count = number(words, 0)?;
-    // SAFETY: the forked process calls nothing that needs a lock another thread may hold:
-    // recording is off in it, which is what the test is about.
-    #[allow(unsafe_code)]
-    let pid = unsafe { libc::fork() };
-    match pid {
+    let body = || {
+        (0..count).for_each(|sequence| marks::record(2000, sequence));
+        end()
+    };
+    let status = wait_for(fork(body)?);
+    (0..count).for_each(|sequence| marks::record(2000, sequence));
+    Ok(format!("ok {status}"))
+}
+
+/// The number of a new process that runs `body`.
+fn fork(body: impl FnOnce()) -> anyhow::Result<libc::pid_t> {
+    // SAFETY: the forked process uses the allocator, which the C library makes usable there, and
+    // the profiler, which takes no lock there: that is what the tests are about.
+    match unsafe { libc::fork() } {
         -1 => bail!("cannot fork"),
         0 => {
-            (0..count).for_each(|sequence| marks::record(2000, sequence));
-            // SAFETY: ends the forked process.
-            #[allow(unsafe_code)]
-            unsafe {
-                libc::_exit(0)
-            }
+            body();
+            quit(99)
         }
-        pid => {
-            let mut status = 0;
-            // SAFETY: waits for the process made above, into a local.
-            #[allow(unsafe_code)]
-            unsafe {
-                libc::waitpid(pid, &mut status, 0)
-            };
-            (0..count).for_each(|sequence| marks::record(2000, sequence));
-            Ok(format!("ok {status}"))
-        }
+        pid => Ok(pid),
     }
+}
+
+fn wait_for(pid: libc::pid_t) -> i32 {
+    let mut status = 0;
+    // SAFETY: waits for a process made here, into a local.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    status
+}
+
+/// Threads begin and end in the fork, and all handlers of an orderly exit run.
+fn in_order() -> ! {
+    let worker = std::thread::spawn(|| (0..100).for_each(|sequence| marks::record(2001, sequence)));
+    let _ = worker.join();
+    std::process::exit(0)
+}
+
+fn become_another() -> ! {
+    let (program, mode) = (c"/proc/self/exe", c"inventory");
+    let arguments = [program.as_ptr(), mode.as_ptr(), std::ptr::null()];
+    if let Ok(quiet) = std::fs::File::options().write(true).open("/dev/null") {
+        // SAFETY: two open descriptors, of which the second is this process's output.
+        unsafe { libc::dup2(quiet.as_raw_fd(), 1) };
+    }
+    // SAFETY: texts that end in zero, and a list that ends in null.
+    unsafe { libc::execv(program.as_ptr(), arguments.as_ptr()) };
+    quit(98)
+}
+
+/// `fork-in-threads THREADS ROUNDS`: each thread forks so often, while whoever records goes on.
+fn fork_in_threads(words: Words<'_>) -> anyhow::Result<String> {
+    let (threads, rounds) = (number(words, 0)?, number(words, 1)?);
+    let rounds = move || {
+        let body = || (0..50).for_each(|sequence| marks::record(2002, sequence));
+        (0..rounds).map(|_| fork(body).map(wait_for)).collect::<anyhow::Result<Vec<_>>>()
+    };
+    let workers: Vec<_> = (0..threads).map(|_| std::thread::spawn(rounds)).collect();
+    let mut good = 0;
+    for worker in workers {
+        let statuses = worker.join().map_err(|_| anyhow::anyhow!("a forking thread panicked"))??;
+        good += statuses.iter().filter(|status| **status == 99 << 8).count();
+    }
+    Ok(format!("ok {good}"))
+}
+
+/// `daemon`: a fork of a fork lives on with all that we have, and scribbles if told `daemon scribble`.
+/// Says its number.
+fn daemon(words: Words<'_>) -> anyhow::Result<String> {
+    let scribbles = words.first() == Some(&"scribble");
+    let (mut reader, writer) = std::io::pipe()?;
+    let body = || {
+        let _ = fork(|| live_on(writer, scribbles));
+        quit(0)
+    };
+    wait_for(fork(body)?);
+    let mut number = [0; 4];
+    std::io::Read::read_exact(&mut reader, &mut number)?;
+    Ok(format!("ok {}", u32::from_ne_bytes(number)))
+}
+
+fn live_on(mut writer: std::io::PipeWriter, scribbles: bool) {
+    let _ = std::io::Write::write_all(&mut writer, &std::process::id().to_ne_bytes());
+    if scribbles {
+        let _ = crate::vandal::scribble_for_ever();
+    }
+    loop {
+        std::thread::sleep(std::time::Duration::from_secs(3600));
+    }
+}
+
+/// `vfork COUNT`: a process in our memory, which stands in for the calling thread until it ends,
+/// records so many markers; then the thread goes on counting.
+fn vfork(words: Words<'_>) -> anyhow::Result<String> {
+    extern "C" fn body(count: *mut libc::c_void) -> libc::c_int {
+        (0..count.addr() as u64).for_each(|sequence| marks::record(2000, sequence));
+        0
+    }
+    let count = number(words, 0)?;
+    let mut stack = vec![0_u128; 1 << 14];
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let argument = std::ptr::without_provenance_mut(usize::try_from(count)?);
+    // SAFETY: the stack is ours alone and outlives the process, for which the call waits; the end
+    // of the vector is its aligned top.
+    let pid = unsafe { libc::clone(body, stack.as_mut_ptr_range().end.cast(), flags, argument) };
+    anyhow::ensure!(pid > 0, "cannot make a process");
+    let status = wait_for(pid);
+    (count..2 * count).for_each(|sequence| marks::record(2000, sequence));
+    Ok(format!("ok {status}"))
 }
 
 /// Starts this program again, to say what it got from us.

@@ -5,13 +5,18 @@
 //! the [`FAMILIES`], answered with one line, `ok…` or `error …`, unless the command ends the
 //! process. At the end of input the process exits with code 0.
 //!
-//! A new mode is a row in a table: a beginning in [`begin`], or a command in one of the families.
+//! A new mode is a row in a table: a beginning in [`begin`], [`limits`] or [`liar`], or a command in one
+//! of the families.
 
 mod begin;
 mod end;
 mod kin;
+mod liar;
+mod limits;
 mod pairs;
 mod record;
+mod traps;
+mod vandal;
 
 use std::io::{BufRead, Write};
 
@@ -22,14 +27,16 @@ type Words<'a> = &'a [&'a str];
 /// What carries out the command of that name; `None` if it is not one of the family's.
 type Family = fn(&str, Words<'_>) -> Option<anyhow::Result<String>>;
 
-const FAMILIES: &[Family] = &[record::obey, end::obey, pairs::obey, kin::obey];
+const FAMILIES: &[Family] =
+    &[record::obey, end::obey, pairs::obey, kin::obey, traps::obey, limits::obey, vandal::obey];
 
 fn main() -> anyhow::Result<()> {
     let beginning = std::env::args().nth(1).context("how to begin?")?;
     if beginning == "inventory" {
         return kin::print_inventory();
     }
-    let status = begin::begin(&beginning)?;
+    let badly = limits::begin(&beginning).or_else(|| liar::begin(&beginning));
+    let status = badly.unwrap_or_else(|| begin::begin(&beginning))?;
     say(&status)?;
     for line in std::io::stdin().lock().lines() {
         let answer = obey(&line?).unwrap_or_else(|error| format!("error {error:#}"));
@@ -42,6 +49,12 @@ fn obey(line: &str) -> anyhow::Result<String> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let Some((name, rest)) = words.split_first() else { bail!("an empty line") };
     FAMILIES.iter().find_map(|family| family(name, rest)).with_context(|| format!("unknown: {line}"))?
+}
+
+fn stay_for_ever() -> ! {
+    loop {
+        std::thread::park();
+    }
 }
 
 fn say(line: &str) -> anyhow::Result<()> {

@@ -7,15 +7,19 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use anyhow::Context;
 use integration_tests::marks;
 
-use crate::{Words, number};
+use crate::{Words, number, stay_for_ever};
 
 /// Pause of threads that record a given number of markers.
 const BREATH: Duration = Duration::from_micros(100);
 
 /// Ends the floods.
 static CALM: AtomicBool = AtomicBool::new(false);
+
+/// Floods that nobody has waited for.
+static FLOODS: Mutex<Vec<JoinHandle<u64>>> = Mutex::new(Vec::new());
 
 /// The next number of each thread; numbers go on over several commands.
 static NEXT: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
@@ -33,6 +37,8 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
             CALM.store(true, Ordering::Relaxed);
             Ok("ok".to_owned())
         }
+        "flooded" => flooded(),
+        "churn" => churn(words),
         "acknowledge" => acknowledge(words),
         _ => return None,
     })
@@ -80,14 +86,38 @@ fn flood(words: Words<'_>) -> anyhow::Result<String> {
     let pause = Duration::from_micros(number(words, 1).unwrap_or(0));
     CALM.store(false, Ordering::Relaxed);
     for thread in 0..u32::try_from(number(words, 0)?)? {
-        worker(thread, move || {
-            for sequence in (0..).take_while(|_| !CALM.load(Ordering::Relaxed)) {
-                marks::record(thread, sequence);
-                if sequence % 100 == 99 && !pause.is_zero() {
+        let flood = worker(thread, move || {
+            let mut count = 0;
+            while !CALM.load(Ordering::Relaxed) {
+                marks::record(thread, count);
+                count += 1;
+                if count % 100 == 0 && !pause.is_zero() {
                     std::thread::sleep(pause);
                 }
             }
+            count
         })?;
+        FLOODS.lock().unwrap_or_else(PoisonError::into_inner).push(flood);
+    }
+    Ok("ok".to_owned())
+}
+
+/// `flooded`: waits for the floods that `calm` ended, and says how many markers they were.
+fn flooded() -> anyhow::Result<String> {
+    let floods = std::mem::take(&mut *FLOODS.lock().unwrap_or_else(PoisonError::into_inner));
+    let counts: Option<Vec<u64>> = floods.into_iter().map(|flood| flood.join().ok()).collect();
+    Ok(format!("ok {}", counts.context("a flooding thread panicked")?.iter().sum::<u64>()))
+}
+
+/// `churn THREADS COUNT`: so many threads, a few at a time, each of which records so many markers
+/// and ends.
+fn churn(words: Words<'_>) -> anyhow::Result<String> {
+    let (threads, count) = (u32::try_from(number(words, 0)?)?, number(words, 1)?);
+    for first in (0..threads).step_by(8) {
+        let body = |thread| move || (0..count).for_each(|sequence| marks::record(thread, sequence));
+        let few = (first..threads.min(first + 8)).map(|thread| worker(thread, body(thread)));
+        let few: Vec<JoinHandle<()>> = few.collect::<std::io::Result<_>>()?;
+        few.into_iter().for_each(|worker| drop(worker.join()));
     }
     Ok("ok".to_owned())
 }
@@ -111,13 +141,10 @@ fn acknowledge(words: Words<'_>) -> anyhow::Result<String> {
     stay_for_ever()
 }
 
-fn stay_for_ever() -> ! {
-    loop {
-        std::thread::park();
-    }
-}
-
-fn worker(thread: u32, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+fn worker<T: Send + 'static>(
+    thread: u32,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<JoinHandle<T>> {
     Builder::new().name(format!("worker-{thread}")).spawn(body)
 }
 

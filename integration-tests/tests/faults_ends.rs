@@ -1,0 +1,177 @@
+//! Every kind of end: what was committed is there, the verdict names the end, nobody else is harmed.
+
+use std::path::PathBuf;
+
+use integration_tests::profile::Profile;
+use integration_tests::puppet::Puppet;
+use integration_tests::scene::Scene;
+use profiler_parent::ProcessState;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+
+/// A child records on two threads and the main one, ends as told, and is captured twice.
+fn ends(command: &str, verdict: &str) -> anyhow::Result<()> {
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut puppet = scene.child("faulty", "init")?;
+    record(&mut puppet)?;
+    puppet.end(command)?;
+    for _ in 0..2 {
+        let (_, profile) = scene.capture()?;
+        check(&profile, verdict)?;
+    }
+    scene.end()
+}
+
+fn record(puppet: &mut Puppet) -> anyhow::Result<()> {
+    puppet.ask("hold 2 500")?;
+    puppet.ask("mark 200")?;
+    Ok(())
+}
+
+/// All that was committed, nothing else; the verdict; a marker in the parent if it is incomplete.
+fn check(profile: &Profile, verdict: &str) -> anyhow::Result<()> {
+    let process = profile.process("faulty")?;
+    let numbers = process.numbers()?;
+    assert!((0..2).all(|thread| numbers[&thread].iter().copied().eq(0..500)), "{numbers:?}");
+    assert!(numbers[&1000].iter().copied().eq(0..200), "{numbers:?}");
+    let books = process.books()?;
+    assert_eq!((books.recorded, books.delivered), (1200, 1200), "{books:?}");
+    let found = profile.verdict("faulty")?;
+    assert!(found.starts_with(verdict), "{found}");
+    let told = profile.incomplete();
+    let expected = if verdict == "complete" { vec![] } else { vec![("faulty".to_owned(), found)] };
+    assert_eq!(told, expected);
+    Ok(())
+}
+
+#[test]
+fn a_child_that_exits_in_order_is_complete() -> anyhow::Result<()> {
+    ends("exit 0", "complete")
+}
+
+#[test]
+fn a_child_that_exits_with_an_error_is_complete() -> anyhow::Result<()> {
+    ends("exit 7", "complete")
+}
+
+#[test]
+fn a_child_that_exits_without_any_handler_is_complete() -> anyhow::Result<()> {
+    ends("quit 9", "complete")
+}
+
+#[test]
+fn a_child_whose_main_thread_panics_is_complete_and_its_exit_code_is_known() -> anyhow::Result<()> {
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut puppet = scene.child("faulty", "init")?;
+    record(&mut puppet)?;
+    assert_eq!(puppet.end("panic")?.code(), Some(101));
+    let ProcessState::Exited(Some(status)) = scene.report_of("faulty").state else { panic!("it lives") };
+    assert_eq!(status.code(), Some(101));
+    let (_, profile) = scene.capture()?;
+    check(&profile, "complete")?;
+    scene.end()
+}
+
+#[test]
+fn a_child_one_of_whose_threads_panics_goes_on() -> anyhow::Result<()> {
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut puppet = scene.child("faulty", "init")?;
+    assert_eq!(puppet.ask("panic-thread")?, "ok true");
+    record(&mut puppet)?;
+    let (_, profile) = scene.capture()?;
+    check(&profile, "complete")?;
+    assert!(puppet.end("exit 0")?.success());
+    scene.end()
+}
+
+#[test]
+fn a_child_that_aborts_is_recovered() -> anyhow::Result<()> {
+    ends("abort", "recovered: crashed with signal 6 (SIGABRT")
+}
+
+#[test]
+fn a_child_that_writes_where_nothing_is_mapped_is_recovered() -> anyhow::Result<()> {
+    ends("segv", "recovered: crashed with signal 11 (SIGSEGV")
+}
+
+#[test]
+fn a_child_that_reads_a_file_that_was_cut_is_recovered() -> anyhow::Result<()> {
+    ends("bus", "recovered: crashed with signal 7 (SIGBUS")
+}
+
+#[test]
+fn a_child_with_an_illegal_instruction_is_recovered() -> anyhow::Result<()> {
+    ends("ill", "recovered: crashed with signal 4 (SIGILL")
+}
+
+#[test]
+fn a_child_whose_stack_overflows_is_recovered() -> anyhow::Result<()> {
+    ends("overflow", "recovered: crashed with signal 6 (SIGABRT")
+}
+
+#[test]
+fn a_child_that_is_killed_is_recovered() -> anyhow::Result<()> {
+    ends("kill", "recovered: crashed with signal 9 (SIGKILL)")
+}
+
+#[test]
+fn a_child_that_is_terminated_is_recovered() -> anyhow::Result<()> {
+    ends("term", "recovered: crashed with signal 15 (SIGTERM)")
+}
+
+#[test]
+fn a_child_that_finds_no_more_memory_aborts_and_is_recovered() -> anyhow::Result<()> {
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut puppet = scene.child("faulty", "init")?;
+    record(&mut puppet)?;
+    puppet.ask("without hoard")?;
+    puppet.end("hoard")?;
+    let (_, profile) = scene.capture()?;
+    check(&profile, "recovered: crashed with signal 6 (SIGABRT")?;
+    scene.end()
+}
+
+/// Needs the right to make a memory cgroup; says so where it has not. The pool's pages are charged to
+/// the child, and stay readable after it was killed.
+#[test]
+fn a_child_that_the_system_kills_for_memory_is_recovered() -> anyhow::Result<()> {
+    let Some(group) = MemoryGroup::make(96 << 20) else {
+        println!("skipped: no memory cgroup can be made here; ran as: killed by hand");
+        return ends("kill", "recovered: crashed with signal 9 (SIGKILL)");
+    };
+    println!("ran in the memory cgroup {}", group.0.display());
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut puppet = scene.child("faulty", "init")?;
+    group.put(puppet.pid())?;
+    record(&mut puppet)?;
+    puppet.end("hoard")?;
+    let (_, profile) = scene.capture()?;
+    check(&profile, "recovered: crashed with signal 9 (SIGKILL)")?;
+    scene.end()
+}
+
+/// A memory cgroup of one test.
+#[derive(Debug)]
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    fn make(limit: u64) -> Option<Self> {
+        let (v1, v2) = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup");
+        [(v1, "memory.limit_in_bytes"), (v2, "memory.max")].into_iter().find_map(|(root, file)| {
+            let group = Self(PathBuf::from(root).join(format!("profiler-faults-{}", std::process::id())));
+            std::fs::create_dir(&group.0).ok()?;
+            std::fs::write(group.0.join(file), limit.to_string()).ok().map(|()| group)
+        })
+    }
+
+    fn put(&self, pid: u32) -> anyhow::Result<()> {
+        Ok(std::fs::write(self.0.join("cgroup.procs"), pid.to_string())?)
+    }
+}
+
+impl Drop for MemoryGroup {
+    /// Its last process has been waited for, but may not have left yet.
+    fn drop(&mut self) {
+        integration_tests::patience::until(|| std::fs::remove_dir(&self.0).is_ok());
+    }
+}

@@ -1,0 +1,134 @@
+//! A child that answers with something that is not its part of a profile: its memory is read instead,
+//! and the verdict says what was wrong.
+
+use std::time::Duration;
+
+use integration_tests::own;
+use integration_tests::patience::Stopwatch;
+use integration_tests::scene::Scene;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+
+/// Captured twice: everything is there, from the memory, with a reason that says `why`.
+fn is_seen_through(lie: &str, why: &str) -> anyhow::Result<()> {
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut puppet = scene.child("faulty", &format!("liar-{lie}"))?;
+    puppet.ask("hold 2 500")?;
+    for _ in 0..2 {
+        let (_, profile) = scene.capture()?;
+        let verdict = profile.verdict("faulty")?;
+        assert!(verdict.starts_with("recovered: refused: ") && verdict.contains(why), "{verdict}");
+        assert_eq!(profile.incomplete(), [("faulty".to_owned(), verdict)]);
+        let process = profile.process("faulty")?;
+        assert!(process.numbers()?.values().all(|numbers| numbers.iter().copied().eq(0..500)));
+        assert_eq!(process.books()?.delivered, 1000);
+    }
+    assert!(puppet.end("exit 0")?.success());
+    let (_, profile) = scene.capture()?;
+    assert_eq!(profile.verdict("faulty")?, "complete", "its memory is beyond its lies");
+    scene.end()
+}
+
+/// Taken as it is: it is well-formed and of the right shape, whatever else it is.
+fn is_taken(lie: &str) -> anyhow::Result<()> {
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let _puppet = scene.child("faulty", &format!("liar-{lie}"))?;
+    for _ in 0..2 {
+        let (_, profile) = scene.capture()?;
+        assert_eq!(profile.verdict("faulty")?, "complete");
+        assert_eq!(profile.process("liar")?.threads.len(), 1);
+    }
+    scene.end()
+}
+
+macro_rules! lies {
+    ($($name:ident: $lie:literal, $why:literal;)*) => {$(
+        #[test]
+        fn $name() -> anyhow::Result<()> {
+            is_seen_through($lie, $why)
+        }
+    )*};
+}
+
+lies! {
+    a_part_that_is_cut_is_refused: "cut", "cut after";
+    a_part_that_is_empty_is_refused: "empty", "cut after 0 bytes";
+    a_part_that_is_not_json_is_refused: "not-json", "not JSON at byte 0";
+    a_part_of_the_wrong_shape_is_refused: "wrong-shape", "wrong shape: libs is not an array";
+    a_part_without_threads_is_refused: "no-threads", "wrong shape: no threads";
+    a_part_that_is_an_array_is_refused: "array", "expected an object";
+    a_part_with_descendants_is_refused: "descendants", "wrong shape: processes is not empty";
+    a_part_with_a_zero_byte_is_refused: "nul", "no control character";
+    a_part_with_half_a_surrogate_pair_is_refused: "surrogate", "half of a surrogate pair";
+    a_part_with_a_number_out_of_range_is_refused: "1e999", "number out of range";
+    a_part_nested_ten_thousand_deep_is_refused: "deep", "nested deeper than 64 levels";
+    a_part_that_names_a_member_twice_is_refused: "duplicate", "wrong shape: meta twice";
+    a_part_with_a_stray_byte_behind_is_refused: "not-utf8", "bytes after the object";
+    a_part_that_is_not_utf8_is_refused: "utf8-inside", "not UTF-8";
+    a_part_with_a_second_one_behind_is_refused: "behind", "bytes after the object";
+    a_part_of_which_less_is_announced_is_refused: "short", "cut after";
+    a_part_of_which_more_is_announced_is_refused: "beyond", "shorter than announced";
+    a_part_without_end_is_refused: "endless", "shorter than announced";
+    a_part_of_one_gibibyte_of_nothing_is_refused: "huge", "not JSON";
+    a_part_that_grows_while_it_is_read_is_refused: "growing", "shorter than announced";
+}
+
+#[test]
+fn a_part_that_tells_the_truth_is_taken() -> anyhow::Result<()> {
+    is_taken("truth")
+}
+
+#[test]
+fn a_part_with_the_largest_numbers_is_taken() -> anyhow::Result<()> {
+    is_taken("1e308")
+}
+
+#[test]
+fn a_part_is_taken_up_to_its_announced_length() -> anyhow::Result<()> {
+    is_taken("hidden")
+}
+
+#[test]
+fn a_long_part_is_taken_without_ever_being_in_memory() -> anyhow::Result<()> {
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let _puppet = scene.child("faulty", "liar-long")?;
+    let before = own::resident_bytes();
+    let saved = scene.session()?.capture().save(scene.path("long.json"))?;
+    let grown = own::resident_bytes().saturating_sub(before);
+    assert!(saved.bytes > 64 << 20 && grown < 16 << 20, "{} bytes, {grown} more in memory", saved.bytes);
+    scene.capture()?;
+    scene.end()
+}
+
+/// Sometimes a lie is believed for a moment: then the bytes that were checked are those that stand in
+/// the file. Sometimes it is not, and everything is there.
+fn never_spoils_the_file(lie: &str) -> anyhow::Result<()> {
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut puppet = scene.child("faulty", &format!("liar-{lie}"))?;
+    puppet.ask("hold 2 500")?;
+    for _ in 0..10 {
+        let watch = Stopwatch::start();
+        let (_, profile) = scene.capture()?;
+        assert!(watch.elapsed() < Duration::from_secs(15), "nobody waits for its next change");
+        let verdict = profile.verdict("faulty")?;
+        match verdict.as_str() {
+            "complete" => assert_eq!(profile.process("liar")?.threads.len(), 1),
+            _ => {
+                assert!(verdict.starts_with("recovered: refused: "), "{verdict}");
+                assert_eq!(profile.process("faulty")?.books()?.delivered, 1000);
+            }
+        }
+    }
+    puppet.child.kill()?;
+    scene.end()
+}
+
+#[test]
+fn a_part_that_changes_while_it_is_read_never_spoils_the_file() -> anyhow::Result<()> {
+    never_spoils_the_file("changing")
+}
+
+#[test]
+fn a_part_that_vanishes_while_it_is_read_never_spoils_the_file() -> anyhow::Result<()> {
+    never_spoils_the_file("vanishing")
+}

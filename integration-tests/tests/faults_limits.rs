@@ -1,0 +1,88 @@
+//! A child that has used up what the system lets it have: its profiler is off, or cannot hand its part
+//! over, and its host goes on.
+
+use integration_tests::puppet::Puppet;
+use integration_tests::scene::Scene;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+
+/// The limit was there before the profiler: that is off and says why, the child goes on.
+fn is_off_and_goes_on(limit: &str, why: &str, verdict: &str) -> anyhow::Result<()> {
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut puppet = Puppet::spawn_as(&scene, CHILD, "poor", &format!("without-{limit}"))?;
+    assert!(puppet.status.starts_with("off: ") && puppet.status.contains(why), "{}", puppet.status);
+    puppet.ask("mark 100")?;
+    let (_, profile) = scene.capture()?;
+    assert_eq!(profile.verdict("poor")?, verdict);
+    assert!(puppet.end("exit 0")?.success());
+    scene.capture()?;
+    scene.end()
+}
+
+/// The limit came when it had recorded: what it recorded before and after is there.
+fn is_there(limit: &str, verdict: &str) -> anyhow::Result<()> {
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut puppet = scene.child("poor", "init")?;
+    puppet.ask("hold 2 500")?;
+    puppet.ask(&format!("without {limit}"))?;
+    for round in 1..=2 {
+        puppet.ask("mark 100")?;
+        let (_, profile) = scene.capture()?;
+        let found = profile.verdict("poor")?;
+        assert!(found.starts_with(verdict), "{found}");
+        assert_eq!(profile.process("poor")?.books()?.delivered, 1000 + round * 100);
+    }
+    assert!(puppet.end("exit 0")?.success(), "its host is unharmed");
+    let (_, profile) = scene.capture()?;
+    assert_eq!(profile.verdict("poor")?, "complete");
+    scene.end()
+}
+
+#[test]
+fn a_child_without_descriptors_runs_without_a_profiler() -> anyhow::Result<()> {
+    is_off_and_goes_on("descriptors", "Too many open files", "missing: never connected")
+}
+
+#[test]
+fn a_child_that_runs_out_of_descriptors_is_recovered() -> anyhow::Result<()> {
+    is_there("descriptors", "recovered: refused: Too many open files")
+}
+
+#[test]
+fn a_child_without_threads_runs_without_a_profiler() -> anyhow::Result<()> {
+    is_off_and_goes_on("threads", "Resource temporarily unavailable", "recovered: never connected")
+}
+
+#[test]
+fn a_child_that_runs_out_of_threads_is_recovered() -> anyhow::Result<()> {
+    is_there("threads", "recovered: refused: Resource temporarily unavailable")
+}
+
+#[test]
+fn a_child_that_may_write_no_file_records_all_the_same() -> anyhow::Result<()> {
+    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut puppet = Puppet::spawn(&scene, CHILD, "poor", "without-file-size")?;
+    assert_eq!(puppet.status, "Recording");
+    puppet.ask("hold 2 500")?;
+    let (_, profile) = scene.capture()?;
+    let verdict = profile.verdict("poor")?;
+    assert!(verdict.starts_with("recovered: refused: "), "{verdict}");
+    assert_eq!(profile.process("poor")?.books()?.delivered, 1000);
+    assert!(puppet.end("exit 0")?.success(), "no SIGXFSZ");
+    scene.end()
+}
+
+#[test]
+fn a_child_that_may_write_no_file_any_more_is_recovered() -> anyhow::Result<()> {
+    is_there("file-size", "recovered: refused: ")
+}
+
+#[test]
+fn a_child_without_address_space_runs_without_a_profiler() -> anyhow::Result<()> {
+    is_off_and_goes_on("memory", "Cannot allocate memory", "missing: never connected")
+}
+
+#[test]
+fn a_child_that_runs_out_of_address_space_goes_on() -> anyhow::Result<()> {
+    is_there("memory", "")
+}
