@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Context, bail};
 use ipc_protocol::environment::{ChildEnvironment, Handover, Token, VARIABLE};
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
-use ipc_protocol::transport::ipc_channel;
+use ipc_protocol::transport::listener::Line;
 use profiler_core::ids::{ProcessId, ProcessStart};
 
 /// A way to begin; gives back the first line of output.
@@ -83,7 +83,7 @@ fn wrong_hello() -> anyhow::Result<String> {
         start: ProcessStart::new(0),
         name: "of another version".to_owned(),
     };
-    let mut ends = ipc_channel::connect(&given.server, hello)?;
+    let mut ends = Line::open(&given.server)?.connect(hello)?;
     match ends.receiver.recv() {
         Ok(message) => bail!("welcomed with {message:?}"),
         Err(error) => Ok(format!("refused: {error}")),
