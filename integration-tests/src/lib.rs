@@ -3,13 +3,15 @@
 //! This library is the harness of the tests: a session that no other test of the binary shares
 //! ([`session`]), the helper process and how it is told what to do ([`puppet`]), the numbered
 //! markers that both sides know ([`marks`]), a saved profile as a test looks at it ([`profile`]), what
-//! this process itself has open ([`own`]), and waiting ([`patience`]). The helper is
+//! this process itself has open ([`own`]), waiting ([`patience`]), and the bare end of a control channel
+//! ([`peer`]). The helper is
 //! `src/bin/child`.
 
 pub mod marks;
 pub mod own;
 pub mod pairs;
 pub mod patience;
+pub mod peer;
 pub mod profile;
 pub mod puppet;
 pub mod session;

@@ -185,7 +185,11 @@ fn message(control: Control, request: RequestId, params: &SessionParams, allowan
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ipc_protocol::message::{GatherOutcome, Proportion};
     use ipc_protocol::transport::in_process;
+    use profiler_core::manager::update::ManagerUpdate;
+    use profiler_core::profile::ProfileSpec;
+    use profiler_core::time::Anchor;
 
     #[test]
     fn requests_to_a_child_that_does_not_answer_coalesce() {
@@ -215,5 +219,48 @@ mod tests {
             link.control(control, None, &params, ByteLimit::new(0));
         }
         assert_eq!(link.waiting.len(), 1, "only the stop waits behind the start that was sent");
+    }
+
+    #[test]
+    fn a_child_that_reads_nothing_gets_few_messages_whatever_is_asked() {
+        let (parent, mut child) = in_process::pair();
+        let mut link = Link::new(parent.sender);
+        let id = GatherId::new(1);
+        for _ in 0..10_000 {
+            link.control(Control::Pause, None, &SessionParams::default(), ByteLimit::new(0));
+            link.send(&ToChild::GetGatherProfileProgress { id });
+        }
+        drop(link);
+        assert!((0..).take_while(|_| child.receiver.recv().is_ok()).count() <= 2);
+    }
+
+    #[test]
+    fn an_answer_counts_once_and_only_if_it_was_asked_for() {
+        let (parent, _child) = in_process::pair();
+        let mut link = Link::new(parent.sender);
+        let update = ToParent::ChunkManagerUpdate(ManagerUpdate::None);
+        let id = GatherId::new(1);
+        let spec = ProfileSpec { later: Anchor::take(), since: None, categories: Vec::new() };
+        let progress = ToParent::GatherProgress { id, proportion: Proportion::ZERO, location: String::new() };
+        let profile = ToParent::Profile { id, outcome: GatherOutcome::Failed(String::new()) };
+        for answer in [&update, &progress, &profile, &ToParent::Done { request: RequestId::new(0) }] {
+            assert_eq!(link.judge(answer), Worth::Unasked, "{answer:?}");
+        }
+        link.send(&ToChild::AwaitNextChunkManagerUpdate { allowance: ByteLimit::new(0) });
+        link.send(&ToChild::GetGatherProfileProgress { id });
+        link.send(&ToChild::GatherProfile { id, spec });
+        for answer in [update, progress, profile] {
+            assert_eq!(link.judge(&answer), Worth::Asked, "{answer:?}");
+            assert_eq!(link.judge(&answer), Worth::Unasked, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_flood_of_answers_that_nobody_asked_for_is_told_from_a_few() {
+        let (parent, _child) = in_process::pair();
+        let mut link = Link::new(parent.sender);
+        let update = ToParent::ChunkManagerUpdate(ManagerUpdate::None);
+        let worth: Vec<Worth> = (0..=MAX_UNASKED).map(|_| link.judge(&update)).collect();
+        assert_eq!(worth.iter().filter(|worth| **worth == Worth::Flood).count(), 1);
     }
 }
