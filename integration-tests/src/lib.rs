@@ -1,11 +1,8 @@
-//! Real processes that really die, hang and flood; the acceptance checks; the figures.
+//! Real processes that really die, hang, flood and lie; the acceptance checks; the figures.
 //!
-//! This library is the harness of the tests: a session that no other test of the binary shares
-//! ([`session`]), the helper process and how it is told what to do ([`puppet`]), the numbered
-//! markers that both sides know ([`marks`]), a saved profile as a test looks at it ([`profile`]), what
-//! this process itself has open ([`own`]), children that are killed at random moments ([`kills`]), and
-//! waiting ([`patience`]), an allocator that counts ([`counting`]), and all of it as the scene of a fault
-//! ([`scene`]). The helper is `src/bin/child`.
+//! This library is the harness of the tests, one idea per module: a session that no other test of the binary
+//! shares, processes that are told what to do, numbered markers that both sides know, a saved profile as a
+//! test looks at it, and scenes made of them. The helper process is `src/bin/child`.
 
 pub mod counting;
 pub mod kills;
@@ -13,6 +10,7 @@ pub mod marks;
 pub mod own;
 pub mod pairs;
 pub mod patience;
+pub mod peer;
 pub mod profile;
 pub mod puppet;
 pub mod scene;

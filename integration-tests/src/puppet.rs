@@ -43,9 +43,24 @@ impl Puppet {
     /// # Errors
     /// As [`Self::spawn`].
     pub fn spawn_as(session: &Session, program: &str, name: &str, beginning: &str) -> anyhow::Result<Self> {
-        let mut command = Command::new(program);
-        command.arg(beginning).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = session.spawn(name, command)?;
+        Self::begin(session.spawn(name, command(program, beginning))?)
+    }
+
+    /// Starts the helper `program` as one that is not trusted, and waits until it has begun,
+    /// connected or not.
+    ///
+    /// # Errors
+    /// As [`Self::spawn`].
+    pub fn spawn_untrusted(
+        session: &Session,
+        program: &str,
+        name: &str,
+        beginning: &str,
+    ) -> anyhow::Result<Self> {
+        Self::begin(session.spawn_untrusted(name, command(program, beginning))?)
+    }
+
+    fn begin(mut child: ProfiledChild) -> anyhow::Result<Self> {
         let stdout = BufReader::new(child.stdout.take().context("no pipe")?);
         let mut puppet = Self { child, stdout, status: String::new() };
         puppet.status = puppet.line()?;
@@ -133,6 +148,12 @@ impl Puppet {
     pub fn pid(&self) -> u32 {
         self.child.id().get()
     }
+}
+
+fn command(program: &str, beginning: &str) -> Command {
+    let mut command = Command::new(program);
+    command.arg(beginning).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
 }
 
 impl Drop for Puppet {

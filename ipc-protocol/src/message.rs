@@ -2,8 +2,8 @@
 //!
 //! Built and read by `profiler-parent` and `profiler-child`. Rules that senders keep: at most
 //! one outstanding request of each kind per child (later ones coalesce), bulk data never travels
-//! here, and [`Hello`] is the child's first message. Any change of a type in this file, or of a
-//! type that it carries, is a new [`PROTOCOL_VERSION`].
+//! here, and [`Hello`] is the child's first message. Any change of a type in this file, of a type
+//! that it carries, or of the environment variable's form is a new [`PROTOCOL_VERSION`].
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Token;
 
 /// The version of the protocol. Both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 macro_rules! request_number {
     ($(#[$meta:meta])* $name:ident) => {

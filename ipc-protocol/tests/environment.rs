@@ -5,7 +5,8 @@
 
 use std::process::Command;
 
-use ipc_protocol::environment::{self, ChildEnvironment, Handover, Token, VARIABLE};
+use ipc_protocol::environment::{self, ChildEnvironment, Handover, Server, Token, VARIABLE};
+use ipc_protocol::message::PROTOCOL_VERSION;
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
@@ -30,8 +31,18 @@ fn parent() {
         "taken there",
     );
     check("without_the_variable_there_is_no_parent", "child", None, "none gone");
-    check("a_malformed_variable_is_an_error", "child", Some("1;nonsense"), &format!("malformed {removed}"));
-    check("another_version_is_an_error", "child", Some("2;nonsense"), &format!("wrong version {removed}"));
+    check(
+        "a_malformed_variable_is_an_error",
+        "child",
+        Some(&format!("{PROTOCOL_VERSION};nonsense")),
+        &format!("malformed {removed}"),
+    );
+    check(
+        "another_version_is_an_error",
+        "child",
+        Some(&format!("{};nonsense", PROTOCOL_VERSION + 1)),
+        &format!("wrong version {removed}"),
+    );
 }
 
 fn check(rule: &str, role: &str, value: Option<&str>, expected: &str) {
@@ -51,7 +62,7 @@ fn sample() -> ChildEnvironment {
         pool: Handover::Descriptor { number: 3, inode: 4 },
         outbox: Handover::Path("/nowhere".into()),
         token: Token::from_bytes([7; Token::BYTES]),
-        server: "/tmp/nowhere/socket".into(),
+        server: Server::Named("/tmp/nowhere/socket".into()),
     }
 }
 

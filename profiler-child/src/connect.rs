@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ipc_protocol::environment::{self, ChildEnvironment, EnvironmentError};
 use ipc_protocol::limits;
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
-use ipc_protocol::transport::{TransportError, ipc_channel};
+use ipc_protocol::transport::TransportError;
+use ipc_protocol::transport::listener::Line;
 use profiler_core::ids::ProcessKey;
 use profiler_core::reader::read_header;
 use profiler_core::session::{self, StartError, StartOptions};
@@ -72,11 +73,12 @@ pub fn init() -> Status {
 
 fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     let (pool, outbox) = (parent.pool.open()?, parent.outbox.open()?);
+    let line = Line::open(&parent.server)?;
     let header = read_header(&pool).map_err(|error| InitError::NotAPool(error.to_string()))?;
     let (key, params) = session::attach(pool)?;
     let ChildEnvironment { pool, outbox: outbox_number, token, server } = parent;
     // From here on the numbers are ours; processes that the host starts do not get them.
-    let _ = (pool.release(), outbox_number.release());
+    let _ = (pool.release(), outbox_number.release(), server.release());
     if let Some(params) = params {
         session::start(params, StartOptions::default())?;
     }
@@ -84,7 +86,7 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     shutdown::register();
     spawn_quiet("profiler-control", move || {
         // A parent that is gone already changes nothing: recording goes on into the pool.
-        let _ = serve(&server, hello(token, key, name), outbox);
+        let _ = serve(line, hello(token, key, name), outbox);
     })?;
     Ok(())
 }
@@ -94,7 +96,7 @@ fn hello(token: environment::Token, key: ProcessKey, mut name: String) -> Hello 
     Hello { version: PROTOCOL_VERSION, token, pid: key.pid, start: key.start, name }
 }
 
-fn serve(server: &str, hello: Hello, outbox: File) -> Result<(), TransportError> {
-    let ends = ipc_channel::connect(server, hello)?;
+fn serve(line: Line, hello: Hello, outbox: File) -> Result<(), TransportError> {
+    let ends = line.connect(hello)?;
     Control::new(ends.sender, outbox).run(ends.receiver)
 }

@@ -15,12 +15,14 @@
 //! would be refused by the parent since the token is valid once.
 
 mod handover;
+mod server;
 mod text;
 mod token;
 
 use std::process::Command;
 
 pub use handover::Handover;
+pub use server::Server;
 pub use token::Token;
 
 use crate::message::PROTOCOL_VERSION;
@@ -65,14 +67,14 @@ pub struct ChildEnvironment {
     /// Proves to the parent that this is the child it spawned.
     pub token: Token,
     /// Where the parent listens.
-    pub server: String,
+    pub server: Server,
 }
 
 impl ChildEnvironment {
     /// The value of the variable.
     pub fn to_value(&self) -> String {
-        let server = text::escape(self.server.as_bytes());
         let (pool, outbox, token) = (self.pool.to_value(), self.outbox.to_value(), self.token.to_hex());
+        let server = self.server.to_value();
         format!("{PROTOCOL_VERSION};{pool};{outbox};{token};{server}")
     }
 
@@ -91,10 +93,7 @@ impl ChildEnvironment {
             pool: Handover::parse(next("no pool")?)?,
             outbox: Handover::parse(next("no outbox")?)?,
             token: Token::from_hex(next("no token")?).ok_or(EnvironmentError::Malformed("token"))?,
-            server: text::unescape(next("no server")?)
-                .and_then(|bytes| String::from_utf8(bytes).ok())
-                .filter(|server| !server.is_empty() && !server.contains('\0'))
-                .ok_or(EnvironmentError::Malformed("server"))?,
+            server: Server::parse(next("no server")?)?,
         };
         match parts.next() {
             Some(_) => Err(EnvironmentError::Malformed("more than expected")),

@@ -9,13 +9,20 @@ fn sample() -> ChildEnvironment {
         pool: Handover::Descriptor { number: 7, inode: 4711 },
         outbox: Handover::Path("/tmp/a;b %é\n/x".into()),
         token: Token::from_bytes([0xab; 16]),
-        server: "/tmp/.tmp:x;y/socket".into(),
+        server: Server::Named("/tmp/.tmp:x;y/socket".into()),
     }
 }
 
 #[test]
 fn the_value_survives_the_round_trip() {
     assert_eq!(ChildEnvironment::parse(&sample().to_value()).unwrap(), sample());
+}
+
+#[test]
+fn an_inherited_socket_survives_the_round_trip() {
+    let server = Server::Inherited(Handover::Descriptor { number: 9, inode: 815 });
+    let environment = ChildEnvironment { server, ..sample() };
+    assert_eq!(ChildEnvironment::parse(&environment.to_value()).unwrap(), environment);
 }
 
 #[test]
@@ -39,7 +46,7 @@ fn malformed_values_are_typed_errors() {
     for bad in [
         String::new(),
         "x".into(),
-        "1".into(),
+        PROTOCOL_VERSION.to_string(),
         format!("{good};more"),
         good.replace(&token, "abab"),
         good.replace(&token, &token.to_uppercase()),
@@ -47,6 +54,8 @@ fn malformed_values_are_typed_errors() {
         good.replace("fd:7:", "fd:-1:"),
         good.replace("fd:7:", "fd:99999999999:"),
         good.replace("path:", "url:"),
+        good.replace("name:", "path:"),
+        good.replace("name:", ""),
         good.replace("%3b", "%zz"),
         good.replace("%3b", "%00"),
         good.replace(".tmp", "%c3%28"),
@@ -127,11 +136,12 @@ proptest! {
     #[test]
     fn random_values_never_panic(value in "\\PC{0,200}") {
         let _ = ChildEnvironment::parse(&value);
-        let _ = ChildEnvironment::parse(&format!("1;{value}"));
+        let _ = ChildEnvironment::parse(&format!("{PROTOCOL_VERSION};{value}"));
     }
 
     #[test]
     fn any_path_and_server_survive(path in "[^\0]{1,60}", server in "[^\0]{1,60}") {
+        let server = Server::Named(server);
         let environment = ChildEnvironment { outbox: Handover::Path(path.into()), server, ..sample() };
         prop_assert_eq!(ChildEnvironment::parse(&environment.to_value()).unwrap(), environment);
     }

@@ -11,8 +11,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use profiler_core::ids::ProcessId;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, Shutdown, SocketAddrUnix};
 
 /// Whether the process has more rights than whoever started it (`AT_SECURE`).
@@ -102,7 +103,7 @@ pub(crate) fn claim_accepted(path: &Path) -> Option<Guard> {
     let looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
     let (number, socket) = sockets_bound_to(path, &looking).into_iter().next()?;
     set_close_on_exec(number);
-    Some(Guard { socket })
+    Some(Guard { socket: Arc::new(socket) })
 }
 
 #[allow(unsafe_code)]
@@ -165,12 +166,44 @@ pub(crate) enum Peek {
 #[derive(Debug)]
 pub(crate) struct Guard {
     /// A second descriptor for the receiver's socket.
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
+}
+
+/// Ends an accepted channel. Keeps no socket open.
+#[derive(Clone, Debug)]
+pub(crate) struct HangUp(Weak<OwnedFd>);
+
+impl HangUp {
+    /// Ends it now; what was sent can still be received.
+    pub(crate) fn hang_up(&self) {
+        if let Some(socket) = self.0.upgrade() {
+            let _ = rustix::net::shutdown(&*socket, Shutdown::Both); // an error: it has ended
+        }
+    }
 }
 
 impl Guard {
     /// Bytes of ipc-channel's packet header: length of the packet, length of the message.
     const HEADER: usize = 2 * size_of::<usize>();
+
+    /// What ends this channel from another thread.
+    pub(crate) fn hang_up_handle(&self) -> HangUp {
+        HangUp(Arc::downgrade(&self.socket))
+    }
+
+    /// The process that connected, as the kernel says it; `None` if it cannot be seen from here.
+    #[allow(unsafe_code)]
+    pub(crate) fn peer_process(&self) -> Option<ProcessId> {
+        // Not by rustix, whose process numbers cannot be the 0 that the kernel may say.
+        let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
+        let (place, room) = ((&raw mut peer).cast(), &raw mut length);
+        // SAFETY: the kernel writes at most `length` bytes into a local of that size, and the length.
+        let failed = unsafe {
+            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, room)
+        };
+        u32::try_from(peer.pid).ok().filter(|pid| failed == 0 && *pid != 0).map(ProcessId::new)
+    }
 
     /// Waits for the next packet and judges it, leaving it where it is.
     pub(crate) fn peek(&self) -> io::Result<Peek> {

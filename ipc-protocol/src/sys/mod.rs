@@ -13,3 +13,5 @@ mod imp;
 mod imp;
 
 pub(crate) use imp::*;
+
+pub(crate) mod packets;

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use profiler_core::ids::ProcessId;
+
 /// Unknown, so assumed not.
 pub(crate) fn has_raised_rights() -> bool {
     false
@@ -69,7 +71,28 @@ pub(crate) enum Peek {
 #[derive(Debug)]
 pub(crate) enum Guard {}
 
+/// Ends an accepted channel; never made here.
+#[derive(Clone, Debug)]
+pub(crate) enum HangUp {}
+
+impl HangUp {
+    /// Never called.
+    pub(crate) fn hang_up(&self) {
+        match *self {}
+    }
+}
+
 impl Guard {
+    /// Never called.
+    pub(crate) fn hang_up_handle(&self) -> HangUp {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(crate) fn peer_process(&self) -> Option<ProcessId> {
+        match *self {}
+    }
+
     /// Never called.
     pub(crate) fn peek(&self) -> io::Result<Peek> {
         match *self {}

@@ -14,8 +14,11 @@
 //! attached, end the process by a failed allocation. With `panic = "abort"` a forged first
 //! packet ends the process as well.
 //!
-//! The channel to the child is one that the child made, so a hostile child can make a `send` to
-//! itself wait, until it dies: nobody but that child's own thread should send to it.
+//! The channel to the child is one that the child made, so a child that is hostile, not merely slow, can
+//! make a `send` to itself wait until it dies, and with it the thread that sends to all children.
+//!
+//! So this transport is for children that are trusted to be what they are; [`super::inherited`] holds
+//! against the others.
 //!
 //! Not used at all: the global router and receiver sets, since one peer could starve or stop
 //! the others there. One thread per receiver.
@@ -24,17 +27,18 @@ mod packets;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ipc_channel::ipc::{self, IpcOneShotServer, IpcSender};
 
 use self::packets::{Packet, PacketReceiver, PacketSender, guarded};
-use super::{ChildEnds, ParentEnds, Receiver, Sender, TransportError, check_frame};
+use super::listener::{Accepted, check_hello};
+use super::{ChildEnds, ParentEnds, Receiver, Sender, TransportError};
 use crate::codec;
 use crate::environment::Token;
-use crate::message::{Hello, PROTOCOL_VERSION, ToParent};
-use crate::sys;
+use crate::message::{Hello, ToParent};
+use crate::sys::{self, Guard, HangUp};
 
 /// Longest path of a socket; ipc-channel would cut a longer one without a word.
 const MAX_SOCKET_PATH: usize = 107;
@@ -54,6 +58,8 @@ pub struct Listener {
 struct Waiting {
     abandoned: AtomicBool,
     over: AtomicBool,
+    /// Ends the accepted channel.
+    accepted: OnceLock<HangUp>,
 }
 
 /// Ends the waiting of a [`Listener`], from any thread.
@@ -61,15 +67,6 @@ struct Waiting {
 pub struct Abandon {
     name: String,
     waiting: Arc<Waiting>,
-}
-
-/// A child that has connected and said who it is.
-#[derive(Debug)]
-pub struct Accepted {
-    /// What it said. The token has been compared; the rest is the child's own word.
-    pub hello: Hello,
-    /// The channels to it.
-    pub ends: ParentEnds,
 }
 
 impl Listener {
@@ -107,8 +104,11 @@ impl Listener {
         let accepted = sys::with_signals_blocked(|| {
             guarded("a packet that cannot be received", || Ok(server.accept()?))
         });
-        waiting.over.store(true, Ordering::Release);
         let guard = sys::claim_accepted(Path::new(&name));
+        if let Some(guard) = &guard {
+            let _ = waiting.accepted.set(guard.hang_up_handle()); // once per listener
+        }
+        waiting.over.store(true, Ordering::Release);
         match accepted {
             Ok((_, Packet::Abandon)) => Err(TransportError::Abandoned),
             Err(_) if waiting.abandoned.load(Ordering::Acquire) => Err(TransportError::Abandoned),
@@ -148,7 +148,10 @@ impl Abandon {
     /// Ends the channel of the child that was accepted: whoever waits for its messages hears that
     /// it is gone. Linux only; elsewhere the channel ends with the child.
     pub fn hang_up(&self) {
-        sys::interrupt_sockets(Path::new(&self.name));
+        match self.waiting.accepted.get() {
+            Some(accepted) => accepted.hang_up(),
+            None => sys::interrupt_sockets(Path::new(&self.name)),
+        }
     }
 }
 
@@ -179,16 +182,9 @@ fn welcome(
     answers: IpcSender<Packet>,
     expected: &Token,
 ) -> Result<Accepted, TransportError> {
-    check_frame(frame)?;
-    let ToParent::Hello(hello) = codec::decode(frame)? else {
-        return Err(TransportError::PeerMisbehaved("a message before Hello"));
-    };
-    if hello.token != *expected {
-        return Err(TransportError::WrongToken);
-    }
-    if hello.version != PROTOCOL_VERSION {
-        let (theirs, ours) = (hello.version, PROTOCOL_VERSION);
-        return Err(codec::ProtocolError::WrongVersion { theirs, ours }.into());
+    let mut hello = check_hello(frame, expected)?;
+    if let Some(pid) = packets.guard.as_ref().and_then(Guard::peer_process) {
+        hello.pid = pid; // the kernel knows better than the child
     }
     let ends =
         ParentEnds { sender: Sender::new(PacketSender::new(answers)), receiver: Receiver::new(packets) };

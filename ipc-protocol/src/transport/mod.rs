@@ -1,13 +1,16 @@
 //! Frames across the process border, and the typed ends above them.
 //!
 //! The seam is two small traits, [`FrameSender`] and [`FrameReceiver`]; above it everything is
-//! [`Sender`] and [`Receiver`] of messages. [`ipc_channel`] is the transport between processes,
-//! [`in_process`] the double for tests; one suite of tests holds both to the same rules:
-//! order is kept, what was sent before the sender went still arrives, then comes
-//! [`TransportError::Disconnected`], and nothing that a peer sends is worse than an error.
+//! [`Sender`] and [`Receiver`] of messages. [`ipc_channel`] is the transport to children that are
+//! trusted, [`inherited`] to those that are not, [`in_process`] the double for tests; [`listener`] lets the
+//! parent choose. One suite of tests holds all three to the same rules: order is kept, what was
+//! sent before the sender went still arrives, then comes [`TransportError::Disconnected`], and
+//! nothing that a peer sends is worse than an error.
 
 pub mod in_process;
+pub mod inherited;
 pub mod ipc_channel;
+pub mod listener;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -41,6 +44,12 @@ pub enum TransportError {
     /// This process is a fork of the one that owns the channel.
     #[error("a fork may not use the channel of its parent")]
     Forked,
+    /// The other side does not read, and what it should read fills the channel.
+    #[error("the other side does not read")]
+    Full,
+    /// This system has no channel to children that are not trusted.
+    #[error("untrusted children need an inherited socket, which exists on Linux only")]
+    Unavailable,
     /// A frame is not a message.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
@@ -67,14 +76,14 @@ impl TransportError {
     }
 }
 
-/// Sends frames, in order, to one peer. May block when the peer does not read, so only a
-/// control thread owns one, and requests coalesce.
+/// Sends frames, in order, to one peer. May block when the peer does not read ([`inherited`] never
+/// does in the parent), so only a control thread owns one, and requests coalesce.
 pub trait FrameSender: Send {
     /// Sends one frame of at most [`crate::limits::MAX_FRAME_BYTES`].
     ///
     /// # Errors
     /// [`TransportError::Disconnected`] when the peer is gone, [`TransportError::Protocol`] for
-    /// a frame too large.
+    /// a frame too large, [`TransportError::Full`] where it does not wait.
     fn send(&mut self, frame: &[u8]) -> Result<(), TransportError>;
 }
 
@@ -162,6 +171,11 @@ pub struct ChildEnds {
 /// For implementations: refuses a frame that is too large, in either direction.
 fn check_frame(frame: &[u8]) -> Result<(), TransportError> {
     Ok(codec::check_frame(frame)?)
+}
+
+/// For implementations: a fork shares the socket and must not speak for its parent.
+fn check_owner(owner: u32) -> Result<(), TransportError> {
+    if std::process::id() == owner { Ok(()) } else { Err(TransportError::Forked) }
 }
 
 #[cfg(test)]

@@ -34,6 +34,17 @@ fn ipc_pair() -> (ParentEnds, ChildEnds) {
     (accepted.ends, child.join().unwrap())
 }
 
+/// The two ends as a parent and its child have them; here the child is this very process.
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub(super) fn inherited_pair() -> (ParentEnds, ChildEnds) {
+    let token = Token::generate().unwrap();
+    let (listener, theirs) = inherited::Listener::new().unwrap();
+    let child = inherited::connect(theirs, hello(&token)).unwrap();
+    let accepted = listener.accept(&token, ProcessId::new(std::process::id())).unwrap();
+    assert_eq!(accepted.hello, hello(&token));
+    (accepted.ends, child)
+}
+
 const fn done(number: u64) -> ToParent {
     ToParent::Done { request: RequestId::new(number) }
 }
@@ -109,6 +120,8 @@ macro_rules! every_transport {
     ($($rule:ident)*) => {
         mod in_process_channel { $(#[test] fn $rule() { super::$rule(super::in_process::pair()); })* }
         mod between_processes { $(#[test] fn $rule() { super::$rule(super::ipc_pair()); })* }
+        #[cfg(all(target_os = "linux", not(profiler_portable)))]
+        mod inherited_socket { $(#[test] fn $rule() { super::$rule(super::inherited_pair()); })* }
     };
 }
 

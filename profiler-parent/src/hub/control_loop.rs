@@ -18,7 +18,7 @@ use profiler_core::{session, sys};
 
 use super::Shared;
 use super::events::{CaptureOrder, HubEvent};
-use super::link::{Control, Link};
+use super::link::{Control, Link, Worth};
 use super::own;
 use super::processes::{Process, ProcessState, Remains};
 use crate::controller::{Command, Controller, DeadPool, Event, Policy, Refusal};
@@ -102,7 +102,10 @@ impl Hub {
                     self.tell(Event::Connected { key: key_of(key) });
                 }
             }
-            HubEvent::Message { key, message } => self.hear(key, message),
+            HubEvent::Message { key, message, in_flight } => {
+                self.hear(key, message);
+                drop(in_flight);
+            }
             HubEvent::Closed { key, error } => self.closed(key, &error),
             HubEvent::Exited { key, status } => self.exited(key, status),
             HubEvent::Control { control, confirm, asked } => self.control_all(control, &confirm, &asked),
@@ -121,8 +124,19 @@ impl Hub {
     }
 
     fn hear(&mut self, key: PoolId, message: ToParent) {
+        match self.links.get_mut(&key).map(|link| link.judge(&message)) {
+            Some(Worth::Asked) => self.act_on(key, message),
+            Some(Worth::Unasked) | None => {}
+            Some(Worth::Flood) => {
+                self.closed(key, &TransportError::PeerMisbehaved("answers that nobody asked for"));
+                self.shared.processes.change(key, |process| process.hang_up());
+            }
+        }
+    }
+
+    fn act_on(&mut self, key: PoolId, message: ToParent) {
         match message {
-            ToParent::Hello(_) => {} // the transport lets only the first one through
+            ToParent::Hello(_) => {} // the receive thread lets only the first one through
             ToParent::Done { request } => {
                 let allowance = self.allowance(key);
                 if let Some(link) = self.links.get_mut(&key) {
@@ -131,9 +145,6 @@ impl Hub {
             }
             ToParent::ChunkManagerUpdate(update) => self.hear_update(key, update),
             ToParent::Profile { id, outcome } => {
-                if let Some(link) = self.links.get_mut(&key).filter(|link| link.gathering == Some(id)) {
-                    link.gathering = None;
-                }
                 self.tell_capture(id, Input::Profile { child: key, outcome });
             }
             ToParent::GatherProgress { id, proportion, location } => {
@@ -169,7 +180,8 @@ impl Hub {
         self.tell(Event::Disconnected { key: key_of(key) });
         let why = error.to_string();
         self.shared.processes.change(key, |process| {
-            if !matches!(process.state, ProcessState::Exited(_)) {
+            // The first reason is the true one; what comes after it follows from it.
+            if !matches!(process.state, ProcessState::Exited(_) | ProcessState::Disconnected(_)) {
                 process.state = ProcessState::Disconnected(why.clone());
             }
         });
@@ -214,7 +226,6 @@ impl Hub {
                 self.capture = Some((id, inputs));
                 let able = self.links.iter_mut().filter(|(_, link)| link.gathering.is_none());
                 let keys = able.map(|(key, link)| {
-                    link.gathering = Some(id);
                     link.send(&ToChild::GatherProfile { id, spec: spec.clone() });
                     *key
                 });
@@ -368,9 +379,7 @@ fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> O
     }
     process.state = ProcessState::Exited(status);
     process.died = Some(died);
-    if let Some(abandon) = process.abandon.as_ref().filter(|_| !process.said_hello) {
-        abandon.abandon(); // it will never say hello
-    }
+    process.hang_up(); // its receive thread ends, though a fork of it may hold the channel
     let Remains::Pool(file) = &process.remains else { return None };
     let grave = file.try_clone().map_err(Into::into).and_then(|file| Grave::open(file, died));
     let grave = grave.map_err(|error| process.damage = Some(error.to_string())).ok();

@@ -9,6 +9,7 @@ use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::profile::ProfileSpec;
 
 use super::link::Control;
+use super::listen::InFlight;
 use crate::controller::Refusal;
 use crate::gather::state::Input;
 
@@ -24,7 +25,7 @@ pub(crate) enum HubEvent {
     /// A child has said hello.
     Connected { key: PoolId, hello: Hello, sender: transport::Sender<ToChild> },
     /// A child has sent a message.
-    Message { key: PoolId, message: ToParent },
+    Message { key: PoolId, message: ToParent, in_flight: InFlight },
     /// A child's channel has ended, or never began.
     Closed { key: PoolId, error: TransportError },
     /// A child has ended.

@@ -1,16 +1,33 @@
 //! The hub's side of one child's channel: what was asked, what is outstanding, what waits.
 //!
 //! Used by the hub alone. Invariant: at most one control request is outstanding, and what was
-//! asked meanwhile is coalesced to what still matters, so a child that does not read can never
-//! fill its socket and make the hub wait.
+//! asked meanwhile is coalesced to what still matters, and of every other kind at most one message is
+//! unanswered, so a child that does not read can never fill its socket and make the hub wait, or lose
+//! a channel that does not wait. An answer counts only if it was asked for: else a child could, by
+//! answering without end, have the hub ask without end.
 
 use std::collections::VecDeque;
 
 use crossbeam_channel::Sender;
-use ipc_protocol::message::{GatherId, RequestId, ToChild};
+use ipc_protocol::message::{GatherId, RequestId, ToChild, ToParent};
 use ipc_protocol::transport;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::SessionParams;
+
+/// Answers that nobody asked for, after which a child's channel is closed. A child of ours sends
+/// none; a few cost nothing.
+const MAX_UNASKED: u32 = 64;
+
+/// What a message of a child is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worth {
+    /// It was asked for, or needs no question.
+    Asked,
+    /// Nobody asked for it: it means nothing.
+    Unasked,
+    /// Nobody asked for it, and that too often.
+    Flood,
+}
 
 /// What a child can be told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +77,9 @@ pub(super) struct Link {
     waiting: VecDeque<Waiting>,
     /// The capture whose answer has not come, cancelled or not.
     pub(super) gathering: Option<GatherId>,
+    awaiting: bool,
+    progress: bool,
+    unasked: u32,
     broken: bool,
 }
 
@@ -71,14 +91,46 @@ impl Link {
             outstanding: None,
             waiting: VecDeque::new(),
             gathering: None,
+            awaiting: false,
+            progress: false,
+            unasked: 0,
             broken: false,
         }
     }
 
-    /// Sends a message whose kind is known not to be outstanding.
+    /// Sends a message, unless an earlier one of its kind is unanswered that says as much.
     pub(super) fn send(&mut self, message: &ToChild) {
-        if !self.broken && self.sender.send(message).is_err() {
+        if matches!(message, ToChild::GetGatherProfileProgress { .. }) && self.progress {
+            return;
+        }
+        if self.broken || self.sender.send(message).is_err() {
             self.broken = true; // the receive thread hears of it, too
+            return;
+        }
+        match message {
+            ToChild::AwaitNextChunkManagerUpdate { .. } => self.awaiting = true,
+            ToChild::GetGatherProfileProgress { .. } => self.progress = true,
+            ToChild::GatherProfile { id, .. } => self.gathering = Some(*id),
+            _ => {}
+        }
+    }
+
+    /// Judges what the child says, and notes that it has answered.
+    pub(super) fn judge(&mut self, message: &ToParent) -> Worth {
+        let is_asked = match message {
+            ToParent::Done { request } => {
+                self.outstanding.as_ref().is_some_and(|(asked, _)| asked == request)
+            }
+            ToParent::ChunkManagerUpdate(_) => std::mem::take(&mut self.awaiting),
+            ToParent::GatherProgress { .. } => std::mem::take(&mut self.progress),
+            ToParent::Profile { id, .. } => self.gathering.take_if(|asked| asked == id).is_some(),
+            ToParent::Hello(_) | ToParent::ShutdownProfile { .. } => false,
+        };
+        self.unasked += u32::from(!is_asked);
+        match is_asked {
+            true => Worth::Asked,
+            false if self.unasked <= MAX_UNASKED => Worth::Unasked,
+            false => Worth::Flood,
         }
     }
 
@@ -133,7 +185,11 @@ fn message(control: Control, request: RequestId, params: &SessionParams, allowan
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ipc_protocol::message::{GatherOutcome, Proportion};
     use ipc_protocol::transport::in_process;
+    use profiler_core::manager::update::ManagerUpdate;
+    use profiler_core::profile::ProfileSpec;
+    use profiler_core::time::Anchor;
 
     #[test]
     fn requests_to_a_child_that_does_not_answer_coalesce() {
@@ -163,5 +219,48 @@ mod tests {
             link.control(control, None, &params, ByteLimit::new(0));
         }
         assert_eq!(link.waiting.len(), 1, "only the stop waits behind the start that was sent");
+    }
+
+    #[test]
+    fn a_child_that_reads_nothing_gets_few_messages_whatever_is_asked() {
+        let (parent, mut child) = in_process::pair();
+        let mut link = Link::new(parent.sender);
+        let id = GatherId::new(1);
+        for _ in 0..10_000 {
+            link.control(Control::Pause, None, &SessionParams::default(), ByteLimit::new(0));
+            link.send(&ToChild::GetGatherProfileProgress { id });
+        }
+        drop(link);
+        assert!((0..).take_while(|_| child.receiver.recv().is_ok()).count() <= 2);
+    }
+
+    #[test]
+    fn an_answer_counts_once_and_only_if_it_was_asked_for() {
+        let (parent, _child) = in_process::pair();
+        let mut link = Link::new(parent.sender);
+        let update = ToParent::ChunkManagerUpdate(ManagerUpdate::None);
+        let id = GatherId::new(1);
+        let spec = ProfileSpec { later: Anchor::take(), since: None, categories: Vec::new() };
+        let progress = ToParent::GatherProgress { id, proportion: Proportion::ZERO, location: String::new() };
+        let profile = ToParent::Profile { id, outcome: GatherOutcome::Failed(String::new()) };
+        for answer in [&update, &progress, &profile, &ToParent::Done { request: RequestId::new(0) }] {
+            assert_eq!(link.judge(answer), Worth::Unasked, "{answer:?}");
+        }
+        link.send(&ToChild::AwaitNextChunkManagerUpdate { allowance: ByteLimit::new(0) });
+        link.send(&ToChild::GetGatherProfileProgress { id });
+        link.send(&ToChild::GatherProfile { id, spec });
+        for answer in [update, progress, profile] {
+            assert_eq!(link.judge(&answer), Worth::Asked, "{answer:?}");
+            assert_eq!(link.judge(&answer), Worth::Unasked, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_flood_of_answers_that_nobody_asked_for_is_told_from_a_few() {
+        let (parent, _child) = in_process::pair();
+        let mut link = Link::new(parent.sender);
+        let update = ToParent::ChunkManagerUpdate(ManagerUpdate::None);
+        let worth: Vec<Worth> = (0..=MAX_UNASKED).map(|_| link.judge(&update)).collect();
+        assert_eq!(worth.iter().filter(|worth| **worth == Worth::Flood).count(), 1);
     }
 }

@@ -15,6 +15,7 @@
 mod control_loop;
 mod events;
 mod link;
+mod listen;
 mod own;
 mod processes;
 mod spawn;
@@ -34,15 +35,15 @@ pub(crate) use link::Control;
 pub(crate) use own::join_own;
 pub(crate) use processes::{Process, Processes, Remains};
 pub use processes::{ProcessReport, ProcessState};
-pub(crate) use spawn::spawn_child;
 pub use spawn::{ProfiledChild, SpawnedError};
+pub(crate) use spawn::{Trust, spawn_child};
 
 use crate::gather::state::Patience;
 use crate::spawn::watch::ExitWatcher;
 use control_loop::Hub;
 use profiler_core::ids::PoolId;
 
-/// Events that may wait for the hub. Receive threads wait when it is full.
+/// Events that may wait for the hub; few of each child's, see [`listen`]. Senders wait when it is full.
 const QUEUE: usize = 4096;
 
 /// What all parts of a session share.

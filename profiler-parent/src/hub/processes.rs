@@ -8,7 +8,7 @@ use std::fs::File;
 use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ipc_protocol::transport::ipc_channel::Abandon;
+use ipc_protocol::transport::listener::Abandon;
 use profiler_core::grave::Grave;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::losses::EntryCounts;
@@ -166,10 +166,7 @@ impl Processes {
     /// Ends the receive threads of all children that live on; the session is over.
     pub(crate) fn hang_up(&self) {
         for process in self.lock().values() {
-            if let Some(abandon) = &process.abandon {
-                abandon.abandon();
-                abandon.hang_up();
-            }
+            process.hang_up();
         }
     }
 
@@ -199,6 +196,14 @@ impl Process {
             died: None,
             abandon: None,
             released: None,
+        }
+    }
+
+    /// Ends the waiting for its hello, or its channel. What it has sent is still heard.
+    pub(crate) fn hang_up(&self) {
+        if let Some(abandon) = &self.abandon {
+            abandon.abandon();
+            abandon.hang_up();
         }
     }
 

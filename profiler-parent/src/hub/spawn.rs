@@ -1,8 +1,8 @@
 //! Starting a child of the session, and listening to it.
 //!
 //! The child joins the books before it exists, so its pool is inside the limit from its first
-//! byte. One receive thread per child waits for its hello and then for its messages; when the
-//! child ends before that, the exit watcher's event makes the hub give the waiting up.
+//! byte. What listens to it, once it runs, is `listen`; when the child ends, the exit watcher's
+//! event makes the hub give that up.
 
 use std::io;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use ipc_protocol::environment::{EnvironmentError, Token, VARIABLE};
-use ipc_protocol::transport::ipc_channel::{Abandon, Listener};
-use ipc_protocol::transport::{ParentEnds, TransportError};
+use ipc_protocol::transport::TransportError;
+use ipc_protocol::transport::listener::Listener;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::pool::{self, PoolSpec};
-use profiler_core::sys::spawn_quiet;
 
+use super::listen::listen;
 use super::processes::{Process, ProcessState, Remains};
 use super::{HubEvent, HubHandle, Shared};
 use crate::controller::Refusal;
@@ -95,17 +95,27 @@ impl ProfiledChild {
     }
 }
 
+/// What the host thinks of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// It speaks over ipc-channel.
+    Trusted,
+    /// It speaks over a socket that holds against a hostile peer.
+    Untrusted,
+}
+
 /// Starts a child, profiled if the limit allows.
 pub(crate) fn spawn_child(
     shared: &Arc<Shared>,
     hub: &HubHandle,
     name: &str,
     command: Command,
+    trust: Trust,
 ) -> Result<ProfiledChild, SpawnedError> {
     let key = pool::new_id()?;
     match join(hub, key) {
         Ok(allowance) => {
-            let spawned = spawn_profiled(shared, hub, key, allowance, name, command);
+            let spawned = spawn_profiled(shared, hub, key, allowance, (name, trust), command);
             if spawned.is_err() {
                 hub.send(HubEvent::Forget { key });
             }
@@ -141,7 +151,7 @@ fn spawn_profiled(
     hub: &HubHandle,
     key: PoolId,
     allowance: ByteLimit,
-    name: &str,
+    (name, trust): (&str, Trust),
     command: Command,
 ) -> Result<ProfiledChild, SpawnedError> {
     let spec = PoolSpec {
@@ -155,18 +165,20 @@ fn spawn_profiled(
     let pool = Arc::new(pool::create(&spec)?);
     let outbox = Arc::new(Outbox::create()?);
     let token = Token::generate()?;
-    let listener = Listener::new()?;
+    let (listener, line) = match trust {
+        Trust::Trusted => Listener::named()?,
+        Trust::Untrusted => Listener::inherited()?,
+    };
     let abandon = listener.abandon_handle();
-    let server = listener.name().to_owned();
-    let gifts =
-        Gifts { pool: Gift::Open(&pool), outbox: outbox.gift(), token: token.clone(), server: &server };
+    let gifts = Gifts { pool: Gift::Open(&pool), outbox: outbox.gift(), token: token.clone(), server: &line };
     let child = spawn(command, &gifts)?;
+    drop(line); // only the child has its end now, so that ends with the child
     let pid = ProcessId::new(child.id());
     let mut process = Process::new(name, pid, ProcessState::Starting, Remains::Pool(Arc::clone(&pool)));
     process.outbox = Some(outbox);
-    process.abandon = Some(abandon.clone());
+    process.abandon = Some(abandon);
     shared.processes.add(key, process);
-    listen(hub, key, listener, token, abandon)?;
+    listen(hub, key, pid, listener, token)?;
     Ok(adopt(shared, hub, key, child, true)?)
 }
 
@@ -200,43 +212,4 @@ fn adopt(
     hub.watcher().watch(key, child).map_err(|refused| refused.error)?;
     let (shared, hub) = (Arc::clone(shared), hub.clone());
     Ok(ProfiledChild { shared, hub, key, pid, is_profiled, stdin, stdout, stderr })
-}
-
-/// Starts the child's receive thread: hello first, then messages, until the channel ends.
-fn listen(
-    hub: &HubHandle,
-    key: PoolId,
-    listener: Listener,
-    token: Token,
-    abandon: Abandon,
-) -> io::Result<()> {
-    let theirs = hub.clone();
-    let thread = spawn_quiet("profiler-child", move || {
-        let error = match listener.accept(&token) {
-            Ok(accepted) => {
-                let ParentEnds { sender, receiver } = accepted.ends;
-                theirs.send(HubEvent::Connected { key, hello: accepted.hello, sender });
-                receive(&theirs, key, receiver)
-            }
-            Err(error) => error,
-        };
-        theirs.send(HubEvent::Closed { key, error });
-    });
-    if thread.is_err() {
-        abandon.abandon();
-    }
-    thread.map(|_| ())
-}
-
-fn receive(
-    hub: &HubHandle,
-    key: PoolId,
-    mut receiver: ipc_protocol::transport::Receiver<ipc_protocol::message::ToParent>,
-) -> TransportError {
-    loop {
-        match receiver.recv() {
-            Ok(message) => hub.send(HubEvent::Message { key, message }),
-            Err(error) => return error,
-        }
-    }
 }

@@ -15,7 +15,7 @@ use profiler_core::ids::ByteLimit;
 pub use builder::{SessionBuilder, SessionError};
 
 use crate::capture::Capture;
-use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError};
+use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError, Trust};
 
 /// How long a session waits for its children to confirm a command.
 const CONFIRM: Duration = Duration::from_secs(1);
@@ -43,7 +43,21 @@ impl Session {
     /// # Errors
     /// When the program cannot be started; nothing runs then.
     pub fn spawn(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnedError> {
-        hub::spawn_child(&self.shared, &self.hub.handle, name, command)
+        hub::spawn_child(&self.shared, &self.hub.handle, name, command, Trust::Trusted)
+    }
+
+    /// Starts a child that records for this session and is not trusted: one that runs foreign code, or
+    /// parses foreign data in a sandbox. It speaks through a socket of its own that it inherits, and nothing
+    /// it sends can make this process wait, grow or end; at worst its own control channel is closed,
+    /// and its data is read from its memory. The child's code is the same: `profiler_child::init()`.
+    ///
+    /// Only the very process that is started may speak: a wrapper must `exec` the program that records, not
+    /// fork it. `docs/security.md` says what else holds, and which system calls its sandbox must allow.
+    ///
+    /// # Errors
+    /// As [`Session::spawn`]; [`SpawnedError::Channel`] on other systems than Linux.
+    pub fn spawn_untrusted(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnedError> {
+        hub::spawn_child(&self.shared, &self.hub.handle, name, command, Trust::Untrusted)
     }
 
     /// All processes of the session, the parent first, with live figures of their memory.

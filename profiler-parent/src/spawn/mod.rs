@@ -12,7 +12,8 @@ use std::io;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use ipc_protocol::environment::{ChildEnvironment, Handover, Token};
+use ipc_protocol::environment::{ChildEnvironment, Handover, Server, Token};
+use ipc_protocol::transport::listener::Line;
 
 use crate::sys;
 
@@ -57,7 +58,7 @@ pub struct Gifts<'a> {
     /// What it proves itself with.
     pub token: Token,
     /// Where the parent listens for it.
-    pub server: &'a str,
+    pub server: &'a Line,
 }
 
 /// Starts the child. `command` is used up, so that nothing can start a second process with the
@@ -71,7 +72,12 @@ pub fn spawn(mut command: Command, gifts: &Gifts<'_>) -> Result<Child, SpawnErro
         pool: hand_over("pool", gifts.pool, &mut inherited)?,
         outbox: hand_over("outbox", gifts.outbox, &mut inherited)?,
         token: gifts.token.clone(),
-        server: gifts.server.to_owned(),
+        server: match gifts.server {
+            Line::Named(name) => Server::Named(name.clone()),
+            Line::Inherited(socket) => {
+                Server::Inherited(hand_over("socket", Gift::Open(socket), &mut inherited)?)
+            }
+        },
     };
     environment.put_into(&mut command);
     sys::inherit(&mut command, inherited).map_err(|source| SpawnError::HandOver { what: "files", source })?;

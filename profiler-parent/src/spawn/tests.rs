@@ -10,6 +10,10 @@ fn token() -> Token {
     Token::from_bytes([5; Token::BYTES])
 }
 
+fn server(name: &str) -> Line {
+    Line::Named(name.into())
+}
+
 fn output(command: Command, gifts: &Gifts<'_>) -> String {
     let mut child = spawn(command, gifts).unwrap();
     let mut text = String::new();
@@ -28,19 +32,24 @@ fn shell(script: &str) -> Command {
 #[test]
 fn the_child_finds_its_gifts_in_the_environment() {
     let (pool, outbox) = (Path::new("/tmp/pool of mine"), Path::new("/tmp/outbox"));
-    let gifts =
-        Gifts { pool: Gift::At(pool), outbox: Gift::At(outbox), token: token(), server: "/tmp/server" };
+    let gifts = Gifts {
+        pool: Gift::At(pool),
+        outbox: Gift::At(outbox),
+        token: token(),
+        server: &server("/tmp/server"),
+    };
     let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &gifts);
     let environment = ChildEnvironment::parse(&value).unwrap();
     assert_eq!(environment.pool, Handover::Path(pool.to_owned()));
     assert_eq!(environment.outbox, Handover::Path(outbox.to_owned()));
-    assert_eq!((environment.token, environment.server.as_str()), (token(), "/tmp/server"));
+    assert_eq!((environment.token, environment.server), (token(), Server::Named("/tmp/server".into())));
 }
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
     let nowhere = Path::new("/nowhere");
-    let gifts = Gifts { pool: Gift::At(nowhere), outbox: Gift::At(nowhere), token: token(), server: "s" };
+    let gifts =
+        Gifts { pool: Gift::At(nowhere), outbox: Gift::At(nowhere), token: token(), server: &server("s") };
     let error = spawn(Command::new("/no/such/program"), &gifts).unwrap_err();
     assert!(matches!(error, SpawnError::Start { .. }));
     assert!(error.to_string().contains("/no/such/program"), "{error}");
@@ -62,8 +71,12 @@ mod inherited {
     #[test]
     fn the_child_can_read_and_write_what_it_was_given() {
         let (pool, mut outbox) = (file("from the parent"), file(""));
-        let gifts =
-            Gifts { pool: Gift::Open(&pool), outbox: Gift::Open(&outbox), token: token(), server: "/tmp/s" };
+        let gifts = Gifts {
+            pool: Gift::Open(&pool),
+            outbox: Gift::Open(&outbox),
+            token: token(),
+            server: &server("/tmp/s"),
+        };
         // Numbers are read out of the variable as a child would: version;fd:N:inode;fd:N:inode;…
         let script = format!(
             "IFS=';:'; set -- ${VARIABLE}; cat /proc/self/fd/$3; printf 'from the child' > /proc/self/fd/$6"
@@ -85,8 +98,12 @@ mod inherited {
     #[test]
     fn the_child_gets_these_two_files_once_and_no_other() {
         let (pool, outbox, secret) = (file("p"), file("o"), file("s"));
-        let gifts =
-            Gifts { pool: Gift::Open(&pool), outbox: Gift::Open(&outbox), token: token(), server: "/tmp/s" };
+        let gifts = Gifts {
+            pool: Gift::Open(&pool),
+            outbox: Gift::Open(&outbox),
+            token: token(),
+            server: &server("/tmp/s"),
+        };
         let text = output(shell(LIST), &gifts);
         let times = |file: &File| text.lines().filter(|line| *line == inode(file)).count();
         assert_eq!((times(&pool), times(&outbox), times(&secret)), (1, 1, 0), "{text}");
@@ -95,8 +112,12 @@ mod inherited {
     #[test]
     fn nothing_of_it_stays_inheritable_or_open_in_the_parent() {
         let (pool, outbox) = (file("p"), file("o"));
-        let gifts =
-            Gifts { pool: Gift::Open(&pool), outbox: Gift::Open(&outbox), token: token(), server: "/tmp/s" };
+        let gifts = Gifts {
+            pool: Gift::Open(&pool),
+            outbox: Gift::Open(&outbox),
+            token: token(),
+            server: &server("/tmp/s"),
+        };
         let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &gifts);
         let environment = ChildEnvironment::parse(&value).unwrap();
         // The copies are closed: their numbers are free, or another test's files.

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Context, bail};
 use ipc_protocol::environment::{ChildEnvironment, Handover, Token, VARIABLE};
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
-use ipc_protocol::transport::ipc_channel;
+use ipc_protocol::transport::listener::Line;
 use profiler_core::ids::{ProcessId, ProcessStart};
 
 /// A way to begin; gives back the first line of output.
@@ -23,6 +23,7 @@ pub(crate) const BEGINNINGS: &[(&str, Beginning)] = &[
     ("malformed", malformed),
     ("wrong-hello", wrong_hello),
     ("variable-gone", variable_gone),
+    ("liar", crate::channel_liar::liar),
 ];
 
 pub(crate) fn begin(name: &str) -> anyhow::Result<String> {
@@ -30,7 +31,7 @@ pub(crate) fn begin(name: &str) -> anyhow::Result<String> {
     found.with_context(|| format!("unknown beginning {name}"))?.1()
 }
 
-fn init() -> anyhow::Result<String> {
+pub(crate) fn init() -> anyhow::Result<String> {
     Ok(match profiler_child::init() {
         profiler_child::Status::Off(error) => format!("off: {error}"),
         status => format!("{status:?}"),
@@ -83,7 +84,7 @@ fn wrong_hello() -> anyhow::Result<String> {
         start: ProcessStart::new(0),
         name: "of another version".to_owned(),
     };
-    let mut ends = ipc_channel::connect(&given.server, hello)?;
+    let mut ends = Line::open(&given.server)?.connect(hello)?;
     match ends.receiver.recv() {
         Ok(message) => bail!("welcomed with {message:?}"),
         Err(error) => Ok(format!("refused: {error}")),
@@ -100,11 +101,11 @@ fn variable_gone() -> anyhow::Result<String> {
     init()
 }
 
-fn given() -> anyhow::Result<ChildEnvironment> {
+pub(crate) fn given() -> anyhow::Result<ChildEnvironment> {
     Ok(ChildEnvironment::parse(&std::env::var(VARIABLE).context("no parent")?)?)
 }
 
-fn set_variable(value: &str) {
+pub(crate) fn set_variable(value: &str) {
     // SAFETY: there is one thread, so nobody reads the environment meanwhile.
     #[allow(unsafe_code, clippy::disallowed_methods)]
     unsafe {

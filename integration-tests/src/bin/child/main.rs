@@ -5,15 +5,16 @@
 //! the [`FAMILIES`], answered with one line, `ok…` or `error …`, unless the command ends the
 //! process. At the end of input the process exits with code 0.
 //!
-//! A new mode is a row in a table: a beginning in [`begin`], [`limits`] or [`liar`], or a command in one
-//! of the families.
+//! A new mode is a row in a table: a beginning in [`begin`], [`limits`] or [`part_liar`], or a command in
+//! one of the families.
 
 mod begin;
+mod channel_liar;
 mod end;
 mod kin;
-mod liar;
 mod limits;
 mod pairs;
+mod part_liar;
 mod record;
 mod traps;
 mod vandal;
@@ -27,15 +28,23 @@ type Words<'a> = &'a [&'a str];
 /// What carries out the command of that name; `None` if it is not one of the family's.
 type Family = fn(&str, Words<'_>) -> Option<anyhow::Result<String>>;
 
-const FAMILIES: &[Family] =
-    &[record::obey, end::obey, pairs::obey, kin::obey, traps::obey, limits::obey, vandal::obey];
+const FAMILIES: &[Family] = &[
+    record::obey,
+    end::obey,
+    pairs::obey,
+    kin::obey,
+    traps::obey,
+    limits::obey,
+    vandal::obey,
+    channel_liar::obey,
+];
 
 fn main() -> anyhow::Result<()> {
     let beginning = std::env::args().nth(1).context("how to begin?")?;
     if beginning == "inventory" {
         return kin::print_inventory();
     }
-    let badly = limits::begin(&beginning).or_else(|| liar::begin(&beginning));
+    let badly = limits::begin(&beginning).or_else(|| part_liar::begin(&beginning));
     let status = badly.unwrap_or_else(|| begin::begin(&beginning))?;
     say(&status)?;
     for line in std::io::stdin().lock().lines() {

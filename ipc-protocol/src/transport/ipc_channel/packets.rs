@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_FRAME_BYTES;
 use crate::sys::{Guard, Peek};
-use crate::transport::{FrameReceiver, FrameSender, TransportError, check_frame};
+use crate::transport::{FrameReceiver, FrameSender, TransportError, check_frame, check_owner};
 
 /// Bytes that a packet may have beyond its frame: the packet's kind and the frame's length.
 const PACKET_SLACK: usize = 16;
@@ -101,11 +101,6 @@ fn check_packet(peek: Peek) -> Result<(), TransportError> {
         Peek::Whole { .. } => Err(TransportError::PeerMisbehaved("a packet too large")),
         Peek::Foreign => Err(TransportError::PeerMisbehaved("a packet of another kind")),
     }
-}
-
-/// A fork shares the socket and must not speak for its parent.
-fn check_owner(owner: u32) -> Result<(), TransportError> {
-    if std::process::id() == owner { Ok(()) } else { Err(TransportError::Forked) }
 }
 
 fn retry_interrupted<T>(mut act: impl FnMut() -> Result<T, TransportError>) -> Result<T, TransportError> {

@@ -3,7 +3,7 @@
 use super::super::tests::{hello, on_thread};
 use super::*;
 use crate::limits::MAX_FRAME_BYTES;
-use crate::message::RequestId;
+use crate::message::{PROTOCOL_VERSION, RequestId};
 
 fn refused(packet: Packet) -> TransportError {
     let listener = Listener::new().unwrap();

@@ -14,7 +14,8 @@ use ipc_protocol::environment::{ChildEnvironment, VARIABLE};
 use ipc_protocol::message::{
     GatherId, GatherOutcome, Hello, PROTOCOL_VERSION, Proportion, ToChild, ToParent,
 };
-use ipc_protocol::transport::{ChildEnds, ipc_channel};
+use ipc_protocol::transport::ChildEnds;
+use ipc_protocol::transport::listener::Line;
 use profiler_core::profile::ProcessSummary;
 use profiler_core::session::{self, StartOptions};
 
@@ -64,7 +65,7 @@ fn start(lie: Lie) -> anyhow::Result<String> {
     session::start(params.context("no parameters")?, StartOptions::default())?;
     let (version, name) = (PROTOCOL_VERSION, "a liar".to_owned());
     let hello = Hello { version, token: given.token.clone(), pid: key.pid, start: key.start, name };
-    let ends = ipc_channel::connect(&given.server, hello)?;
+    let ends = Line::open(&given.server)?.connect(hello)?;
     std::thread::spawn(move || drop(obey(ends, &outbox, lie)));
     Ok("Recording".to_owned())
 }

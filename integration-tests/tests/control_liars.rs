@@ -1,0 +1,187 @@
+//! Children that record as they should and lie on their control channel, over both transports: each loses
+//! its channel at most. What it recorded is in the profile, which says what was wrong; the parent, its
+//! other children and the next capture are unharmed; nothing stays open.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::ensure;
+use integration_tests::own::{Possessions, thread_names};
+use integration_tests::patience::until;
+use integration_tests::profile::Profile;
+use integration_tests::puppet::Puppet;
+use integration_tests::session;
+use profiler_parent::{ProcessState, Session};
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+const FROZEN: &str = "recovered: frozen: made no progress";
+const GONE: &str = "the other side is gone";
+
+/// Starts the liar.
+type Spawn = fn(&Session, &str, &str, &str) -> anyhow::Result<Puppet>;
+/// Has it lie.
+type Lie = fn(&mut Puppet, &Puppet) -> anyhow::Result<()>;
+
+const TRUSTED: Spawn = Puppet::spawn_as;
+const UNTRUSTED: Spawn = Puppet::spawn_untrusted;
+
+/// What is expected of a liar.
+enum Outcome {
+    /// Its channel is closed, for this reason.
+    Closed(&'static str),
+    /// It stays connected, and this is its verdict.
+    Heard(&'static str),
+}
+
+/// The lie is told over both transports, and each time nothing is left of it.
+fn tell(lie: Lie, trusted: &Outcome, untrusted: &Outcome) -> anyhow::Result<()> {
+    let _turn = session::turn();
+    // The first time also makes what a process makes once.
+    let mut left = Vec::new();
+    for (spawn, outcome) in [(TRUSTED, trusted), (UNTRUSTED, untrusted), (TRUSTED, trusted)] {
+        scene(spawn, lie, outcome)?;
+        ensure!(until(no_thread_left), "{:?}", thread_names());
+        left.push(Possessions::count().descriptors);
+    }
+    ensure!(left[1..].iter().all(|count| *count <= left[0]), "descriptors stay open: {left:?}");
+    Ok(())
+}
+
+fn no_thread_left() -> bool {
+    thread_names().iter().all(|name| !name.starts_with("profiler-"))
+}
+
+/// One session, a liar and an honest child.
+fn scene(spawn: Spawn, lie: Lie, outcome: &Outcome) -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let builder = Session::builder().name("parent").progress_timeout(Duration::from_millis(400));
+    let session = builder.overall_deadline(Duration::from_secs(2)).start()?;
+    let mut honest = Puppet::spawn(&session, CHILD, "honest", "init")?;
+    let mut liar = spawn(&session, CHILD, "liar", "liar")?;
+    ensure!(liar.status == "Recording", "{}", liar.status);
+    liar.ask("record 2 500")?;
+    lie(&mut liar, &honest)?;
+    let verdict = match outcome {
+        Outcome::Closed(why) => {
+            ensure!(
+                until(|| state_of(&session) == ProcessState::Disconnected((*why).to_owned())),
+                "{:?}",
+                state_of(&session)
+            );
+            format!("recovered: refused: {why}")
+        }
+        Outcome::Heard(verdict) => (*verdict).to_owned(),
+    };
+    for round in 1..=2 {
+        honest.ask("record 2 500")?;
+        check(&capture(&session, directory.path())?, &verdict, 1000, round * 1000)?;
+    }
+    liar.ask("record 2 100")?; // its own work goes on
+    ensure!(liar.end("exit 0")?.success(), "the liar itself was harmed");
+    check(&capture(&session, directory.path())?, "complete", 1200, 2000).or_else(|_| {
+        check(&capture(&session, directory.path())?, "recovered: exited with status 0", 1200, 2000)
+    })
+}
+
+fn state_of(session: &Session) -> ProcessState {
+    let found = session.processes().into_iter().find(|process| process.name == "liar");
+    found.expect("the liar").state
+}
+
+fn capture(session: &Session, directory: &Path) -> anyhow::Result<Profile> {
+    Profile::read(&session.capture().save(directory.join("profile.json"))?.path)
+}
+
+/// All that both recorded is there, and the profile says how it came.
+fn check(profile: &Profile, verdict: &str, liar: u64, honest: u64) -> anyhow::Result<()> {
+    ensure!(profile.verdict("honest")? == "complete", "honest: {}", profile.verdict("honest")?);
+    ensure!(profile.verdict("liar")? == verdict, "liar: {} instead of {verdict}", profile.verdict("liar")?);
+    for (name, count) in [("liar", liar), ("honest", honest)] {
+        let process = profile.process(name)?;
+        let books = process.books()?;
+        ensure!(books.delivered == count && books.recorded == count, "{name}: {books:?}");
+        let each = process.numbers()?.into_values().all(|numbers| numbers.into_iter().eq(0..count / 2));
+        ensure!(each, "{name}: a number is missing or doubled");
+    }
+    Ok(())
+}
+
+fn says(words: &str, puppet: &mut Puppet) -> anyhow::Result<()> {
+    words.split("; ").try_for_each(|command| puppet.ask(command).map(drop))
+}
+
+#[test]
+fn a_child_that_never_says_hello() -> anyhow::Result<()> {
+    let silent = Outcome::Heard("recovered: never connected");
+    tell(|_, _| Ok(()), &silent, &silent)
+}
+
+#[test]
+fn a_child_that_says_hello_and_nothing_more() -> anyhow::Result<()> {
+    tell(|liar, _| says("hello", liar), &Outcome::Heard(FROZEN), &Outcome::Heard(FROZEN))
+}
+
+#[test]
+fn a_child_that_says_hello_twice() -> anyhow::Result<()> {
+    let twice = Outcome::Closed("the other side sent a second Hello");
+    tell(|liar, _| says("hello; hello-again", liar), &twice, &twice)
+}
+
+#[test]
+fn a_child_with_a_wrong_token() -> anyhow::Result<()> {
+    let refused = Outcome::Closed("whoever connected does not know this child's token");
+    tell(|liar, _| says("hello-wrong-token", liar), &refused, &refused)
+}
+
+#[test]
+fn a_child_that_speaks_another_version() -> anyhow::Result<()> {
+    let refused = Outcome::Closed("the other side speaks version 3 of the protocol, this side version 2");
+    tell(|liar, _| says("hello-wrong-version", liar), &refused, &refused)
+}
+
+#[test]
+fn a_child_that_says_it_is_another_child() -> anyhow::Result<()> {
+    let lie: Lie = |liar, honest| says(&format!("hello-as {} 1", honest.pid()), liar);
+    let refused = Outcome::Closed("the other side sent the hello of another process");
+    tell(lie, &Outcome::Heard(FROZEN), &refused)
+}
+
+#[test]
+fn a_child_that_closes_its_channel_and_lives_on() -> anyhow::Result<()> {
+    tell(|liar, _| says("hello; close", liar), &Outcome::Closed(GONE), &Outcome::Closed(GONE))
+}
+
+#[test]
+fn a_child_that_gets_on_for_ever_and_never_has_its_part() -> anyhow::Result<()> {
+    let late = Outcome::Heard("recovered: late: was not done in time");
+    tell(|liar, _| says("hello; progress-for-ever", liar), &late, &late)
+}
+
+#[test]
+fn a_child_that_answers_what_nobody_asked() -> anyhow::Result<()> {
+    tell(|liar, _| says("hello; unasked 10", liar), &Outcome::Heard(FROZEN), &Outcome::Heard(FROZEN))
+}
+
+#[test]
+fn a_child_that_answers_without_end() -> anyhow::Result<()> {
+    let flood = Outcome::Closed("the other side sent answers that nobody asked for");
+    tell(|liar, _| says("hello; updates-for-ever", liar), &flood, &flood)
+}
+
+#[test]
+fn a_child_that_sends_garbage() -> anyhow::Result<()> {
+    let garbage = Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 2");
+    tell(|liar, _| says("garbage", liar), &garbage, &garbage)
+}
+
+#[test]
+fn a_child_that_sends_more_than_a_frame_may_hold() -> anyhow::Result<()> {
+    let oversize = Outcome::Closed("the other side sent a packet too large");
+    tell(|liar, _| says("oversize", liar), &oversize, &oversize)
+}
+
+#[test]
+fn a_child_that_sends_descriptors() -> anyhow::Result<()> {
+    let attached = Outcome::Closed("the other side sent a packet of another kind");
+    tell(|liar, _| says("attach", liar), &attached, &attached)
+}

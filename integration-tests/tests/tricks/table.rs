@@ -1,0 +1,145 @@
+//! The table of tricks, and what each transport promises.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use integration_tests::own::Possessions;
+use integration_tests::patience::until;
+use integration_tests::peer::{Peer, hello};
+use ipc_protocol::environment::Token;
+use ipc_protocol::message::{RequestId, ToParent};
+use ipc_protocol::transport::{ParentEnds, TransportError, inherited, ipc_channel};
+use profiler_core::ids::ProcessId;
+
+/// What the whole process may grow by, in virtual memory.
+const MOST_GROWTH_KIB: u64 = 64 << 10;
+
+/// Does its worst through the child's end of a channel.
+type Trick = fn(&Peer) -> anyhow::Result<()>;
+/// Makes a channel whose child has said hello.
+type Connect = fn() -> anyhow::Result<(ParentEnds, Peer)>;
+
+const TRANSPORTS: &[(&str, Connect)] = &[("ipc_channel", named), ("inherited", inherited)];
+
+const TRICKS: &[(&str, Trick)] = &[
+    ("three_bytes", |peer| peer.send(&[1, 2, 3], &[])),
+    ("a_wrong_length", |peer| packet(peer, 1 << 20, 8, &[])),
+    ("a_part_without_its_channel", |peer| packet(peer, 24, 1 << 20, &[])),
+    ("a_length_of_2_to_the_63", |peer| packet(peer, 24, 1 << 63, &[])),
+    ("a_tebibyte_and_a_socket", |peer| packet(peer, 24, 1 << 40, &[peer.socket.as_fd()])),
+    ("64_tebibytes_and_a_socket", |peer| packet(peer, 24, 64 << 40, &[peer.socket.as_fd()])),
+    ("a_read_only_file", |peer| packet(peer, 24, 8, &[std::fs::File::open("/dev/null")?.as_fd()])),
+    ("a_hundred_descriptors_that_nobody_wants", hundred_descriptors),
+    ("a_sender_that_is_not_there", |peer| peer.send(&[&header(19, 3)[..], &[1, 0, 7]].concat(), &[])),
+    ("more_than_64_descriptors", |peer| packet(peer, 24, 8, &[peer.socket.as_fd(); 65])),
+    ("half_a_message_and_then_nothing", |peer| packet(peer, 100_016, 8 << 20, &[peer.socket.as_fd()])),
+    ("a_packet_of_100_kib", |peer| peer.send(&[7; 100 << 10], &[])),
+    ("two_hundred_packets_of_noise", noise),
+    ("an_empty_packet", |peer| peer.send(&[], &[])),
+];
+
+fn header(packet: u64, message: u64) -> [u8; 16] {
+    let mut header = [0; 16];
+    header[..8].copy_from_slice(&packet.to_ne_bytes());
+    header[8..].copy_from_slice(&message.to_ne_bytes());
+    header
+}
+
+/// A packet with ipc-channel's header, which is just bytes to the other transport. It is as long as
+/// it says if that is short.
+fn packet(peer: &Peer, length: u64, message: u64, attached: &[BorrowedFd<'_>]) -> anyhow::Result<()> {
+    let true_length = if length <= 100_016 { length } else { 24 };
+    let mut bytes = header(length, message).to_vec();
+    bytes.resize(usize::try_from(true_length)?, 0);
+    peer.send(&bytes, attached)
+}
+
+fn hundred_descriptors(peer: &Peer) -> anyhow::Result<()> {
+    (0..100).try_for_each(|_| packet(peer, 24, 8, &[peer.socket.as_fd()]))
+}
+
+/// As many as wait in a socket.
+fn noise(peer: &Peer) -> anyhow::Result<()> {
+    (0..200_u32).try_for_each(|n| peer.send(&n.to_ne_bytes(), &[]))
+}
+
+fn named() -> anyhow::Result<(ParentEnds, Peer)> {
+    let listener = ipc_channel::Listener::new()?;
+    let peer = Peer::connect(listener.name())?;
+    let token = Token::generate()?;
+    peer.say_hello(hello(&token))?;
+    Ok((listener.accept(&token)?.ends, peer))
+}
+
+fn inherited() -> anyhow::Result<(ParentEnds, Peer)> {
+    let (listener, theirs) = inherited::Listener::new()?;
+    let peer = Peer::inherited(theirs);
+    let token = Token::generate()?;
+    peer.say_hello(hello(&token))?;
+    Ok((listener.accept(&token, ProcessId::new(std::process::id()))?.ends, peer))
+}
+
+pub(crate) fn main() -> anyhow::Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["try", transport, trick] => attempt(transport, trick),
+        _ => try_all(),
+    }
+}
+
+fn try_all() -> anyhow::Result<()> {
+    for (transport, _) in TRANSPORTS {
+        for (trick, _) in TRICKS {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(["try", transport, trick]).env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+            let mut child = command.spawn()?;
+            let ends = until(|| child.try_wait().is_ok_and(|status| status.is_some()));
+            if !ends {
+                child.kill()?;
+            }
+            let status = child.wait()?;
+            ensure!(ends && status.success(), "{transport}, {trick}: {status}, ended by itself: {ends}");
+            println!("test {transport}::{trick} ... ok");
+        }
+    }
+    Ok(())
+}
+
+/// In a process of its own: a parent and its hostile child, and after it an honest one.
+fn attempt(transport: &str, trick: &str) -> anyhow::Result<()> {
+    let connect = TRANSPORTS.iter().find(|(name, _)| *name == transport).context("no such transport")?.1;
+    let trick = TRICKS.iter().find(|(name, _)| *name == trick).context("no such trick")?.1;
+    honest(connect)?;
+    let (before, memory) = (Possessions::count(), peak_kib()?);
+    let (mut ends, peer) = connect()?;
+    trick(&peer)?;
+    let Err(error) = ends.receiver.recv() else { anyhow::bail!("the trick was taken for a message") };
+    println!("  {error}");
+    drop(ends); // what a parent does at the first error, whichever it is
+    ensure!(peer.send(&[0], &[]).is_err(), "the channel is still open");
+    drop(peer);
+    honest(connect)?;
+    ensure!(until(|| Possessions::count() == before), "{before:?}, then {:?}", Possessions::count());
+    let grown = peak_kib()? - memory;
+    ensure!(grown < MOST_GROWTH_KIB, "the process grew by {grown} KiB");
+    Ok(())
+}
+
+/// A channel that is used as it should be, and works.
+fn honest(connect: Connect) -> anyhow::Result<()> {
+    let (mut ends, peer) = connect()?;
+    let message = ToParent::Done { request: RequestId::new(5) };
+    peer.say(&message)?;
+    ensure!(ends.receiver.recv()? == message, "another message");
+    drop(peer);
+    ensure!(matches!(ends.receiver.recv(), Err(TransportError::Disconnected)), "not the end");
+    Ok(())
+}
+
+/// The most virtual memory that this process ever had.
+fn peak_kib() -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).context("no VmPeak")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}

@@ -1,0 +1,52 @@
+//! How a child reaches its parent: by the name of a socket, or by a socket that it inherits.
+//!
+//! Made by the parent's spawn code, opened by [`crate::transport::listener::Line`] in the child. Which of
+//! the two it is decides which transport both sides use.
+
+use super::{EnvironmentError, Handover, text};
+
+/// Where the parent listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// Under the name of a socket, over [`crate::transport::ipc_channel`].
+    Named(String),
+    /// At the other end of an inherited socket, over [`crate::transport::inherited`].
+    Inherited(Handover),
+}
+
+impl Server {
+    /// In the child: gives an inherited number back to the system, see [`Handover::release`].
+    ///
+    /// # Errors
+    /// [`EnvironmentError::NotHanded`]; then nothing is closed.
+    pub fn release(self) -> Result<(), EnvironmentError> {
+        match self {
+            Self::Named(_) => Ok(()),
+            Self::Inherited(socket) => socket.release(),
+        }
+    }
+
+    /// How it stands in the variable.
+    pub(super) fn to_value(&self) -> String {
+        match self {
+            Self::Named(name) => format!("name:{}", text::escape(name.as_bytes())),
+            Self::Inherited(socket) => socket.to_value(),
+        }
+    }
+
+    /// Reads what [`Self::to_value`] wrote.
+    pub(super) fn parse(value: &str) -> Result<Self, EnvironmentError> {
+        if let Some(name) = value.strip_prefix("name:") {
+            return parse_name(name).map(Self::Named).ok_or(EnvironmentError::Malformed("server"));
+        }
+        match Handover::parse(value)? {
+            socket @ Handover::Descriptor { .. } => Ok(Self::Inherited(socket)),
+            Handover::Path(_) => Err(EnvironmentError::Malformed("server")),
+        }
+    }
+}
+
+fn parse_name(text: &str) -> Option<String> {
+    let name = text::unescape(text).and_then(|bytes| String::from_utf8(bytes).ok())?;
+    (!name.is_empty() && !name.contains('\0')).then_some(name)
+}

@@ -1,0 +1,130 @@
+//! Linux: one end of a connected pair of packet sockets, and how a packet is received unharmed.
+//!
+//! ```text
+//! parent's end ◀── SOCK_SEQPACKET pair, no name ──▶ child's end, inherited by number
+//!   SO_PASSCRED: every packet comes with the sender's process number, written by the kernel
+//! ```
+//!
+//! Used by [`crate::transport::inherited`]. Invariants: a packet is received into memory that was
+//! there before, with room for the sender's number and for nothing else, so a packet can make the
+//! receiver neither grow nor hold a descriptor; a call that a signal interrupts is made again.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
+
+use super::Packet;
+
+/// Bytes that may wait in either direction, as asked for; the system may allow less. Enough for
+/// a largest frame and all else that may be outstanding.
+const ROOM: usize = 256 * 1024;
+
+/// Room for one `ucred` and for no descriptor after it: the kernel then destroys the descriptors
+/// that are attached, and says so with `MSG_CTRUNC`.
+const CONTROL: usize = size_of::<libc::cmsghdr>() + size_of::<libc::ucred>().next_multiple_of(8);
+
+/// Control data as the kernel writes it.
+#[repr(C)]
+struct Control {
+    header: libc::cmsghdr,
+    sender: libc::ucred,
+    padding: [u8; CONTROL - size_of::<libc::cmsghdr>() - size_of::<libc::ucred>()],
+}
+
+/// One end.
+#[derive(Debug)]
+pub(crate) struct PacketSocket(OwnedFd);
+
+impl PacketSocket {
+    /// A connected pair: the end to keep, and the one to give away.
+    pub(crate) fn pair() -> io::Result<(Self, File)> {
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
+        for end in [&ours, &theirs] {
+            sockopt::set_socket_passcred(end, true)?;
+            let _ = sockopt::set_socket_send_buffer_size(end, ROOM); // the default does, too
+        }
+        Ok((Self(ours), File::from(theirs)))
+    }
+
+    /// The end that was given away.
+    pub(crate) fn given(file: File) -> io::Result<Self> {
+        Ok(Self(file.into()))
+    }
+
+    /// Sends one packet; without `wait`, `WouldBlock` if there is no room for it now.
+    pub(crate) fn send(&self, packet: &[u8], wait: bool) -> io::Result<()> {
+        let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
+        again(|| send(self.0.as_raw_fd(), packet, flags)).map(|_| ())
+    }
+
+    /// Waits for a packet and receives what there is room for.
+    pub(crate) fn receive(&self, room: &mut [u8]) -> io::Result<Packet> {
+        let mut control = MaybeUninit::<Control>::zeroed();
+        let mut part = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+        let mut message = MaybeUninit::<libc::msghdr>::zeroed();
+        // SAFETY: all fields of the header are numbers and pointers, for which zero is a value.
+        #[allow(unsafe_code)]
+        let message = unsafe { message.assume_init_mut() };
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        let length = again(|| {
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = CONTROL as _;
+            message.msg_flags = 0;
+            receive(self.0.as_raw_fd(), message)
+        })?;
+        // SAFETY: the control data began as zeroes, and all its fields are plain numbers.
+        #[allow(unsafe_code)]
+        let control = unsafe { control.assume_init_ref() };
+        Ok(judge(length, message, control))
+    }
+
+    /// Ends all waiting and sending on both ends; what has been sent can still be received.
+    pub(crate) fn hang_up(&self) {
+        let _ = rustix::net::shutdown(&self.0, Shutdown::Both); // an error: it is closed already
+    }
+}
+
+/// What the kernel said of a packet. Only a packet has a sender: the end of the channel, which
+/// is as short as an empty packet, has none.
+fn judge(length: usize, message: &libc::msghdr, control: &Control) -> Packet {
+    let has_sender = message.msg_controllen > 0
+        && (control.header.cmsg_level, control.header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
+    match () {
+        () if message.msg_flags & libc::MSG_CTRUNC != 0 => Packet::Attached,
+        () if message.msg_flags & libc::MSG_TRUNC != 0 => Packet::TooLarge,
+        () if has_sender => Packet::Whole { length, sender: u32::try_from(control.sender.pid).unwrap_or(0) },
+        () if length == 0 => Packet::Closed,
+        () => Packet::Attached,
+    }
+}
+
+#[allow(unsafe_code)]
+fn send(socket: RawFd, packet: &[u8], flags: i32) -> isize {
+    // SAFETY: reads the slice, which lives through the call.
+    unsafe { libc::send(socket, packet.as_ptr().cast(), packet.len(), flags) }
+}
+
+#[allow(unsafe_code)]
+fn receive(socket: RawFd, message: &mut libc::msghdr) -> isize {
+    // SAFETY: the caller's header names two places that it holds by unique reference, with their
+    // true lengths; the kernel writes inside them.
+    unsafe { libc::recvmsg(socket, message, libc::MSG_CMSG_CLOEXEC) }
+}
+
+/// Makes a call again as long as a signal interrupts it.
+fn again(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        match usize::try_from(call()) {
+            Ok(length) => return Ok(length),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Every other system: no packet sockets that a child could inherit.
+
+use std::fs::File;
+use std::io;
+
+use super::Packet;
+
+/// Never made here.
+#[derive(Debug)]
+pub(crate) enum PacketSocket {}
+
+impl PacketSocket {
+    /// None.
+    pub(crate) fn pair() -> io::Result<(Self, File)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// None.
+    pub(crate) fn given(_: File) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Never called.
+    pub(crate) fn send(&self, _: &[u8], _: bool) -> io::Result<()> {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(crate) fn receive(&self, _: &mut [u8]) -> io::Result<Packet> {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(crate) fn hang_up(&self) {
+        match *self {}
+    }
+}

@@ -1,0 +1,237 @@
+//! The transport to a child that is not trusted: one socket, inherited.
+//!
+//! The parent makes a [`Listener`] per child and hands the other end over at spawn, by number; the
+//! child calls [`connect`]. Linux only; elsewhere [`Listener::new`] is [`TransportError::Unavailable`].
+//!
+//! ```text
+//! parent                       one packet = one frame, at most 64 KiB
+//!   PacketSocket ◀─────────── SOCK_SEQPACKET, no name ───────────▶ PacketSocket   child
+//!   never waits to send                                            inherited, so no socket(), connect()
+//!   checks who sent each packet                                    or open() in the child's sandbox
+//! ```
+//!
+//! What the parent holds against a child that does its worst; each costs that child its channel
+//! ([`TransportError::PeerMisbehaved`]) and nobody anything else:
+//!
+//! - *A packet of any content*: it is received into a buffer that was there before. One that is too
+//!   large or has anything attached ends the channel; attached descriptors never come into being here.
+//! - *Somebody else speaks*: every packet must come from the very process that was spawned, as the
+//!   kernel says it. Its forks, other programs that it gave the socket to, and whoever got it from
+//!   them are refused. The user is not compared: a child may drop its rights. A child that
+//!   executes another program stays the same process; if it lets that one have the socket, it speaks
+//!   with its own voice. Only a process with `CAP_SYS_ADMIN` can have the kernel say another
+//!   number, and such a child could end the parent anyway.
+//! - *It does not read*: the parent's `send` does not wait. The hub asks so little at once that the socket
+//!   holds it all; if it is full all the same the child has broken the rules, [`TransportError::Full`]. The
+//!   room belongs to the sender's end, so the child cannot make the parent's smaller.
+//! - *It never ends the channel*, or a fork holds it open: [`Abandon::hang_up`].
+//!
+//! Options that a child sets on its own end: a larger send buffer (up to `net.core.wmem_max`, more with
+//! `CAP_NET_ADMIN`) lets more of its own packets wait in the kernel, booked on the child; a filter
+//! or a shutdown makes it deaf, which is its own loss.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use profiler_core::ids::ProcessId;
+
+use super::listener::{Accepted, check_hello};
+use super::{
+    ChildEnds, FrameReceiver, FrameSender, ParentEnds, Receiver, Sender, TransportError, check_frame,
+    check_owner,
+};
+use crate::environment::Token;
+use crate::limits::MAX_FRAME_BYTES;
+use crate::message::{Hello, ToParent};
+use crate::sys::packets::{Packet, PacketSocket};
+
+/// Waits for one child to say hello.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Arc<PacketSocket>,
+    waiting: Arc<Waiting>,
+}
+
+/// What a [`Listener`] and its [`Abandon`] handles know of each other.
+#[derive(Debug, Default)]
+struct Waiting {
+    abandoned: AtomicBool,
+    over: AtomicBool,
+}
+
+/// Ends the waiting of a [`Listener`], or the channel, from any thread. Keeps no socket open.
+#[derive(Clone, Debug)]
+pub struct Abandon {
+    socket: Weak<PacketSocket>,
+    waiting: Arc<Waiting>,
+}
+
+impl Listener {
+    /// Makes a channel; the file is the child's end of it.
+    ///
+    /// # Errors
+    /// [`TransportError::Unavailable`] where children cannot inherit a socket, [`TransportError::Io`].
+    pub fn new() -> Result<(Self, File), TransportError> {
+        let (socket, theirs) = PacketSocket::pair().map_err(|error| match error.kind() {
+            io::ErrorKind::Unsupported => TransportError::Unavailable,
+            _ => TransportError::Io(error),
+        })?;
+        Ok((Self { socket: Arc::new(socket), waiting: Arc::default() }, theirs))
+    }
+
+    /// A handle that ends [`Self::accept`], or later the channel.
+    pub fn abandon_handle(&self) -> Abandon {
+        Abandon { socket: Arc::downgrade(&self.socket), waiting: Arc::clone(&self.waiting) }
+    }
+
+    /// Waits for the hello of `child`, which must have been given the other end, and be the only
+    /// one that has it: the caller closes its own copy before.
+    ///
+    /// # Errors
+    /// [`TransportError::Abandoned`], [`TransportError::Disconnected`] when the child ends without a
+    /// word, [`TransportError::WrongToken`], and [`TransportError::Protocol`] or
+    /// [`TransportError::PeerMisbehaved`] when it begins with anything else.
+    pub fn accept(self, expected: &Token, child: ProcessId) -> Result<Accepted, TransportError> {
+        let mut receiver = PacketReceiver::new(Arc::clone(&self.socket), Some(child));
+        let first = receiver.recv();
+        self.waiting.over.store(true, Ordering::Release);
+        let frame = match first {
+            Err(TransportError::Disconnected) if self.waiting.abandoned.load(Ordering::Acquire) => {
+                return Err(TransportError::Abandoned);
+            }
+            first => first?,
+        };
+        let hello = check_hello(&frame, expected)?;
+        if hello.pid != child {
+            return Err(TransportError::PeerMisbehaved("the hello of another process"));
+        }
+        let sender = PacketSender::new(self.socket, false, Arc::clone(&receiver.full));
+        Ok(Accepted {
+            hello,
+            ends: ParentEnds { sender: Sender::new(sender), receiver: Receiver::new(receiver) },
+        })
+    }
+}
+
+impl Abandon {
+    /// Makes [`Listener::accept`] return, now or when it is called. A child that has said hello
+    /// before is still accepted, and what it sent can be received. Never waits; has no effect once
+    /// `accept` has returned.
+    pub fn abandon(&self) {
+        self.waiting.abandoned.store(true, Ordering::Release);
+        if !self.waiting.over.load(Ordering::Acquire) {
+            self.hang_up();
+        }
+    }
+
+    /// Ends the channel, whoever else holds the child's end: what was sent can still be received.
+    pub fn hang_up(&self) {
+        if let Some(socket) = self.socket.upgrade() {
+            socket.hang_up();
+        }
+    }
+}
+
+/// In the child: says `hello` through the socket that it inherited.
+///
+/// # Errors
+/// [`TransportError::Disconnected`] when the parent is gone, [`TransportError::Protocol`] for a
+/// `hello` beyond its limits, [`TransportError::Unavailable`].
+pub fn connect(socket: File, hello: Hello) -> Result<ChildEnds, TransportError> {
+    let socket = PacketSocket::given(socket).map_err(|_| TransportError::Unavailable)?;
+    let receiver = PacketReceiver::new(Arc::new(socket), None);
+    let sender = PacketSender::new(Arc::clone(&receiver.socket), true, Arc::clone(&receiver.full));
+    let mut sender = Sender::new(sender);
+    sender.send(&ToParent::Hello(hello))?;
+    Ok(ChildEnds { sender, receiver: Receiver::new(receiver) })
+}
+
+/// Sends frames as packets.
+#[derive(Debug)]
+struct PacketSender {
+    socket: Arc<PacketSocket>,
+    owner: u32,
+    /// Whether to wait for room, as a child does.
+    waits: bool,
+    /// Tells this end's receiver that there was none.
+    full: Arc<AtomicBool>,
+}
+
+impl PacketSender {
+    fn new(socket: Arc<PacketSocket>, waits: bool, full: Arc<AtomicBool>) -> Self {
+        Self { socket, owner: std::process::id(), waits, full }
+    }
+
+    /// The channel is over: the other side may miss any one message, but not one of several.
+    fn give_up(&self) -> TransportError {
+        self.full.store(true, Ordering::Release);
+        self.socket.hang_up();
+        TransportError::Full
+    }
+}
+
+impl FrameSender for PacketSender {
+    fn send(&mut self, frame: &[u8]) -> Result<(), TransportError> {
+        check_frame(frame)?;
+        check_owner(self.owner)?;
+        self.socket.send(frame, self.waits).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => self.give_up(),
+            _ => error.into(),
+        })
+    }
+}
+
+/// Receives packets, each a frame.
+#[derive(Debug)]
+struct PacketReceiver {
+    socket: Arc<PacketSocket>,
+    owner: u32,
+    /// The only process whose packets count; `None`: any.
+    peer: Option<ProcessId>,
+    room: Box<[u8]>,
+    /// Set by this end's sender when the other side does not read.
+    full: Arc<AtomicBool>,
+    /// Set by the first error, after which nothing is received.
+    ended: bool,
+}
+
+impl PacketReceiver {
+    fn new(socket: Arc<PacketSocket>, peer: Option<ProcessId>) -> Self {
+        let room = vec![0; MAX_FRAME_BYTES].into_boxed_slice();
+        Self { socket, owner: std::process::id(), peer, room, full: Arc::default(), ended: false }
+    }
+
+    fn receive(&mut self) -> Result<Vec<u8>, TransportError> {
+        let length = match self.socket.receive(&mut self.room)? {
+            Packet::Closed if self.full.load(Ordering::Acquire) => return Err(TransportError::Full),
+            Packet::Closed => return Err(TransportError::Disconnected),
+            Packet::TooLarge => return Err(TransportError::PeerMisbehaved("a packet too large")),
+            Packet::Attached => return Err(TransportError::PeerMisbehaved("a packet of another kind")),
+            Packet::Whole { sender, .. } if self.peer.is_some_and(|peer| peer.get() != sender) => {
+                return Err(TransportError::PeerMisbehaved("a packet of another process"));
+            }
+            Packet::Whole { length, .. } => length,
+        };
+        Ok(self.room.get(..length).unwrap_or_default().to_vec())
+    }
+}
+
+impl FrameReceiver for PacketReceiver {
+    fn recv(&mut self) -> Result<Vec<u8>, TransportError> {
+        check_owner(self.owner)?;
+        if self.ended {
+            return Err(TransportError::Disconnected);
+        }
+        let received = self.receive();
+        self.ended = received.is_err();
+        if self.ended {
+            self.socket.hang_up(); // nobody will read what the other side still sends
+        }
+        received
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(profiler_portable)))]
+mod tests;

@@ -1,0 +1,152 @@
+//! What only the transport of untrusted children can get wrong. What a packet can do is in
+//! `tests/tricks`, what a process can do in `integration-tests`.
+
+use std::os::fd::AsFd;
+
+use rustix::net::sockopt;
+
+use super::super::tests::{hello, on_thread};
+use super::*;
+use crate::codec::{self, ProtocolError};
+use crate::message::{PROTOCOL_VERSION, RequestId, ToChild};
+
+fn token() -> Token {
+    Token::from_bytes([3; 16])
+}
+
+fn own() -> ProcessId {
+    ProcessId::new(std::process::id())
+}
+
+/// What comes of a child whose first packet this is.
+fn first(frame: &[u8]) -> TransportError {
+    let (listener, theirs) = Listener::new().unwrap();
+    PacketSocket::given(theirs).unwrap().send(frame, false).unwrap();
+    listener.accept(&token(), own()).unwrap_err()
+}
+
+/// An accepted child, and its bare end.
+fn accepted() -> (Accepted, File) {
+    let (listener, theirs) = Listener::new().unwrap();
+    let said = codec::encode(&ToParent::Hello(hello(&token()))).unwrap();
+    PacketSocket::given(theirs.try_clone().unwrap()).unwrap().send(&said, false).unwrap();
+    (listener.accept(&token(), own()).unwrap(), theirs)
+}
+
+const fn stop() -> ToChild {
+    ToChild::Stop { request: RequestId::new(1) }
+}
+
+#[test]
+fn a_process_that_was_not_spawned_is_not_heard() {
+    let (listener, theirs) = Listener::new().unwrap();
+    let _child = connect(theirs, hello(&token())).unwrap();
+    let error = listener.accept(&token(), ProcessId::new(1)).unwrap_err();
+    assert!(matches!(error, TransportError::PeerMisbehaved("a packet of another process")), "{error}");
+}
+
+#[test]
+fn a_hello_that_names_another_process_is_refused() {
+    let said = Hello { pid: ProcessId::new(1), ..hello(&token()) };
+    let error = first(&codec::encode(&ToParent::Hello(said)).unwrap());
+    assert!(matches!(error, TransportError::PeerMisbehaved("the hello of another process")), "{error}");
+}
+
+#[test]
+fn whoever_does_not_begin_with_a_true_hello_is_refused() {
+    let done = codec::encode(&ToParent::Done { request: RequestId::new(1) }).unwrap();
+    assert!(matches!(first(&done), TransportError::PeerMisbehaved("a message before Hello")));
+    let stranger = ToParent::Hello(hello(&Token::from_bytes([4; 16])));
+    assert!(matches!(first(&codec::encode(&stranger).unwrap()), TransportError::WrongToken));
+    let newer = Hello { version: PROTOCOL_VERSION + 1, ..hello(&token()) };
+    let newer = first(&codec::encode(&ToParent::Hello(newer)).unwrap());
+    assert!(matches!(newer, TransportError::Protocol(ProtocolError::WrongVersion { .. })), "{newer}");
+    assert!(matches!(first(&[]), TransportError::Protocol(_)));
+    assert!(matches!(first(&[7; MAX_FRAME_BYTES + 1]), TransportError::PeerMisbehaved("a packet too large")));
+}
+
+#[test]
+fn a_child_that_does_not_read_cannot_make_the_parent_wait() {
+    let (mut accepted, theirs) = accepted();
+    let error = (0..1_000_000).find_map(|_| accepted.ends.sender.send(&stop()).err()).expect("a full socket");
+    assert!(matches!(error, TransportError::Full), "{error}");
+    let error = accepted.ends.receiver.recv().unwrap_err();
+    assert!(matches!(error, TransportError::Full), "{error}");
+    drop(theirs);
+}
+
+#[test]
+fn a_child_cannot_make_the_parents_room_smaller() {
+    let count = |options: fn(&File)| {
+        let (mut accepted, theirs) = accepted();
+        options(&theirs);
+        (0..1_000_000).take_while(|_| accepted.ends.sender.send(&stop()).is_ok()).count()
+    };
+    let room = count(|_| {});
+    assert!(room >= 64, "{room} messages");
+    let least = |end: &File| {
+        sockopt::set_socket_send_buffer_size(end.as_fd(), 1).unwrap();
+        sockopt::set_socket_recv_buffer_size(end.as_fd(), 1).unwrap();
+    };
+    assert_eq!(count(least), room);
+}
+
+#[test]
+fn abandoning_ends_the_waiting_for_a_silent_child() {
+    let (listener, _silent) = Listener::new().unwrap();
+    let abandon = listener.abandon_handle();
+    let waiting = on_thread(move || listener.accept(&token(), own()));
+    abandon.abandon();
+    assert!(matches!(waiting.join().unwrap(), Err(TransportError::Abandoned)));
+}
+
+#[test]
+fn a_child_that_said_hello_and_died_is_still_heard() {
+    let (listener, theirs) = Listener::new().unwrap();
+    let abandon = listener.abandon_handle();
+    let mut child = connect(theirs, hello(&token())).unwrap();
+    let last = ToParent::ShutdownProfile { length: 5 };
+    child.sender.send(&last).unwrap();
+    drop(child);
+    abandon.abandon();
+    let mut accepted = listener.accept(&token(), own()).unwrap();
+    assert_eq!(accepted.ends.receiver.recv().unwrap(), last);
+    assert!(matches!(accepted.ends.receiver.recv(), Err(TransportError::Disconnected)));
+}
+
+#[test]
+fn hanging_up_ends_a_channel_that_somebody_else_holds_open() {
+    let (listener, theirs) = Listener::new().unwrap();
+    let _fork = theirs.try_clone().unwrap();
+    let abandon = listener.abandon_handle();
+    let mut child = connect(theirs, hello(&token())).unwrap();
+    let mut accepted = listener.accept(&token(), own()).unwrap();
+    abandon.abandon(); // without effect by now
+    child.sender.send(&ToParent::ShutdownProfile { length: 1 }).unwrap();
+    assert!(accepted.ends.receiver.recv().is_ok());
+    let waiting = on_thread(move || accepted.ends.receiver.recv());
+    abandon.hang_up();
+    assert!(matches!(waiting.join().unwrap(), Err(TransportError::Disconnected)));
+    assert!(child.sender.send(&ToParent::ShutdownProfile { length: 1 }).is_err());
+}
+
+#[test]
+fn a_handle_keeps_no_socket_open() {
+    let (listener, theirs) = Listener::new().unwrap();
+    let abandon = listener.abandon_handle();
+    let mut child = PacketReceiver::new(Arc::new(PacketSocket::given(theirs).unwrap()), None);
+    drop(listener);
+    assert!(matches!(child.recv(), Err(TransportError::Disconnected)));
+    abandon.hang_up();
+}
+
+#[test]
+fn a_fork_may_not_speak_for_its_parent() {
+    let (ours, _theirs) = PacketSocket::pair().unwrap();
+    let mut receiver =
+        PacketReceiver { owner: std::process::id() + 1, ..PacketReceiver::new(Arc::new(ours), None) };
+    let mut sender = PacketSender::new(Arc::clone(&receiver.socket), true, Arc::default());
+    sender.owner = receiver.owner;
+    assert!(matches!(sender.send(&[1]), Err(TransportError::Forked)));
+    assert!(matches!(receiver.recv(), Err(TransportError::Forked)));
+}

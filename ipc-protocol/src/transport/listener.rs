@@ -1,0 +1,149 @@
+//! Waiting for a child, over whichever transport it was given; and the child's side of it.
+//!
+//! Made by the parent's spawn code, one per child: [`Listener::named`] for a child that is
+//! trusted, [`Listener::inherited`] for one that is not. Invariant: whoever is accepted knows the
+//! child's token and speaks this version of the protocol.
+
+use std::fs::File;
+
+use profiler_core::ids::ProcessId;
+
+use super::{ChildEnds, ParentEnds, TransportError, check_frame, inherited, ipc_channel};
+use crate::codec::{self, ProtocolError};
+use crate::environment::{EnvironmentError, Server, Token};
+use crate::message::{Hello, PROTOCOL_VERSION, ToParent};
+
+/// Waits for one child to say hello.
+#[derive(Debug)]
+pub enum Listener {
+    /// Over ipc-channel.
+    Named(Box<ipc_channel::Listener>),
+    /// Over an inherited socket.
+    Inherited(inherited::Listener),
+}
+
+/// Ends the waiting of a [`Listener`], or the channel, from any thread.
+#[derive(Clone, Debug)]
+pub enum Abandon {
+    /// Over ipc-channel.
+    Named(ipc_channel::Abandon),
+    /// Over an inherited socket.
+    Inherited(inherited::Abandon),
+}
+
+/// A child that has connected and said who it is.
+#[derive(Debug)]
+pub struct Accepted {
+    /// What it said. The token has been compared, and the process number is the kernel's word where
+    /// the kernel gives one; the rest is the child's own word.
+    pub hello: Hello,
+    /// The channels to it.
+    pub ends: ParentEnds,
+}
+
+impl Listener {
+    /// For a child that is trusted on its channel, with what the child is to be given.
+    ///
+    /// # Errors
+    /// As [`ipc_channel::Listener::new`].
+    pub fn named() -> Result<(Self, Line), TransportError> {
+        let listener = ipc_channel::Listener::new()?;
+        let line = Line::Named(listener.name().to_owned());
+        Ok((Self::Named(Box::new(listener)), line))
+    }
+
+    /// For a child that is not trusted, with what the child is to be given: nobody else may have it.
+    ///
+    /// # Errors
+    /// As [`inherited::Listener::new`].
+    pub fn inherited() -> Result<(Self, Line), TransportError> {
+        let (listener, theirs) = inherited::Listener::new()?;
+        Ok((Self::Inherited(listener), Line::Inherited(theirs)))
+    }
+
+    /// A handle that ends [`Self::accept`], or later the channel.
+    pub fn abandon_handle(&self) -> Abandon {
+        match self {
+            Self::Named(listener) => Abandon::Named(listener.abandon_handle()),
+            Self::Inherited(listener) => Abandon::Inherited(listener.abandon_handle()),
+        }
+    }
+
+    /// Waits for the child, which runs as process `child`.
+    ///
+    /// # Errors
+    /// As [`ipc_channel::Listener::accept`] and [`inherited::Listener::accept`].
+    pub fn accept(self, expected: &Token, child: ProcessId) -> Result<Accepted, TransportError> {
+        match self {
+            Self::Named(listener) => listener.accept(expected),
+            Self::Inherited(listener) => listener.accept(expected, child),
+        }
+    }
+}
+
+impl Abandon {
+    /// Makes [`Listener::accept`] return. Has no effect once it has.
+    pub fn abandon(&self) {
+        match self {
+            Self::Named(abandon) => abandon.abandon(),
+            Self::Inherited(abandon) => abandon.abandon(),
+        }
+    }
+
+    /// Ends the channel, whoever else holds the child's end of it.
+    pub fn hang_up(&self) {
+        match self {
+            Self::Named(abandon) => abandon.hang_up(),
+            Self::Inherited(abandon) => abandon.hang_up(),
+        }
+    }
+}
+
+/// What a parent gives its child to speak through.
+#[derive(Debug)]
+pub enum Line {
+    /// A name to connect to.
+    Named(String),
+    /// A socket that is connected.
+    Inherited(File),
+}
+
+impl Line {
+    /// In the child: takes hold of what the environment names.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::NotHanded`] when there is no such thing here.
+    pub fn open(server: &Server) -> Result<Self, EnvironmentError> {
+        Ok(match server {
+            Server::Named(name) => Self::Named(name.clone()),
+            Server::Inherited(socket) => Self::Inherited(socket.open()?),
+        })
+    }
+
+    /// In the child: connects to the parent and says `hello`.
+    ///
+    /// # Errors
+    /// As [`ipc_channel::connect`] and [`inherited::connect`].
+    pub fn connect(self, hello: Hello) -> Result<ChildEnds, TransportError> {
+        match self {
+            Self::Named(name) => ipc_channel::connect(&name, hello),
+            Self::Inherited(socket) => inherited::connect(socket, hello),
+        }
+    }
+}
+
+/// For implementations: the hello of a child's first frame, if it knows the token.
+pub(super) fn check_hello(frame: &[u8], expected: &Token) -> Result<Hello, TransportError> {
+    check_frame(frame)?;
+    let ToParent::Hello(hello) = codec::decode(frame)? else {
+        return Err(TransportError::PeerMisbehaved("a message before Hello"));
+    };
+    if hello.token != *expected {
+        return Err(TransportError::WrongToken);
+    }
+    if hello.version != PROTOCOL_VERSION {
+        let (theirs, ours) = (hello.version, PROTOCOL_VERSION);
+        return Err(ProtocolError::WrongVersion { theirs, ours }.into());
+    }
+    Ok(hello)
+}
