@@ -12,7 +12,7 @@ use crate::ids::ThreadIndex;
 use crate::manager::rows::NewThread;
 use crate::pool::Pool;
 use crate::pool::budget::BookedPages;
-use crate::pool::layout::{MAX_THREADS, THREAD_BYTES};
+use crate::pool::layout::{MAX_THREADS, Region, THREAD_BYTES};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Timestamp;
 
@@ -41,7 +41,8 @@ impl ThreadRows {
         let number = self.take()?;
         let end = number.saturating_add(1).saturating_mul(THREAD_BYTES);
         let index = u32::try_from(number).ok().map(ThreadIndex::new)?;
-        if !self.booked.cover(pool.budget(), end) {
+        let table = pool.layout().region(Region::Threads);
+        if !self.booked.cover(pool.map(), pool.budget(), table, end) {
             self.put(index);
             return None;
         }
