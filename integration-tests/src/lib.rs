@@ -3,9 +3,12 @@
 //! This library is the harness of the tests: a session that no other test of the binary shares
 //! ([`session`]), the helper process and how it is told what to do ([`puppet`]), the numbered
 //! markers that both sides know ([`marks`]), a saved profile as a test looks at it ([`profile`]), what
-//! this process itself has open ([`own`]), and waiting ([`patience`]). The helper is
-//! `src/bin/child`.
+//! this process itself has open ([`own`]), acknowledged markers ([`acks`]), a session whose parent is
+//! a process of its own ([`family`]), the `profiler` command ([`tools`]), and waiting ([`patience`]). The helpers are `src/bin/child` and
+//! `src/bin/parent`.
 
+pub mod acks;
+pub mod family;
 pub mod marks;
 pub mod own;
 pub mod pairs;
@@ -13,3 +16,4 @@ pub mod patience;
 pub mod profile;
 pub mod puppet;
 pub mod session;
+pub mod tools;

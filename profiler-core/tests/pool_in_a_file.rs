@@ -82,7 +82,12 @@ fn record(count: u64) {
         for _ in 0..4 {
             scope.spawn(|| {
                 for number in 0..count {
-                    text_marker!("text", &profiler_core::marker::category::OTHER, Default::default(), "some text");
+                    text_marker!(
+                        "text",
+                        &profiler_core::marker::category::OTHER,
+                        Default::default(),
+                        "some text"
+                    );
                     if number % 200 == 0 {
                         std::thread::sleep(Duration::from_millis(1));
                     }

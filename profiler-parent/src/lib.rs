@@ -12,6 +12,7 @@ mod hub;
 pub mod outbox;
 pub mod output;
 mod pools;
+pub mod recover;
 pub mod session;
 pub mod spawn;
 mod sys;

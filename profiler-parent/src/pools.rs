@@ -210,7 +210,7 @@ mod tests {
         pools.parent_file().unwrap();
         assert!(pools.parent_file().is_err(), "a file is made once");
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
-        let modes = [&new, pools.path(), &pools.path().join(PARENT)].map(|path| mode(path));
+        let modes = [&new, pools.path(), &pools.path().join(PARENT)].map(mode);
         assert_eq!(modes, [0o700, 0o700, 0o600]);
         let foreign = pools.path().join("profile.json");
         std::fs::write(&foreign, "").unwrap();

@@ -16,8 +16,8 @@ use profiler_core::ids::ByteLimit;
 pub use builder::{SessionBuilder, SessionError};
 
 use crate::capture::Capture;
-use crate::pools::PoolDirectory;
 use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError};
+use crate::pools::PoolDirectory;
 
 /// How long a session waits for its children to confirm a command.
 const CONFIRM: Duration = Duration::from_secs(1);

@@ -8,6 +8,7 @@
 //! A new mode is a row in a table: a beginning in [`begin`], or a command in one of the families.
 
 mod begin;
+mod books;
 mod end;
 mod kin;
 mod pairs;
@@ -22,7 +23,7 @@ type Words<'a> = &'a [&'a str];
 /// What carries out the command of that name; `None` if it is not one of the family's.
 type Family = fn(&str, Words<'_>) -> Option<anyhow::Result<String>>;
 
-const FAMILIES: &[Family] = &[record::obey, end::obey, pairs::obey, kin::obey];
+const FAMILIES: &[Family] = &[record::obey, end::obey, pairs::obey, kin::obey, books::obey];
 
 fn main() -> anyhow::Result<()> {
     let beginning = std::env::args().nth(1).context("how to begin?")?;

@@ -17,6 +17,7 @@ mod limit;
 mod measure;
 mod record;
 mod recording;
+mod recover;
 mod workers;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("limit", limit::measure),
     ("gather", measure_gathering),
     ("json", json::measure),
+    ("recover", recover::measure),
 ];
 
 #[global_allocator]
