@@ -112,7 +112,7 @@ fn what_is_no_pool_any_more_is_named_and_passed_over() -> anyhow::Result<()> {
     type Damage = fn(&Path) -> anyhow::Result<()>;
     const DAMAGES: [(&str, Damage); 7] = [
         ("truncated", |path| Ok(File::options().write(true).open(path)?.set_len(5000)?)),
-        ("emptied", |path| Ok(drop(File::create(path)?))),
+        ("emptied", |path| Ok(fs::write(path, "")?)),
         ("zeroed", |path| Ok(File::options().write(true).open(path)?.write_all_at(&[0; 4096], 0)?)),
         ("garbage", |path| Ok(fs::write(path, [0x5a; 100_000])?)),
         ("link", |path| replace(path, |path| Ok(symlink("/dev/zero", path)?))),
