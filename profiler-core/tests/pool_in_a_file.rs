@@ -188,7 +188,7 @@ fn a_file_that_others_may_open_is_no_pool() {
 fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
     let _turn = turn();
     let before = rustix::process::getrlimit(rustix::process::Resource::Fsize);
-    let small = rustix::process::Rlimit { current: Some(1 << 20), ..before.clone() };
+    let small = rustix::process::Rlimit { current: Some(1 << 20), ..before };
     rustix::process::setrlimit(rustix::process::Resource::Fsize, small).unwrap();
     let refused = session::start(SessionParams::default(), StartOptions::default());
     rustix::process::setrlimit(rustix::process::Resource::Fsize, before).unwrap();
