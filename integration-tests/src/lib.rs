@@ -4,7 +4,9 @@
 //! shares, processes that are told what to do, numbered markers that both sides know, a saved profile as a
 //! test looks at it, and scenes made of them. The helper process is `src/bin/child`.
 
+pub mod acks;
 pub mod counting;
+pub mod family;
 pub mod kills;
 pub mod marks;
 pub mod own;
@@ -15,3 +17,4 @@ pub mod profile;
 pub mod puppet;
 pub mod scene;
 pub mod session;
+pub mod tools;

@@ -1,10 +1,10 @@
 //! What a child committed before it died is in the profile, exactly, at whatever moment it was killed.
 //! The kinds of ends are in `faults_ends`, forks in `faults_kin`.
 
-use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
+use integration_tests::acks;
 use integration_tests::patience;
 use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
@@ -25,44 +25,15 @@ fn a_child_killed_at_any_moment_loses_nothing_that_it_had_committed() -> anyhow:
         std::thread::sleep(Duration::from_micros(3_000 + 7_919 * n as u64 % 30_000));
         assert!(puppet.child.kill()?);
         assert_eq!(puppet.child.wait().and_then(|status| status.signal()), Some(libc::SIGKILL));
-        told.push((name, acknowledged(&puppet.rest()?)));
+        told.push((name, acks::counts(&puppet.rest()?)));
     }
     let (_, profile) = session.capture()?;
     assert!(told.iter().all(|(_, threads)| threads.values().sum::<u64>() > 0), "killed too early: {told:?}");
     for (name, threads) in &told {
         assert_eq!(profile.verdict(name)?, "recovered: crashed with signal 9 (SIGKILL)");
-        check(&profile, name, threads)?;
+        acks::check(profile.process(name)?, threads, true)?;
+        assert_eq!(profile.process(name)?.books()?.evicted, 0, "{name}");
     }
-    Ok(())
-}
-
-/// How many markers each thread said that it had committed.
-fn acknowledged(bytes: &[u8]) -> BTreeMap<u32, u64> {
-    let mut threads = BTreeMap::new();
-    for record in bytes.chunks_exact(16) {
-        let word = |at: usize| u64::from_ne_bytes(record[at..at + 8].try_into().expect("eight bytes"));
-        let counted: &mut u64 = threads.entry(word(0) as u32).or_default();
-        assert_eq!(*counted, word(8), "the acknowledgements themselves are in order");
-        *counted += 1;
-    }
-    threads
-}
-
-/// Every acknowledged number is there, in order, but those that were dropped and counted; at most one
-/// more per thread, which was committed but not acknowledged; the books agree.
-fn check(profile: &Profile, name: &str, threads: &BTreeMap<u32, u64>) -> anyhow::Result<()> {
-    let process = profile.process(name)?;
-    let numbers = process.numbers()?;
-    for (thread, count) in threads {
-        let found = &numbers[thread];
-        assert!(found.is_sorted_by(|a, b| a < b), "{name}, thread {thread}: out of order");
-        let row = process.threads.iter().find(|row| row.name == format!("worker-{thread}"));
-        let books = row.and_then(|row| row.books.as_ref()).expect("books of the thread");
-        assert_eq!((books.delivered, books.evicted), (found.len() as u64, 0), "{name}, {thread}: {books:?}");
-        let there = books.delivered + books.dropped;
-        assert!((*count..=count + 1).contains(&there), "{name}, thread {thread}: {books:?} of {count}");
-    }
-    process.books()?;
     Ok(())
 }
 

@@ -51,6 +51,11 @@ number! {
     PoolId(u128)
 }
 number! {
+    /// One run of a machine from its start to its end (0 where unknown): clocks that count since
+    /// the start cannot be compared with those of another.
+    BootId(u128)
+}
+number! {
     /// Row of a thread in its pool's thread table. Row 0 stands for the process itself.
     ThreadIndex(u32)
 }

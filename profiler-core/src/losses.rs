@@ -15,7 +15,8 @@ pub enum DropReason {
     Full = 0,
     /// The entry is larger than the largest entry allowed.
     Oversize = 1,
-    /// The process's allowance is used up and it holds nothing that it could destroy.
+    /// The process's allowance is used up (or the file system of a pool in a file is full), and it
+    /// holds nothing that it could destroy.
     NoBudget = 2,
     /// There is no room left for the name, schema or thread that the entry refers to.
     NoDefinitions = 3,

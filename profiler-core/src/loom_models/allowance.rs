@@ -3,10 +3,13 @@
 use loom::sync::Arc;
 use loom::thread;
 
+use super::NoWords;
 use crate::ids::ByteLimit;
 use crate::pool::budget::{BookedPages, Budget};
+use crate::pool::layout::Extent;
 
 const PAGE: u64 = 4096;
+const TABLE: Extent = Extent { offset: 0, len: 2 * PAGE };
 
 fn held(budget: &Budget) -> u64 {
     let (used, allowed) = budget.used_and_allowed();
@@ -54,9 +57,9 @@ fn loom_two_who_reach_a_new_page_of_a_table_book_it_once() {
         let booked = Arc::new(BookedPages::new(PAGE));
         let other = {
             let (budget, booked) = (Arc::clone(&budget), Arc::clone(&booked));
-            thread::spawn(move || booked.cover(&budget, 100))
+            thread::spawn(move || booked.cover(&NoWords, &budget, TABLE, 100))
         };
-        assert!(booked.cover(&budget, PAGE + 1));
+        assert!(booked.cover(&NoWords, &budget, TABLE, PAGE + 1));
         assert!(other.join().unwrap());
         assert_eq!(held(&budget), 2 * PAGE);
     });

@@ -3,10 +3,12 @@
 use loom::sync::Arc;
 use loom::thread;
 
+use super::NoWords;
 use crate::ids::{ByteLimit, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
 use crate::manager::threads::{RowTable, ThreadRows};
-use crate::pool::budget::Budget;
+use crate::pool::budget::{BookedPages, Budget};
+use crate::pool::layout::Extent;
 use crate::pool::live::{NewThread, RowUse, ThreadRow};
 use crate::time::Timestamp;
 
@@ -22,8 +24,8 @@ impl RowTable for Table {
         self.rows.get(index.get() as usize)
     }
 
-    fn budget(&self) -> &Budget {
-        &self.budget
+    fn cover(&self, booked: &BookedPages, end: u64) -> bool {
+        booked.cover(&NoWords, &self.budget, Extent { offset: 0, len: 4096 }, end)
     }
 }
 

@@ -9,7 +9,8 @@ use super::ChunkManager;
 use super::space::ChunkSpace;
 use super::update::{ReleasedChunk, Update};
 use crate::ids::{ByteLimit, ChunkIndex};
-use crate::pool::layout::{Layout, Region, SIZE_CLASSES, SLOT_BYTES};
+use crate::pool::Words;
+use crate::pool::layout::{Extent, Layout, Region, SIZE_CLASSES, SLOT_BYTES};
 use crate::time::Timestamp;
 
 /// Why there is no chunk.
@@ -133,16 +134,34 @@ impl Chunks {
             self.numbers.put(index);
             return Err(NoChunk::NoBudget);
         }
-        let described = self.space.take(class).and_then(|block| {
-            let offset = pool.layout().region(Region::Chunks).offset + block * pool.layout().page;
-            pool.slot(index)?.describe(offset, u32::try_from(bytes).ok()?);
-            Some(index)
-        });
-        described.ok_or_else(|| {
+        let described = self.describe_block(manager, index, class);
+        if described.is_err() {
             pool.budget().give_back(bytes);
             self.numbers.put(index);
-            NoChunk::NoSpace
-        })
+        }
+        described.map(|()| index)
+    }
+
+    /// Finds addresses for a chunk, and in a file the room behind them: a full file system is met
+    /// like a used-up allowance, from this process's own oldest data.
+    fn describe_block(
+        &mut self,
+        manager: &ChunkManager,
+        index: ChunkIndex,
+        class: u8,
+    ) -> Result<(), NoChunk> {
+        let (pool, block) = (manager.pool(), self.space.take(class).ok_or(NoChunk::NoSpace)?);
+        let offset = pool.layout().region(Region::Chunks).offset + block * pool.layout().page;
+        let extent = Extent { offset, len: pool.layout().class_bytes(class) };
+        if !pool.map().secure(extent) {
+            // What was allocated before the room ran out is not booked, so it must not stay.
+            let _ = pool.map().release(extent);
+            self.space.put(block, class);
+            return Err(NoChunk::NoBudget);
+        }
+        let slot = pool.slot(index).ok_or(NoChunk::NoSpace)?;
+        slot.describe(offset, u32::try_from(extent.len).unwrap_or(u32::MAX));
+        Ok(())
     }
 
     /// Lists what recording threads have left since the last call.
@@ -350,7 +369,7 @@ impl Numbers {
             return None;
         }
         if end > self.booked {
-            if !pool.budget().take(pool.layout().page, 0) {
+            if !pool.take_page(Region::Directory, self.booked) {
                 return None;
             }
             self.booked += pool.layout().page;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::ChunkManager;
 use super::chunks::Chunks;
 use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
-use crate::pool::layout::{COUNTER_BYTES, Layout, MAX_COUNTERS};
+use crate::pool::layout::{COUNTER_BYTES, Layout, MAX_COUNTERS, Region};
 pub(crate) use crate::pool::live::NewThread;
 use crate::pool::live::ThreadRow;
 
@@ -101,7 +101,7 @@ impl Rows {
     /// Books the page of paused ranges, once.
     pub(crate) fn book_pauses(&mut self, manager: &ChunkManager) -> bool {
         if !self.pauses_booked {
-            self.pauses_booked = manager.pool().budget().take(manager.pool().layout().page, 0);
+            self.pauses_booked = manager.pool().take_page(Region::Pauses, 0);
         }
         self.pauses_booked
     }
@@ -128,7 +128,7 @@ impl Table {
         }
         let end = (u64::from(self.frontier) + 1) * self.bytes;
         if end > self.booked {
-            if !manager.pool().budget().take(self.page, 0) {
+            if !manager.pool().take_page(Region::Counters, self.booked) {
                 manager.pool().budget().want(self.page);
                 return None;
             }

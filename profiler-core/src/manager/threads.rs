@@ -11,8 +11,8 @@
 
 use crate::ids::ThreadIndex;
 use crate::pool::Pool;
-use crate::pool::budget::{BookedPages, Budget};
-use crate::pool::layout::{MAX_THREADS, THREAD_BYTES};
+use crate::pool::budget::BookedPages;
+use crate::pool::layout::{MAX_THREADS, Region, THREAD_BYTES};
 use crate::pool::live::{NewThread, RowUse, ThreadRow};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Timestamp;
@@ -23,8 +23,8 @@ const WORDS: usize = (MAX_THREADS / 64) as usize;
 pub(crate) trait RowTable {
     /// The row with this number, if there is one.
     fn thread_row(&self, index: ThreadIndex) -> Option<&ThreadRow>;
-    /// Where their pages are booked.
-    fn budget(&self) -> &Budget;
+    /// Books the table's pages up to `end`; false if there is no room for them.
+    fn cover(&self, booked: &BookedPages, end: u64) -> bool;
 }
 
 impl RowTable for Pool {
@@ -32,8 +32,8 @@ impl RowTable for Pool {
         Self::thread_row(self, index)
     }
 
-    fn budget(&self) -> &Budget {
-        Self::budget(self)
+    fn cover(&self, booked: &BookedPages, end: u64) -> bool {
+        booked.cover(self.map(), self.budget(), self.layout().region(Region::Threads), end)
     }
 }
 
@@ -89,7 +89,7 @@ impl ThreadRows {
             let number = self.take()?;
             let index = u32::try_from(number).ok().map(ThreadIndex::new)?;
             let end = number.saturating_add(1);
-            if !self.booked.cover(table.budget(), end.saturating_mul(THREAD_BYTES)) {
+            if !table.cover(&self.booked, end.saturating_mul(THREAD_BYTES)) {
                 self.put(index);
                 return None;
             }

@@ -5,6 +5,8 @@
 //! lowered (both numbers live in one word, so neither can change unseen); bytes are given back
 //! only after the system has the pages. Units inside are pages; 32 bits of pages are 16 TiB.
 
+use super::layout::Extent;
+use super::mapping::Words;
 use crate::ids::ByteLimit;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -118,21 +120,26 @@ impl BookedPages {
         Self { end: AtomicU64::new(0), page }
     }
 
-    /// Books pages until `end` is covered; false, and the wish is noted, if the budget does not
-    /// allow it.
-    pub(crate) fn cover(&self, budget: &Budget, end: u64) -> bool {
+    /// Books pages until `end` of `table` is covered; false if the system has no room for them,
+    /// or, and the wish is noted, if the budget does not allow it. Page by page: of two threads
+    /// that race, both secure the same page, and one has it booked.
+    pub(crate) fn cover(&self, map: &impl Words, budget: &Budget, table: Extent, end: u64) -> bool {
         let mut booked = self.end.load(Ordering::Acquire);
         while booked < end {
-            let more = (end - booked).div_ceil(self.page) * self.page;
-            if !budget.take(more, 0) {
-                budget.want(more);
+            if !budget.take(self.page, 0) {
+                budget.want((end - booked).div_ceil(self.page) * self.page);
                 return false;
             }
-            let next = booked.saturating_add(more);
+            let page = Extent { offset: table.offset.saturating_add(booked), len: self.page };
+            if !map.secure(page) {
+                budget.give_back(self.page);
+                return false;
+            }
+            let next = booked.saturating_add(self.page);
             match self.end.compare_exchange(booked, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => booked = next,
                 Err(seen) => {
-                    budget.give_back(more);
+                    budget.give_back(self.page);
                     booked = seen;
                 }
             }

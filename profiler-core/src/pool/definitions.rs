@@ -125,7 +125,7 @@ impl DefinitionWriter {
             if end > self.region.len {
                 return Err(DefineError::NoRoom);
             }
-            if !self.booked.cover(budget, end) {
+            if !self.booked.cover(map, budget, self.region, end) {
                 return Err(DefineError::NoRoom);
             }
             let head = map.word(self.region.offset.saturating_add(at)).ok_or(DefineError::NoRoom)?;

@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::layout::{self, Extent, Layout, Life, MAX_NAME_BYTES, MAX_PARAMS_BYTES, header as at};
+use super::layout::{self, Backing, Extent, Layout, Life, MAX_NAME_BYTES, MAX_PARAMS_BYTES, header as at};
 use crate::codec;
-use crate::ids::{ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
+use crate::ids::{BootId, ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
 use crate::params::SessionParams;
 use crate::time::{Anchor, ClockKind, MonotonicNs, SessionClock, Timestamp, UnixNs};
 
@@ -60,6 +60,10 @@ pub struct Header {
     pub recording_start: Timestamp,
     /// Shown name of the process.
     pub name: String,
+    /// What the bytes lie in.
+    pub backing: Backing,
+    /// Boot of the machine in which a pool in a file was made; 0 where unknown.
+    pub boot: BootId,
     /// Parameters, unless they are too long for a header.
     pub params: Option<SessionParams>,
 }
@@ -111,6 +115,8 @@ impl Header {
             allowance: ByteLimit::new(word(at::INITIAL_ALLOWANCE)?),
             epoch: word(at::EPOCH)?,
             recording_start: Timestamp::from_raw(word(at::RECORDING_START)?),
+            backing: Backing::from_u64(word(at::BACKING)?).ok_or(HeaderError::Damaged("backing"))?,
+            boot: BootId::new(u128::from(word(at::BOOT_LOW)?) | (u128::from(word(at::BOOT_HIGH)?) << 64)),
             name: String::from_utf8_lossy(counted_bytes(page, at::NAME, MAX_NAME_BYTES)?).into_owned(),
             params: parse_params(page)?,
         })
@@ -128,14 +134,14 @@ impl Default for HeaderPage {
 impl HeaderPage {
     fn put_numbers(&mut self, header: &Header) {
         let clock = &header.clock;
-        let id = header.id.get();
+        let (id, boot) = (header.id.get(), header.boot.get());
         let words = [
             (at::MAGIC, layout::MAGIC),
             (at::ABI, abi_word()),
             (at::POOL_LEN, header.layout.pool_len),
             (at::PAGE, header.layout.page),
-            (at::ID_LOW, u64::try_from(id & u128::from(u64::MAX)).unwrap_or(0)),
-            (at::ID_HIGH, u64::try_from(id >> 64).unwrap_or(0)),
+            (at::ID_LOW, low_half(id)),
+            (at::ID_HIGH, low_half(id >> 64)),
             (at::CLOCK_KIND, clock.kind as u64),
             (at::START_TICKS, clock.start.ticks.raw()),
             (at::START_MONOTONIC, clock.start.monotonic.0),
@@ -144,6 +150,9 @@ impl HeaderPage {
             (at::PROCESS_START, header.start.get()),
             (at::LIFE, header.life as u64),
             (at::INITIAL_ALLOWANCE, header.allowance.get()),
+            (at::BACKING, header.backing as u64),
+            (at::BOOT_LOW, low_half(boot)),
+            (at::BOOT_HIGH, low_half(boot >> 64)),
         ];
         words.into_iter().for_each(|(offset, value)| self.put(offset, value));
         for (extent, offset) in header.layout.regions().into_iter().zip((at::REGIONS..).step_by(16)) {
@@ -167,6 +176,10 @@ impl HeaderPage {
             room.copy_from_slice(bytes);
         }
     }
+}
+
+fn low_half(number: u128) -> u64 {
+    u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0)
 }
 
 fn abi_word() -> u64 {
@@ -247,6 +260,8 @@ mod tests {
             epoch: 0,
             recording_start: Timestamp::ZERO,
             name: "ä worker".to_owned(),
+            backing: Backing::File,
+            boot: BootId::new(u128::MAX - 7),
             params: Some(SessionParams::default()),
         }
     }

@@ -78,6 +78,12 @@ pub mod header {
     pub const FLAGS: u64 = 120;
     /// When recording started in this process.
     pub const RECORDING_START: u64 = 128;
+    /// Whether the pool is sealed memory (0) or a private file (1), see [`super::Backing`].
+    pub const BACKING: u64 = 136;
+    /// Boot of the machine that made a pool in a file, low half; 0 where unknown.
+    pub const BOOT_LOW: u64 = 144;
+    /// Its high half.
+    pub const BOOT_HIGH: u64 = 152;
     /// Seven pairs of (offset, length), in the order of [`super::Region`].
     pub const REGIONS: u64 = 256;
     /// Length of the process name in bytes, then up to [`super::MAX_NAME_BYTES`] of it.
@@ -116,6 +122,27 @@ impl Life {
             0 => Some(Self::Created),
             1 => Some(Self::Attached),
             2 => Some(Self::Closed),
+            _ => None,
+        }
+    }
+}
+
+/// What a pool's bytes lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Backing {
+    /// Memory that is sealed against shrinking and goes with the last process that has it.
+    Memory = 0,
+    /// A file with a name, which outlives all processes. It cannot be sealed.
+    File = 1,
+}
+
+impl Backing {
+    /// The backing with this number.
+    pub const fn from_u64(value: u64) -> Option<Self> {
+        match value {
+            0 => Some(Self::Memory),
+            1 => Some(Self::File),
             _ => None,
         }
     }

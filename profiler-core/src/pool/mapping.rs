@@ -36,6 +36,12 @@ pub(crate) trait Words {
     /// The word at `offset`, if it is aligned and inside.
     fn word(&self, offset: u64) -> Option<&AtomicU64>;
 
+    /// Makes sure that touching the range cannot fault; false if the system has no room for it.
+    /// Changes no contents, so several threads may do it at once.
+    fn secure(&self, _range: Extent) -> bool {
+        true
+    }
+
     /// Writes bytes, padded with zeros to whole words, with relaxed stores. The caller owns
     /// the range and publishes it afterwards with a release store.
     fn write_words(&self, offset: u64, bytes: &[u8]) -> Option<()> {
@@ -57,12 +63,18 @@ impl Words for Mapping {
     fn word(&self, offset: u64) -> Option<&AtomicU64> {
         self.view(offset)
     }
+
+    fn secure(&self, range: Extent) -> bool {
+        !self.may_fault || self.populate(range).is_ok()
+    }
 }
 
 /// A mapped pool.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     map: MmapRaw,
+    /// The memory is a file: a page that it has no room for kills whoever touches it.
+    may_fault: bool,
 }
 
 impl Mapping {
@@ -75,7 +87,18 @@ impl Mapping {
         let map = MmapOptions::new().len(len).map_raw(file)?;
         // SAFETY: the mapping was just made and is owned by `map`.
         unsafe { sys::advise_mapping(map.as_mut_ptr(), len) }?;
-        Ok(Self { map })
+        Ok(Self { map, may_fault: false })
+    }
+
+    /// Maps all of `file`, which lies in a file system that may become full: every page is
+    /// allocated by [`Words::secure`] before it is touched.
+    ///
+    /// # Errors
+    /// What `mmap` says; `Unsupported` where the system cannot allocate pages ahead.
+    pub(crate) fn of_file(file: &File, len: u64) -> io::Result<Self> {
+        let map = Self { may_fault: true, ..Self::new(file, len)? };
+        map.populate(Extent { offset: 0, len: super::layout::header::LEN })?;
+        Ok(map)
     }
 
     /// The struct of words at `offset`, if it is aligned and inside.
@@ -101,11 +124,11 @@ impl Mapping {
         NonNull::new(unsafe { self.map.as_mut_ptr().add(offset) })
     }
 
-    /// Allocates the pages of a range. The caller owns the range and has booked its bytes.
+    /// Allocates the pages of a range, leaving what is there. The caller has booked its bytes.
     pub(crate) fn populate(&self, range: Extent) -> io::Result<()> {
         let (address, len) = self.checked(range)?;
-        // SAFETY: the range lies inside the mapping, and the caller owns it exclusively.
-        unsafe { sys::populate(address.as_ptr(), len) }
+        // SAFETY: the range lies inside the mapping, which lives as long as `self`.
+        unsafe { sys::populate(address.as_ptr(), len, self.may_fault) }
     }
 
     /// Gives the pages of a range back. The caller owns the range; it reads as zero after.

@@ -4,8 +4,10 @@
 //! for itself), [`Pool::attach`] by the process that will write into it. The file outlives the
 //! process: whoever holds it can read everything committed, whatever became of the writer.
 //!
-//! Invariant: every page that is touched was taken from the [`budget`] before, so the file never
-//! occupies more than the allowance.
+//! Invariants: every page that is touched was taken from the [`budget`] before, so the file never
+//! occupies more than the allowance; in a file that a full disk may refuse pages to, every page
+//! was also allocated before ([`Words::secure`]), so that a full disk is a counted drop and never
+//! a signal.
 
 pub(crate) mod budget;
 pub mod definitions;
@@ -22,7 +24,7 @@ use std::os::unix::fs::FileExt;
 pub(crate) use mapping::{Mapping, SharedWords, Words};
 
 use crate::ids::{
-    ByteLimit, ChunkIndex, CounterIndex, DefinitionId, PoolId, ProcessId, ProcessStart, ThreadIndex,
+    BootId, ByteLimit, ChunkIndex, CounterIndex, DefinitionId, PoolId, ProcessId, ProcessStart, ThreadIndex,
 };
 use crate::params::SessionParams;
 use crate::sync::{AtomicU64, Ordering};
@@ -31,7 +33,7 @@ use crate::time::{SessionClock, Timestamp};
 use budget::Budget;
 use definitions::{DefineError, Definition, DefinitionWriter};
 use header::{Header, HeaderError};
-use layout::{Extent, Layout, Life, Region, header as at};
+use layout::{Backing, Extent, Layout, Life, Region, header as at};
 use live::{CounterCell, PauseTable, ThreadRow};
 use slot::ChunkSlot;
 
@@ -52,6 +54,9 @@ pub enum AttachError {
     /// The memory could shrink under the mapping.
     #[error("the pool's memory is not sealed against shrinking")]
     NotSealed,
+    /// The file is not this user's alone, so anybody could make it shorter under the mapping.
+    #[error("the pool's file is not this user's alone")]
+    NotPrivate,
     /// The memory could not be mapped.
     #[error("cannot map the pool: {0}")]
     Map(#[from] io::Error),
@@ -81,7 +86,24 @@ pub struct PoolSpec {
 pub fn create(spec: &PoolSpec) -> io::Result<File> {
     let layout = Layout::for_limit(spec.limit.get(), sys::page_size());
     let file = sys::create_pool_file(layout.pool_len)?;
-    let header = Header {
+    header_of(spec, layout, Backing::Memory).write_to(&file)?;
+    Ok(file)
+}
+
+/// Makes a pool in `file`, which is new, empty and this user's alone (mode 0600): it survives the
+/// death of all processes. Costs one page.
+///
+/// # Errors
+/// What the file system says: it is full, or has no files so large.
+pub fn create_in(file: &File, spec: &PoolSpec) -> io::Result<()> {
+    let layout = Layout::for_limit(spec.limit.get(), sys::page_size());
+    sys::stretch(file, layout.pool_len)?;
+    header_of(spec, layout, Backing::File).write_to(file)
+}
+
+fn header_of(spec: &PoolSpec, layout: Layout, backing: Backing) -> Header {
+    let in_file = backing == Backing::File;
+    Header {
         layout,
         id: spec.id,
         clock: spec.clock,
@@ -92,10 +114,25 @@ pub fn create(spec: &PoolSpec) -> io::Result<File> {
         epoch: 0,
         recording_start: Timestamp::ZERO,
         name: spec.name.clone(),
+        backing,
+        boot: if in_file { sys::boot_id() } else { BootId::default() },
         params: Some(spec.params.clone()),
-    };
-    header.write_to(&file)?;
-    Ok(file)
+    }
+}
+
+/// Maps a pool for writing, if nobody can make it shorter meanwhile.
+///
+/// Memory is sealed. A file cannot be: there the rule is that only this user may write it, so that
+/// whoever could make it shorter (another process of the same user, or root) could as well kill
+/// this process. The header says which of both it is; memory that is neither is refused.
+fn map(file: &File, header: &Header) -> Result<Mapping, AttachError> {
+    let len = header.layout.pool_len;
+    match header.backing {
+        Backing::Memory if sys::cannot_shrink(file) => Ok(Mapping::new(file, len)?),
+        Backing::Memory => Err(AttachError::NotSealed),
+        Backing::File if sys::is_private(file) => Ok(Mapping::of_file(file, len)?),
+        Backing::File => Err(AttachError::NotPrivate),
+    }
 }
 
 /// Draws the random identity of a new pool.
@@ -125,16 +162,27 @@ impl Pool {
         let mut page = vec![0; 4096];
         file.read_exact_at(&mut page, 0)?;
         let mut header = Header::parse(&page, file.metadata()?.len())?;
-        if !sys::cannot_shrink(&file) {
-            return Err(AttachError::NotSealed);
-        }
-        let map = Mapping::new(&file, header.layout.pool_len)?;
+        let map = map(&file, &header)?;
         let budget = Budget::new(header.allowance, header.layout.page, header.layout.page);
         let definitions = DefinitionWriter::new(&header.layout);
         let (layout, clock) = (header.layout, header.clock);
         let pool = Self { map, file, layout, clock, budget, definitions };
         (header.pid, header.start) = pool.claim()?;
         Ok((pool, header))
+    }
+
+    /// Books the page at `at` of a table and makes sure that it can be touched.
+    pub(crate) fn take_page(&self, table: Region, at: u64) -> bool {
+        let page = self.layout.page;
+        if !self.budget.take(page, 0) {
+            return false;
+        }
+        let offset = self.layout.region(table).offset.saturating_add(at);
+        let is_there = self.map.secure(Extent { offset, len: page });
+        if !is_there {
+            self.budget.give_back(page);
+        }
+        is_there
     }
 
     fn claim(&self) -> Result<(ProcessId, ProcessStart), AttachError> {

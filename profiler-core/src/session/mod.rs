@@ -62,6 +62,9 @@ pub struct StartOptions {
     pub name: String,
     /// Identity of that pool; by default a new one.
     pub id: Option<PoolId>,
+    /// Where that pool lies; by default in memory that goes with the process. See
+    /// [`pool::create_in`] for what the file must be.
+    pub file: Option<Arc<File>>,
 }
 
 /// What runs.
@@ -249,7 +252,10 @@ impl Runtime {
             params: params.clone(),
             name: options.name,
         };
-        let file = pool::create(&spec)?;
+        let file = match &options.file {
+            Some(file) => pool::create_in(file, &spec).and_then(|()| file.try_clone())?,
+            None => pool::create(&spec)?,
+        };
         self.take(file, false).map(|(manager, _)| manager)
     }
 

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::Advice;
 
-use crate::ids::{ProcessId, ProcessStart, ThreadId};
+use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
 
 /// Makes the memory of a pool: a sparse memfd of `len` bytes that can neither shrink nor grow.
 ///
@@ -25,9 +25,29 @@ pub fn create_pool_file(len: u64) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create("profiler-pool", flags | MemfdFlags::NOEXEC_SEAL)
         .or_else(|_| rustix::fs::memfd_create("profiler-pool", flags))?;
-    rustix::fs::ftruncate(&fd, len)?;
+    stretch(&fd, len)?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(File::from(fd))
+}
+
+/// Makes an empty file `len` bytes long, without taking memory or disk.
+///
+/// # Errors
+/// What the file system says. A limit on the size of files is looked up first: the kernel would
+/// end the process for exceeding it.
+pub(crate) fn stretch(file: &impl AsFd, len: u64) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| len > limit) {
+        return Err(rustix::io::Errno::FBIG.into());
+    }
+    Ok(rustix::fs::ftruncate(file, len)?)
+}
+
+/// The machine's present boot.
+pub fn boot_id() -> BootId {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits = text.trim().replace('-', "");
+    BootId::new(u128::from_str_radix(&digits, 16).unwrap_or(0))
 }
 
 /// Whether nobody can make the file shorter, so that a mapping of it never faults.
@@ -74,24 +94,39 @@ pub(crate) unsafe fn advise_mapping(start: *mut u8, len: usize) -> io::Result<()
     Ok(())
 }
 
-/// Allocates the pages of a range now, so that nobody faults on them later.
+/// Allocates the pages of a range now, so that nobody faults on them later. Leaves what is there.
+///
+/// # Errors
+/// When there is no room for them; `Unsupported` for memory that `may_fault` before Linux 5.14,
+/// where the only way to find out is a fault.
 ///
 /// # Safety
-/// The range lies in a mapping that the caller owns, and nobody else uses it meanwhile.
-pub(crate) unsafe fn populate(start: *mut u8, len: usize) -> io::Result<()> {
+/// The range lies in a mapping that stays; unless it `may_fault`, nobody else uses it meanwhile.
+pub(crate) unsafe fn populate(start: *mut u8, len: usize, may_fault: bool) -> io::Result<()> {
     // SAFETY: the caller's promise; populating does not change contents.
     let populated = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxPopulateWrite) };
-    if populated.is_ok() {
-        return Ok(());
+    match populated {
+        Err(rustix::io::Errno::INVAL) if may_fault => Err(io::ErrorKind::Unsupported.into()),
+        Err(rustix::io::Errno::INVAL) => {
+            // SAFETY: the caller's promise.
+            unsafe { touch(start, len) };
+            Ok(())
+        }
+        other => Ok(other?),
     }
-    // Before Linux 5.14: touch one byte of each page.
+}
+
+/// Before Linux 5.14: writes one byte of each page.
+///
+/// # Safety
+/// The range lies in a mapping, and nobody else uses it meanwhile.
+unsafe fn touch(start: *mut u8, len: usize) {
     for offset in (0..len).step_by(4096) {
         // SAFETY: offset < len, so the address stays inside the caller's range.
         let address = unsafe { start.add(offset) };
         // SAFETY: the caller owns the range exclusively; volatile so that the fault happens.
         unsafe { address.write_volatile(0) };
     }
-    Ok(())
 }
 
 /// Gives the pages of a range of a shared mapping back to the system. They read as zero after.
@@ -109,11 +144,14 @@ pub(crate) fn current_thread_id() -> ThreadId {
     ThreadId::new(u64::try_from(raw).unwrap_or(0))
 }
 
-/// When a process started, in clock ticks since boot; 0 when there is no such process.
+/// When a process started, in clock ticks since boot; 0 when there is no such process any more.
 pub(crate) fn process_start(pid: ProcessId) -> ProcessStart {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The second field is the command in parentheses and may hold anything; start is the 22nd.
     let after_command = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    if matches!(after_command.trim_start().chars().next(), Some('Z' | 'X')) {
+        return ProcessStart::new(0); // it has ended, and nobody has taken its status
+    }
     let start = after_command.split_ascii_whitespace().nth(19).and_then(|field| field.parse().ok());
     ProcessStart::new(start.unwrap_or(0))
 }

@@ -17,10 +17,12 @@ mod threads;
 
 pub(crate) use imp::{
     advise_mapping, barrier_on_all_threads, cannot_shrink, current_thread_id, on_fork_child, populate,
-    process_start, read_only, release, wipe_on_fork,
+    process_start, read_only, release, stretch, wipe_on_fork,
 };
-pub use imp::{allocated_bytes, create_pool_file, punch_hole};
+pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
 pub use threads::spawn_quiet;
+
+use std::os::fd::AsFd;
 
 use crate::ids::{ProcessId, ProcessKey, ProcessStart};
 
@@ -36,7 +38,16 @@ pub fn own_process_start() -> ProcessStart {
 
 /// The pool file of `key` still belongs to the process that runs under its pid now.
 pub fn is_alive(key: &ProcessKey) -> bool {
-    process_start(key.pid) == key.start
+    key.pid.get() != 0 && process_start(key.pid) == key.start
+}
+
+/// Whether only this user may change the file: a regular one that it owns, closed to all others.
+pub(crate) fn is_private(file: &impl AsFd) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    rustix::fs::fstat(file).is_ok_and(|stat| {
+        let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+        is_file && stat.st_uid == own && stat.st_mode & 0o077 == 0
+    })
 }
 
 /// Size of a page of memory in bytes; the unit in which memory is taken and given back.

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
-use crate::ids::{ProcessId, ProcessStart, ThreadId};
+use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
 
 /// Makes the memory of a pool: an unlinked sparse file of `len` bytes in the temporary folder.
 ///
@@ -22,8 +22,21 @@ pub fn create_pool_file(len: u64) -> io::Result<File> {
     let path = std::env::temp_dir().join(name);
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;
-    file.set_len(len)?;
+    stretch(&file, len)?;
     Ok(file)
+}
+
+/// Makes an empty file `len` bytes long, without taking disk where files may have holes.
+///
+/// # Errors
+/// What the file system says.
+pub(crate) fn stretch(file: &impl AsFd, len: u64) -> io::Result<()> {
+    Ok(rustix::fs::ftruncate(file, len)?)
+}
+
+/// Unknown here.
+pub fn boot_id() -> BootId {
+    BootId::default()
 }
 
 /// Cannot be known here; the file has no name, so only those who were handed it could.
@@ -64,11 +77,15 @@ pub(crate) unsafe fn advise_mapping(_start: *mut u8, _len: usize) -> io::Result<
     Ok(())
 }
 
-/// Touches one byte of each page, so that nobody faults on it later.
+/// Touches one byte of each page, so that nobody faults on it later. Memory that `may_fault` is
+/// refused: there is no way to find out but the fault.
 ///
 /// # Safety
-/// The range lies in a mapping that the caller owns, and nobody else uses it meanwhile.
-pub(crate) unsafe fn populate(start: *mut u8, len: usize) -> io::Result<()> {
+/// The range lies in a mapping that stays, and nobody else uses it meanwhile.
+pub(crate) unsafe fn populate(start: *mut u8, len: usize, may_fault: bool) -> io::Result<()> {
+    if may_fault {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     for offset in (0..len).step_by(4096) {
         // SAFETY: offset < len, so the address stays inside the caller's range.
         let address = unsafe { start.add(offset) };

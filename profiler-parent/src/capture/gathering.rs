@@ -114,7 +114,7 @@ pub(super) fn run(
 fn start_own(shared: &Shared, parent: &Member, spec: &ProfileSpec) -> Result<OwnPart, CaptureError> {
     let failed = |error: io::Error| CaptureError::OwnPart(error.to_string());
     let pool = parent.pool().ok_or(CaptureError::SessionOver)?.try_clone().map_err(failed)?;
-    OwnPart::start(shared, pool, parent.pid, &parent.name, spec).map_err(failed)
+    OwnPart::start(shared.clock, pool, parent.pid, &parent.name, spec).map_err(failed)
 }
 
 impl<W: Write> Gathering<'_, W> {

@@ -14,24 +14,24 @@ use super::CapturedProcess;
 
 /// Collects what happens during a capture.
 #[derive(Debug)]
-pub(super) struct GatheringLog {
+pub(crate) struct GatheringLog {
     converter: TimeConverter,
     begin: Timestamp,
     rows: Vec<(Timestamp, String)>,
 }
 
 impl GatheringLog {
-    pub(super) fn new(converter: TimeConverter) -> Self {
+    pub(crate) fn new(converter: TimeConverter) -> Self {
         Self { converter, begin: Timestamp::now(), rows: Vec::new() }
     }
 
     /// Notes something, now.
-    pub(super) fn note(&mut self, text: impl Into<String>) {
+    pub(crate) fn note(&mut self, text: impl Into<String>) {
         self.rows.push((Timestamp::now(), text.into()));
     }
 
     /// Writes the key and its object.
-    pub(super) fn write<W: Write>(
+    pub(crate) fn write<W: Write>(
         &self,
         parent: ProcessId,
         processes: &[CapturedProcess],

@@ -14,10 +14,10 @@
 //! ```
 
 mod gathering;
-mod log;
-mod own_part;
-mod parts;
-mod recover;
+pub(crate) mod log;
+pub(crate) mod own_part;
+pub(crate) mod parts;
+pub(crate) mod recover;
 mod roster;
 
 use std::path::{Path, PathBuf};

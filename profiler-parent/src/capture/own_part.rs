@@ -20,29 +20,28 @@ use profiler_core::sys::spawn_quiet;
 use profiler_core::time::SessionClock;
 
 use super::parts::{copy_rest, spool};
-use crate::hub::Shared;
 
 /// The own part while it is written.
 #[derive(Debug)]
-pub(super) struct OwnPart {
+pub(crate) struct OwnPart {
     late: Sender<Vec<IncompleteProcess>>,
     thread: JoinHandle<Result<Written, String>>,
 }
 
 /// What the thread has written: the object, all but `processes` and `meta`, left open.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(crate) struct Written {
     spool: File,
     reader: PoolReader<File>,
     snapshot: Snapshot,
     role: ProcessRole,
-    pub(super) summary: ProcessSummary,
+    pub(crate) summary: ProcessSummary,
 }
 
 impl OwnPart {
     /// Begins to write the part of process `pid` from its pool.
-    pub(super) fn start(
-        shared: &Shared,
+    pub(crate) fn start(
+        clock: SessionClock,
         pool: File,
         pid: ProcessId,
         name: &str,
@@ -50,13 +49,13 @@ impl OwnPart {
     ) -> io::Result<Self> {
         let (late, incomplete) = bounded(1);
         let role = ProcessRole { pid, name: name.to_owned(), is_root: true };
-        let (clock, spec) = (shared.clock, spec.clone());
+        let spec = spec.clone();
         let thread = spawn_quiet("profiler-own", move || write(pool, role, clock, &spec, incomplete))?;
         Ok(Self { late, thread })
     }
 
     /// Tells it which processes are incomplete, and waits for the rest.
-    pub(super) fn finish(self, incomplete: Vec<IncompleteProcess>) -> Result<Written, String> {
+    pub(crate) fn finish(self, incomplete: Vec<IncompleteProcess>) -> Result<Written, String> {
         let _ = self.late.send(incomplete);
         self.thread.join().unwrap_or_else(|_| Err("the writing panicked".to_owned()))
     }
@@ -64,14 +63,14 @@ impl OwnPart {
 
 impl Written {
     /// Copies what was written behind the array of processes.
-    pub(super) fn append_to(&mut self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn append_to(&mut self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(b",")?;
         self.spool.seek(SeekFrom::Start(1))?; // the array's object is open already
         copy_rest(&mut self.spool, out)
     }
 
     /// Ends the profile with `meta`.
-    pub(super) fn close(
+    pub(crate) fn close(
         &self,
         clock: SessionClock,
         spec: &ProfileSpec,

@@ -10,7 +10,7 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use profiler_core::profile::{ProcessSummary, ProfileSpec};
 use profiler_core::time::{SessionClock, Timestamp};
 
-use super::recover;
+use super::recover::{self, Subject};
 use super::roster::Member;
 use crate::gather::json_check::check;
 use crate::outbox::{Outbox, Tee};
@@ -21,7 +21,7 @@ const BUFFER: usize = 256 * 1024;
 
 /// Why a part is not in the file.
 #[derive(Debug)]
-pub(super) enum PartError {
+pub(crate) enum PartError {
     /// The part itself is at fault; others go on.
     Refused(String),
     /// The file cannot be written any more.
@@ -30,26 +30,27 @@ pub(super) enum PartError {
 
 /// Writes the array of parts.
 #[derive(Debug)]
-pub(super) struct Parts<'a, W> {
+pub(crate) struct Parts<'a, W> {
     out: &'a mut W,
     count: u64,
 }
 
 impl<'a, W: Write> Parts<'a, W> {
     /// Begins the profile.
-    pub(super) fn begin(out: &'a mut W) -> io::Result<Self> {
+    pub(crate) fn begin(out: &'a mut W) -> io::Result<Self> {
         out.write_all(b"{\"processes\":[")?;
         Ok(Self { out, count: 0 })
     }
 
-    /// Ends the array; what follows begins with a comma.
-    pub(super) fn end(self) -> io::Result<()> {
-        self.out.write_all(b"]")
+    /// Ends the array, and gives back what it was written to; what follows begins with a comma.
+    pub(crate) fn end(self) -> io::Result<&'a mut W> {
+        self.out.write_all(b"]")?;
+        Ok(self.out)
     }
 
     /// Takes the part that a child has written into its outbox, unless that takes so long that
     /// `is_patient` ends.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         outbox: &Outbox,
         length: u64,
@@ -75,7 +76,8 @@ impl<'a, W: Write> Parts<'a, W> {
     ) -> Result<Option<ProcessSummary>, PartError> {
         let pool = member.pool().ok_or_else(|| PartError::Refused("it has no memory".to_owned()))?;
         let mut private = spool().map_err(PartError::Output)?;
-        let written = recover::write((member, died), pool, clock, spec, &mut private);
+        let subject = Subject { pid: member.pid, name: &member.name, died };
+        let written = recover::write(&subject, pool, clock, spec, &mut private);
         let summary = written.map_err(PartError::Refused)?;
         if summary.is_some() {
             self.append(private)?;
@@ -83,7 +85,8 @@ impl<'a, W: Write> Parts<'a, W> {
         Ok(summary)
     }
 
-    fn append(&mut self, part: File) -> Result<(), PartError> {
+    /// Adds a part that is known to be whole.
+    pub(crate) fn append(&mut self, part: File) -> Result<(), PartError> {
         let comma: &[u8] = if self.count > 0 { b"," } else { b"" };
         self.out.write_all(comma).and_then(|()| copy_all(part, self.out)).map_err(PartError::Output)?;
         self.count += 1;
@@ -115,18 +118,18 @@ impl<R: Read, F: Fn() -> bool> Read for Patient<R, F> {
 }
 
 /// An unlinked file that only this process has.
-pub(super) fn spool() -> io::Result<File> {
+pub(crate) fn spool() -> io::Result<File> {
     tempfile::tempfile_in(crate::outbox::directory())
 }
 
 /// Copies a whole file to `out`.
-pub(super) fn copy_all(mut from: File, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn copy_all(mut from: File, out: &mut impl Write) -> io::Result<()> {
     from.seek(SeekFrom::Start(0))?;
     copy_rest(&mut from, out)
 }
 
 /// Copies the rest of a file to `out`.
-pub(super) fn copy_rest(from: &mut impl Read, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn copy_rest(from: &mut impl Read, out: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     loop {
         match from.read(&mut buffer)? {

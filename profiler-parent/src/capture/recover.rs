@@ -1,11 +1,13 @@
-//! A process's part, written by the parent from the process's memory.
+//! A process's part, written by another process from its memory.
 //!
-//! For children that are dead, frozen, late, or that answered with rubbish. The memory is read by
+//! For children that are dead, frozen, late, or that answered with rubbish, and, when the whole
+//! session is dead, for all ([`crate::recover`]). The memory is read by
 //! position and believed in nothing, so whatever became of the child, this ends.
 
 use std::fs::File;
 use std::io::Write;
 
+use profiler_core::ids::ProcessId;
 use profiler_core::pool::layout::Life;
 use profiler_core::profile::gecko::ProcessPart;
 use profiler_core::profile::{
@@ -15,15 +17,23 @@ use profiler_core::profile::{
 use profiler_core::reader::PoolReader;
 use profiler_core::time::{SessionClock, Timestamp};
 
-use super::roster::Member;
+/// Whose part it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) pid: ProcessId,
+    /// Shown name.
+    pub(crate) name: &'a str,
+    /// When it died, if it died.
+    pub(crate) died: Option<Timestamp>,
+}
 
-/// Writes the part of `member`, which died then if it died, from its pool to `out`; `None` if no
-/// process ever took that pool, or a dead one left nothing in it.
+/// Writes the part of a process from its pool to `out`; `None` if no process ever took that pool,
+/// or a dead one left nothing in it.
 ///
 /// # Errors
 /// Why not, in words; what was written to `out` is useless then.
-pub(super) fn write(
-    (member, died): (&Member, Option<Timestamp>),
+pub(crate) fn write(
+    subject: &Subject<'_>,
     pool: &File,
     clock: SessionClock,
     spec: &ProfileSpec,
@@ -34,10 +44,10 @@ pub(super) fn write(
         return Ok(None);
     }
     let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
-    if died.is_some() && snapshot.counts().recorded() == 0 {
+    if subject.died.is_some() && snapshot.counts().recorded() == 0 {
         return Ok(None); // as once its pool is closed
     }
-    let role = ProcessRole { pid: member.pid, name: member.name.clone(), is_root: false };
+    let role = ProcessRole { pid: subject.pid, name: subject.name.to_owned(), is_root: false };
     let latch = FailureLatch::new(CancelFlag::new());
     let part = ProcessPart {
         reader: &reader,
@@ -45,7 +55,7 @@ pub(super) fn write(
         clock,
         spec,
         role: &role,
-        ended: died,
+        ended: subject.died,
         late: None,
         latch: &latch,
     };

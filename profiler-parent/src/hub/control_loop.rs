@@ -295,6 +295,7 @@ impl Hub {
             }
             Command::DropDead { key } => {
                 self.shared.processes.change(key.pool, drop_pool);
+                self.shared.forget_pool(key.pool);
                 return Some(Event::Forgotten { key });
             }
         }

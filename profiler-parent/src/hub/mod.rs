@@ -20,12 +20,14 @@ mod own;
 mod processes;
 mod spawn;
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
+use profiler_core::pool::{self, PoolSpec};
 use profiler_core::session::SessionParams;
 use profiler_core::sys::spawn_quiet;
 use profiler_core::time::SessionClock;
@@ -39,6 +41,7 @@ pub use spawn::{ProfiledChild, SpawnedError};
 pub(crate) use spawn::{Trust, spawn_child};
 
 use crate::gather::state::Patience;
+use crate::pools::PoolDirectory;
 use crate::spawn::watch::ExitWatcher;
 use control_loop::Hub;
 use profiler_core::ids::PoolId;
@@ -53,8 +56,24 @@ pub(crate) struct Shared {
     pub(crate) clock: SessionClock,
     pub(crate) patience: Patience,
     pub(crate) processes: Processes,
+    /// Where pools lie that survive everybody; otherwise they are in memory.
+    pub(crate) pools: Option<PoolDirectory>,
     /// One capture at a time; others queue here.
     pub(crate) turn: std::sync::Mutex<()>,
+}
+
+impl Shared {
+    /// Makes the pool of a child.
+    fn make_pool(&self, spec: &PoolSpec) -> io::Result<File> {
+        self.pools.as_ref().map_or_else(|| pool::create(spec), |pools| pools.make_pool(spec))
+    }
+
+    /// Nobody needs the pool of this child any more.
+    fn forget_pool(&self, key: PoolId) {
+        if let Some(pools) = &self.pools {
+            pools.forget(key);
+        }
+    }
 }
 
 /// The way to the hub.

@@ -11,6 +11,7 @@ use profiler_core::sys;
 
 use super::processes::{Process, ProcessState, Remains};
 use super::{HubEvent, HubHandle, Shared};
+use crate::pools::PoolDirectory;
 use crate::session::SessionError;
 
 /// Reports of the own chunk manager, folded until the hub looks.
@@ -46,6 +47,7 @@ fn start(
         clock: Some(shared.clock),
         name: name.to_owned(),
         id: Some(key),
+        file: shared.pools.as_ref().map(PoolDirectory::parent_file).transpose()?.map(Arc::new),
     };
     session::start(shared.params.clone(), options)?;
     let remains = Remains::Pool(Arc::new(session::pool_file()?));

@@ -4,6 +4,7 @@
 //! byte. What listens to it, once it runs, is `listen`; when the child ends, the exit watcher's
 //! event makes the hub give that up.
 
+use std::fs::File;
 use std::io;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::Arc;
@@ -115,17 +116,38 @@ pub(crate) fn spawn_child(
     let key = pool::new_id()?;
     match join(hub, key) {
         Ok(allowance) => {
-            let spawned = spawn_profiled(shared, hub, key, allowance, (name, trust), command);
+            let pool = match make_pool(shared, key, allowance, name) {
+                Ok(pool) => pool,
+                Err(error) => {
+                    hub.send(HubEvent::Forget { key });
+                    let why = format!("its pool cannot be made: {error}");
+                    return spawn_unprofiled(shared, hub, key, name, command, why);
+                }
+            };
+            let spawned = spawn_profiled(shared, hub, key, pool, (name, trust), command);
             if spawned.is_err() {
+                shared.forget_pool(key);
                 hub.send(HubEvent::Forget { key });
             }
             spawned
         }
         Err(refusal) => {
             hub.send(HubEvent::Forget { key });
-            spawn_unprofiled(shared, hub, key, name, command, &refusal)
+            spawn_unprofiled(shared, hub, key, name, command, refusal.to_string())
         }
     }
+}
+
+fn make_pool(shared: &Shared, key: PoolId, allowance: ByteLimit, name: &str) -> io::Result<Arc<File>> {
+    let spec = PoolSpec {
+        id: key,
+        limit: shared.params.limit,
+        allowance,
+        clock: shared.clock,
+        params: shared.params.clone(),
+        name: name.to_owned(),
+    };
+    shared.make_pool(&spec).map(Arc::new)
 }
 
 /// Asks for an allowance, patiently while memory is being freed for it.
@@ -150,19 +172,10 @@ fn spawn_profiled(
     shared: &Arc<Shared>,
     hub: &HubHandle,
     key: PoolId,
-    allowance: ByteLimit,
+    pool: Arc<File>,
     (name, trust): (&str, Trust),
     command: Command,
 ) -> Result<ProfiledChild, SpawnedError> {
-    let spec = PoolSpec {
-        id: key,
-        limit: shared.params.limit,
-        allowance,
-        clock: shared.clock,
-        params: shared.params.clone(),
-        name: name.to_owned(),
-    };
-    let pool = Arc::new(pool::create(&spec)?);
     let outbox = Arc::new(Outbox::create()?);
     let token = Token::generate()?;
     let (listener, line) = match trust {
@@ -188,12 +201,12 @@ fn spawn_unprofiled(
     key: PoolId,
     name: &str,
     mut command: Command,
-    refusal: &Refusal,
+    why: String,
 ) -> Result<ProfiledChild, SpawnedError> {
     command.env_remove(VARIABLE);
     let program = command.get_program().to_owned();
     let child = command.spawn().map_err(|source| SpawnError::Start { program, source })?;
-    let remains = Remains::Unprofiled(refusal.to_string());
+    let remains = Remains::Unprofiled(why);
     let pid = ProcessId::new(child.id());
     shared.processes.add(key, Process::new(name, pid, ProcessState::Starting, remains));
     Ok(adopt(shared, hub, key, child, false)?)

@@ -1,5 +1,6 @@
 //! Deciding how a session is to be.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use profiler_core::ids::ByteLimit;
@@ -9,6 +10,7 @@ use profiler_core::time::{ClockKind, SessionClock, best_clock, use_clock};
 use super::Session;
 use crate::gather::state::{Millis, Patience};
 use crate::hub::{Processes, Shared};
+use crate::pools::{PoolDirectory, PoolDirectoryError};
 
 /// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +30,9 @@ pub enum SessionError {
     /// Recording could not start in this process.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// Pools cannot be kept where they were asked for.
+    #[error(transparent)]
+    Pools(#[from] PoolDirectoryError),
     /// The system gave no thread or descriptor.
     #[error("cannot start the session: {0}")]
     System(#[from] std::io::Error),
@@ -49,6 +54,7 @@ pub struct SessionBuilder {
     patience: Patience,
     name: Option<String>,
     clock: Option<ClockKind>,
+    pools: Option<PathBuf>,
 }
 
 impl SessionBuilder {
@@ -110,6 +116,29 @@ impl SessionBuilder {
         self
     }
 
+    /// Keeps the pools of all processes, this one's too, in files in a new directory below `path`, so
+    /// that what was recorded outlives even the death of all processes: `profiler recover` makes a
+    /// profile of it, and `profiler info` shows it. Without this, pools are memory that goes with
+    /// the last process that has it.
+    ///
+    /// `path` is made if it is not there; a symbolic link, and a directory that others own or may
+    /// enter, are refused. A session that ends in order ([`Session`] dropped) removes its directory,
+    /// whatever children live on, as it ends all data: capture before. A parent that is killed, or
+    /// exits without dropping its session, leaves it; nobody else ever removes it.
+    ///
+    /// What it costs: the kernel writes the pages of a file on disk back from time to time, and a
+    /// thread that records into one of them then may wait for the disk. Where only processes die and
+    /// never the machine, a directory in memory (below `/dev/shm` or `$XDG_RUNTIME_DIR`) costs
+    /// nothing. The memory limit bounds the pools' blocks, but not what the file system needs to
+    /// describe them. When the file system is full, processes keep what they have, give up their own
+    /// oldest data for new, and count what they drop. A file cannot be sealed as memory is:
+    /// a process of the same user that makes one shorter kills the process that records into it.
+    /// Needs Linux 5.14.
+    pub fn pool_directory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.pools = Some(path.into());
+        self
+    }
+
     /// Starts recording in this process; children join with [`Session::spawn`].
     ///
     /// # Errors
@@ -125,6 +154,7 @@ impl SessionBuilder {
             clock: SessionClock::start_now(),
             patience: self.patience,
             processes: Processes::default(),
+            pools: self.pools.as_deref().map(PoolDirectory::create).transpose()?,
             turn: std::sync::Mutex::new(()),
         };
         Session::start(shared, &self.name.unwrap_or_else(program_name))

@@ -6,6 +6,7 @@
 
 mod builder;
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ pub use builder::{SessionBuilder, SessionError};
 
 use crate::capture::Capture;
 use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError, Trust};
+use crate::pools::PoolDirectory;
 
 /// How long a session waits for its children to confirm a command.
 const CONFIRM: Duration = Duration::from_secs(1);
@@ -105,6 +107,12 @@ impl Session {
         self.shared.params.limit
     }
 
+    /// Where the pools of this session are, if they are files: what `profiler recover` and
+    /// `profiler info` are to be given.
+    pub fn pool_directory(&self) -> Option<&Path> {
+        self.shared.pools.as_ref().map(PoolDirectory::path)
+    }
+
     /// Stops recording everywhere. Children go on running; all data is gone.
     pub fn stop(self) {
         drop(self);
@@ -123,5 +131,8 @@ impl Drop for Session {
         self.hub.handle.control(Control::Stop, FAREWELL);
         profiler_core::session::stop();
         self.shared.processes.hang_up();
+        if let Some(pools) = &self.shared.pools {
+            pools.remove(); // handles of children keep what is shared
+        }
     }
 }

@@ -9,6 +9,7 @@
 //! one of the families.
 
 mod begin;
+mod books;
 mod channel_liar;
 mod end;
 mod kin;
@@ -37,6 +38,7 @@ const FAMILIES: &[Family] = &[
     limits::obey,
     vandal::obey,
     channel_liar::obey,
+    books::obey,
 ];
 
 fn main() -> anyhow::Result<()> {

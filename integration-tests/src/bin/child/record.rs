@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context;
-use integration_tests::marks;
+use integration_tests::{acks, marks};
 
 use crate::{Words, number, stay_for_ever};
 
@@ -125,18 +126,8 @@ fn churn(words: Words<'_>) -> anyhow::Result<String> {
 /// `acknowledge THREADS`: markers without end; after each one, thread and number as 16 bytes
 /// on standard output.
 fn acknowledge(words: Words<'_>) -> anyhow::Result<String> {
-    for thread in 0..u32::try_from(number(words, 0)?)? {
-        worker(thread, move || {
-            for sequence in 0.. {
-                marks::record(thread, sequence);
-                let mut bytes = [0; 16];
-                bytes[..8].copy_from_slice(&u64::from(thread).to_ne_bytes());
-                bytes[8..].copy_from_slice(&u64::to_ne_bytes(sequence));
-                // Whole, as every write of so few bytes to a pipe; not through std's line buffer.
-                let _ = rustix::io::write(std::io::stdout(), &bytes);
-            }
-        })?;
-    }
+    let out = std::io::stdout().as_fd().try_clone_to_owned()?;
+    acks::flood(u32::try_from(number(words, 0)?)?, &out.into())?;
     std::io::stdout().flush()?;
     stay_for_ever()
 }

@@ -16,6 +16,7 @@ mod limit;
 mod measure;
 mod record;
 mod recording;
+mod recover;
 mod workers;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("limit", limit::measure),
     ("gather", measure_gathering),
     ("json", json::measure),
+    ("recover", recover::measure),
 ];
 
 #[global_allocator]

@@ -1,0 +1,105 @@
+//! A parent for tests in which the parent itself is killed or stopped.
+//!
+//! `parent LIMIT POOLS [IGNORED…]`: starts a session with that memory limit, its pools in the
+//! directory POOLS unless that is `-`, and says `ok DIRECTORY` (or `ok -`). Then each line on
+//! standard input is a command, answered with one line, `ok…` or `error …`:
+//!
+//! ```text
+//! spawn NAME IN OUT PROGRAM [ARGUMENT…]   starts a child with these standard streams: ok PID
+//! connected COUNT                         waits until so many children are connected
+//! acknowledge THREADS OUT                 see `integration_tests::acks`
+//! text TEXT                               records a text
+//! capture FILE                            saves a profile
+//! end                                     ends the session in order
+//! ```
+
+use std::fs::File;
+use std::io::{BufRead, Write};
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+use integration_tests::{acks, patience};
+use profiler_core::marker::category;
+use profiler_core::text_marker;
+use profiler_parent::{ProcessState, ProfiledChild, Session};
+
+struct Parent {
+    session: Option<Session>,
+    children: Vec<ProfiledChild>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let limit = arguments.next().context("which limit?")?.parse()?;
+    let pools = arguments.next().context("where are the pools?")?;
+    let mut builder = Session::builder().name("parent").memory_limit(limit);
+    if pools != "-" {
+        builder = builder.pool_directory(pools);
+    }
+    let session = builder.start()?;
+    let directory = session.pool_directory().map_or("-".to_owned(), |path| path.display().to_string());
+    say(&format!("ok {directory}"))?;
+    let mut parent = Parent { session: Some(session), children: Vec::new() };
+    for line in std::io::stdin().lock().lines() {
+        say(&parent.obey(&line?).unwrap_or_else(|error| format!("error {error:#}")))?;
+    }
+    Ok(())
+}
+
+impl Parent {
+    fn obey(&mut self, line: &str) -> anyhow::Result<String> {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        match words.as_slice() {
+            ["spawn", name, input, output, program, arguments @ ..] => {
+                return self.spawn(name, input, output, Command::new(program).args(arguments));
+            }
+            ["connected", count] => self.connected(count.parse()?)?,
+            ["acknowledge", threads, out] => acks::flood(threads.parse()?, &append(out)?)?,
+            ["text", text] => text_marker!("text", &category::OTHER, Default::default(), *text),
+            ["capture", file] => drop(self.session()?.capture().save(file)?),
+            ["end"] => self.session = None,
+            _ => bail!("unknown: {line}"),
+        }
+        Ok("ok".to_owned())
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        input: &str,
+        output: &str,
+        command: &mut Command,
+    ) -> anyhow::Result<String> {
+        let command = std::mem::replace(command, Command::new(""));
+        let mut command = command;
+        command.stdin(File::open(input)?).stdout(append(output)?);
+        let child = self.session()?.spawn(name, command)?;
+        let pid = child.id();
+        self.children.push(child);
+        Ok(format!("ok {pid}"))
+    }
+
+    fn connected(&self, count: usize) -> anyhow::Result<()> {
+        let session = self.session()?;
+        let connected = || {
+            let all = session.processes();
+            all.iter().filter(|process| process.state == ProcessState::Connected).count() == count
+        };
+        ensure!(patience::until(connected), "not all connect");
+        Ok(())
+    }
+
+    fn session(&self) -> anyhow::Result<&Session> {
+        self.session.as_ref().context("the session was ended")
+    }
+}
+
+fn append(path: &str) -> anyhow::Result<File> {
+    Ok(File::options().append(true).create(true).open(path)?)
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,125 @@
+//! The parent is killed, or stands still: its children go on unharmed, and nothing of them is left.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use integration_tests::family::{Family, Kid, Wishes};
+use integration_tests::patience::until;
+use integration_tests::profile::Profile;
+use rustix::process::Signal;
+
+const WISHES: Wishes<'static> = Wishes {
+    parent: env!("CARGO_BIN_EXE_parent"),
+    child: env!("CARGO_BIN_EXE_child"),
+    limit: 16 << 20,
+    in_files: false,
+};
+
+/// A child's own books.
+#[derive(Debug)]
+struct Books {
+    recorded: u64,
+    lost_otherwise: u64,
+}
+
+/// Asks a child for its books, and checks that they add up and that nothing was dropped but for
+/// want of memory.
+fn books(kid: &mut Kid) -> anyhow::Result<Books> {
+    let said = kid.ask("books")?;
+    let mut words = said.split(' ').skip(1);
+    let mut number = || -> anyhow::Result<u64> { Ok(words.next().context("too few")?.parse()?) };
+    let (recorded, delivered, evicted, unfinished) = (number()?, number()?, number()?, number()?);
+    let (mut dropped, mut lost_otherwise) = (0, 0);
+    for word in words {
+        let (reason, count) = word.split_once('=').context("no reason")?;
+        let count: u64 = count.parse()?;
+        dropped += count;
+        lost_otherwise += if ["full", "no-budget"].contains(&reason) { 0 } else { count };
+    }
+    ensure!(recorded == delivered + evicted + unfinished + dropped, "{said}");
+    ensure!(lost_otherwise == 0, "{said}");
+    Ok(Books { recorded, lost_otherwise })
+}
+
+/// Waits until a child has recorded more than at a time before.
+fn records_on(kid: &mut Kid, before: &Books) -> anyhow::Result<()> {
+    let enough = before.recorded + 10_000;
+    ensure!(until(|| books(kid).is_ok_and(|now| now.recorded > enough)), "{}: {before:?}", kid.name);
+    Ok(())
+}
+
+#[test]
+fn children_of_a_killed_parent_go_on_and_leave_nothing() -> anyhow::Result<()> {
+    let mut family = Family::start(&WISHES, |_| {})?;
+    family.spawn_kids(&WISHES, 4)?;
+    family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
+    std::thread::sleep(Duration::from_millis(100)); // in the middle of chunk switches and evictions
+    family.kill_parent()?;
+    for kid in &mut family.kids {
+        let before = books(kid)?;
+        assert_eq!(before.lost_otherwise, 0);
+        records_on(kid, &before)?;
+        kid.ask("calm")?;
+        kid.ask("record 2 100")?; // new threads, and their rows
+        books(kid)?;
+        kid.tell("exit 0")?;
+        assert_eq!(kid.wait()?.exit_status(), Some(0), "{}", kid.name);
+    }
+    assert_eq!(family.left_over(), [] as [std::path::PathBuf; 0]);
+    Ok(())
+}
+
+#[test]
+fn a_child_that_starts_as_its_parent_dies_records_unharmed() -> anyhow::Result<()> {
+    let mut family = Family::start(&WISHES, |_| {})?;
+    family.spawn(&format!("{} no-init", WISHES.child))?; // it runs, and is never heard of
+    for _ in 0..3 {
+        family.spawn(&format!("{} init", WISHES.child))?; // connected or not
+    }
+    family.kill_parent()?;
+    for kid in &mut family.kids[1..] {
+        kid.ask("record 2 500")?;
+        assert_eq!(books(kid)?.recorded, 1000);
+        kid.tell("exit 0")?;
+        assert_eq!(kid.wait()?.exit_status(), Some(0));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_session_that_is_killed_as_a_whole_leaves_no_files() -> anyhow::Result<()> {
+    let mut family = Family::start(&WISHES, |_| {})?;
+    family.spawn_kids(&WISHES, 4)?;
+    family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
+    family.kill_all()?;
+    assert_eq!(family.left_over(), [] as [std::path::PathBuf; 0]);
+    Ok(())
+}
+
+#[test]
+fn children_of_a_parent_that_stands_still_record_on_and_the_books_hold_afterwards() -> anyhow::Result<()> {
+    let mut family = Family::start(&WISHES, |_| {})?;
+    family.spawn_kids(&WISHES, 3)?;
+    family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
+    family.signal_parent(Signal::STOP);
+    let pid = family.parent_pid();
+    assert!(until(|| integration_tests::own::state_of(pid) == Some('T')));
+    std::thread::sleep(Duration::from_millis(500)); // socket buffers and queues have time to fill
+    for kid in &mut family.kids {
+        let before = books(kid)?;
+        records_on(kid, &before)?;
+    }
+    assert_eq!(integration_tests::own::state_of(pid), Some('T'), "all the while");
+    family.kids.iter_mut().try_for_each(|kid| kid.ask("calm").map(|_| ()))?;
+    family.signal_parent(Signal::CONT);
+    let path = family.path("after.json");
+    family.ask(&format!("capture {}", path.display()))?;
+    let profile = Profile::read(&path)?;
+    for kid in &family.kids {
+        assert_eq!(profile.verdict(&kid.name)?, "complete");
+        let books = profile.process(&kid.name)?.books()?;
+        assert!(books.recorded > 10_000, "{books:?}");
+        assert!(books.reasons.keys().all(|reason| ["full", "no budget"].contains(&reason.as_str())));
+    }
+    Ok(())
+}

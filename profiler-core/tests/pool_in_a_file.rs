@@ -1,0 +1,206 @@
+//! A pool in a file with a name: a full file system costs entries, which are counted, and never the
+//! host; a file that others may change is no pool.
+
+#![cfg(all(target_os = "linux", not(profiler_portable)))]
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use profiler_core::counter::Counter;
+use profiler_core::ids::ByteLimit;
+use profiler_core::losses::{DropReason, EntryCounts};
+use profiler_core::pool::{self, AttachError, PoolSpec};
+use profiler_core::reader::{PoolReader, Snapshot};
+use profiler_core::session::{self, SessionParams, StartError, StartOptions};
+use profiler_core::time::SessionClock;
+use profiler_core::{marker, sys, text_marker};
+
+/// Sessions are global to the process.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A small file system in memory, unmounted at the end.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where mounting is not allowed.
+    fn mount(kib: u32) -> Option<Self> {
+        let place = tempfile::tempdir().unwrap().keep();
+        let options = format!("size={kib}k,mode=0700");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&place).status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self(place));
+        }
+        eprintln!("NOT TESTED: mounting a small file system is not allowed here");
+        None
+    }
+
+    /// Takes all of its room, except so many bytes.
+    fn fill(&self, spare: usize) -> PathBuf {
+        let path = self.0.join("filler");
+        let mut filler = File::create(&path).unwrap();
+        let mut written = 0;
+        while filler.write_all(&[1; 4096]).is_ok() {
+            written += 4096;
+        }
+        filler.set_len((written - spare) as u64).unwrap();
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+fn private_file(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).unwrap()
+}
+
+fn start_in(file: &Arc<File>, limit: u64) -> Result<(), StartError> {
+    let params = SessionParams { limit: ByteLimit::new(limit), ..SessionParams::default() };
+    session::start(params, StartOptions { file: Some(Arc::clone(file)), ..StartOptions::default() })
+}
+
+fn snapshot(file: &File) -> Snapshot {
+    PoolReader::open(file).unwrap().snapshot().unwrap()
+}
+
+/// Records so many markers on each of four threads, with pauses in which memory can be made ready.
+fn record(count: u64) {
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for number in 0..count {
+                    text_marker!(
+                        "text",
+                        &profiler_core::marker::category::OTHER,
+                        Default::default(),
+                        "some text"
+                    );
+                    if number % 200 == 0 {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn total(before: EntryCounts, after: EntryCounts) -> u64 {
+    after.recorded() - before.recorded()
+}
+
+#[test]
+fn a_full_file_system_costs_counted_entries_and_never_the_host() {
+    let _turn = turn();
+    let Some(disk) = SmallDisk::mount(256) else { return };
+    let file = Arc::new(private_file(&disk.0.join("pool")));
+    start_in(&file, 8 << 20).unwrap();
+    let before = snapshot(&file).counts();
+    record(5_000);
+    let after = snapshot(&file).counts();
+    assert_eq!(total(before, after), 20_000, "{after:?}");
+    assert!(after.delivered > 100, "what there is room for is kept: {after:?}");
+    assert!(after.evicted + after.dropped.of(DropReason::NoBudget) > 0, "there was no room: {after:?}");
+    assert!(sys::allocated_bytes(&*file).unwrap() <= 256 << 10);
+    session::stop();
+}
+
+#[test]
+fn every_first_touch_on_a_full_file_system_is_refused_and_later_ones_succeed() {
+    let _turn = turn();
+    let Some(disk) = SmallDisk::mount(512) else { return };
+    let file = Arc::new(private_file(&disk.0.join("pool")));
+    start_in(&file, 8 << 20).unwrap();
+    let filler = disk.fill(0);
+    let before = snapshot(&file).counts();
+    static COUNTER: Counter = Counter::new("room", "Memory", "is there any");
+    COUNTER.add(1); // a page of counters
+    marker!("a name"); // a page of names
+    session::pause(); // a page of pauses
+    session::resume();
+    many_threads(40); // pages of rows and slots
+    let full = snapshot(&file).counts();
+    assert_eq!(total(before, full), 41, "{full:?}");
+    assert!(full.dropped.total() > 0, "there was no room: {full:?}");
+    std::fs::remove_file(filler).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    many_threads(40);
+    let after = snapshot(&file).counts();
+    assert_eq!(total(full, after), 40);
+    assert!(after.delivered >= full.delivered + 40, "there is room again: {full:?} {after:?}");
+    session::stop();
+}
+
+/// One marker on each of so many threads, which live at the same time.
+fn many_threads(count: usize) {
+    let barrier = std::sync::Barrier::new(count);
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| {
+                marker!("on a thread");
+                barrier.wait();
+            });
+        }
+    });
+}
+
+#[test]
+fn a_pool_that_there_is_no_room_for_is_an_error() {
+    let _turn = turn();
+    let Some(disk) = SmallDisk::mount(64) else { return };
+    let file = Arc::new(private_file(&disk.0.join("pool")));
+    disk.fill(0);
+    let refused = start_in(&file, 8 << 20);
+    assert!(matches!(refused, Err(StartError::System(_))), "{refused:?}");
+    assert!(!session::is_active());
+}
+
+#[test]
+fn a_file_that_others_may_open_is_no_pool() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    let file = Arc::new(private_file(&directory.path().join("pool")));
+    for mode in [0o640, 0o604, 0o620] {
+        file.set_permissions(PermissionsExt::from_mode(mode)).unwrap();
+        file.set_len(0).unwrap();
+        let refused = start_in(&file, 1 << 20);
+        assert!(matches!(refused, Err(StartError::Attach(AttachError::NotPrivate))), "{refused:?}");
+    }
+    file.set_permissions(PermissionsExt::from_mode(0o600)).unwrap();
+    file.set_len(0).unwrap();
+    start_in(&file, 1 << 20).unwrap();
+    session::stop();
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
+    let _turn = turn();
+    let before = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+    let small = rustix::process::Rlimit { current: Some(1 << 20), ..before };
+    rustix::process::setrlimit(rustix::process::Resource::Fsize, small).unwrap();
+    let refused = session::start(SessionParams::default(), StartOptions::default());
+    rustix::process::setrlimit(rustix::process::Resource::Fsize, before).unwrap();
+    assert!(matches!(refused, Err(StartError::System(_))), "{refused:?}");
+    let params = SessionParams::default();
+    let spec = PoolSpec {
+        id: pool::new_id().unwrap(),
+        limit: params.limit,
+        allowance: params.limit,
+        clock: SessionClock::start_now(),
+        params,
+        name: String::new(),
+    };
+    assert!(pool::create(&spec).is_ok());
+}

@@ -1,0 +1,54 @@
+//! `profiler info FILE|DIR`: what a profile holds, or what a session's pools hold now.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use profiler_parent::recover::{PassedOver, Survey, survey};
+
+use crate::profile;
+use crate::report::{Report, Row, complain, say};
+
+/// Says what a profile or a pool directory holds: processes, threads, and where every entry went
+///
+/// For a profile the numbers are those of its own log. For a session's pool directory, running or
+/// dead, they are those of the pools at this moment, with the memory that they hold.
+/// recorded = delivered + evicted + dropped + unfinished, for every process.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// A profile (.json or .json.gz), or a session's pool directory
+    #[arg(value_name = "FILE|DIR")]
+    path: PathBuf,
+    /// Prints one JSON object, with the dropped entries by reason
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let report = match options.path.is_dir() {
+        true => of_pools(survey(&options.path)?),
+        false => profile::read(&options.path)?,
+    };
+    if options.json {
+        say(&serde_json::to_string_pretty(&report)?);
+    } else {
+        report.print();
+    }
+    Ok(())
+}
+
+fn of_pools(survey: Survey) -> Report {
+    complain(&survey.passed_over);
+    let processes = &survey.processes;
+    let first = processes.iter().map(|process| process.recorded_ns.0).min();
+    let last = processes.iter().map(|process| process.recorded_ns.1).max();
+    let millis = |ns: i64| ns as f64 / 1e6;
+    Report {
+        kind: "pools",
+        range_ms: first.zip(last).map(|(first, last)| (millis(first), millis(last))),
+        held_bytes: Some(processes.iter().map(|process| process.held_bytes).sum()),
+        limit_bytes: Some(survey.limit.get()),
+        passed_over: survey.passed_over.into_iter().map(|PassedOver { name, why }| (name, why)).collect(),
+        processes: processes.iter().map(Row::of_surveyed).collect(),
+    }
+}

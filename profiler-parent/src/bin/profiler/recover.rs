@@ -1,0 +1,31 @@
+//! `profiler recover DIR [-o FILE]`: the profile of a session that is dead, from its pools.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::report::{Row, complain, print_table, say};
+
+/// Writes the profile of a session whose parent has died, from its pool directory
+///
+/// Every process of the session is in it, up to the last entry that it committed, whether it is
+/// dead or still runs, with a verdict that says so. What is damaged, or no pool of the session, is
+/// named and passed over. Nothing in the directory is changed; remove it when it is not needed any
+/// more.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The session's pool directory, or the directory that holds exactly one
+    dir: PathBuf,
+    /// Where the profile goes; compressed if the name ends in .gz
+    #[arg(short, long, value_name = "FILE", default_value = "profile.json.gz")]
+    output: PathBuf,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let recovery = profiler_parent::recover::recover(&options.dir, &options.output)?;
+    complain(&recovery.passed_over);
+    print_table(&recovery.processes.iter().map(Row::of_captured).collect::<Vec<_>>());
+    say(&format!("\nwrote {} ({} bytes)", recovery.path.display(), recovery.bytes));
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! What is shown of a recording: a row per process, as a table for people or as JSON for machines.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use profiler_parent::core::losses::EntryCounts;
+use profiler_parent::recover::{Life, PassedOver, SurveyedProcess};
+use profiler_parent::{CapturedProcess, Verdict};
+use serde::Serialize;
+
+/// One process.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) pid: u64,
+    pub(crate) threads: u64,
+    pub(crate) recorded: u64,
+    pub(crate) delivered: u64,
+    pub(crate) evicted: u64,
+    /// By reason.
+    pub(crate) dropped: BTreeMap<String, u64>,
+    pub(crate) unfinished: u64,
+    pub(crate) verdict: String,
+    /// Whether it runs; only known of a pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) alive: Option<bool>,
+    /// Bytes of its pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) held_bytes: Option<u64>,
+}
+
+/// A recording.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Report {
+    /// `profile` or `pools`.
+    pub(crate) kind: &'static str,
+    pub(crate) processes: Vec<Row>,
+    /// Its first and last time, in milliseconds since the session began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) range_ms: Option<(f64, f64)>,
+    /// Bytes of all pools together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) held_bytes: Option<u64>,
+    /// What they may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limit_bytes: Option<u64>,
+    /// Files that are no pools of the session, with the reason.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) passed_over: BTreeMap<String, String>,
+}
+
+impl Row {
+    pub(crate) fn of_captured(process: &CapturedProcess) -> Self {
+        let CapturedProcess { name, pid, threads, counts, verdict, .. } = process;
+        Self::new(name, u64::from(pid.get()), u64::from(*threads), counts, verdict)
+    }
+
+    pub(crate) fn of_surveyed(process: &SurveyedProcess) -> Self {
+        let SurveyedProcess { name, pid, threads, counts, held_bytes, life, .. } = process;
+        let row = Self::new(name, u64::from(pid.get()), u64::from(*threads), counts, &process.verdict());
+        let verdict = match life {
+            Life::Running => "running".to_owned(),
+            _ => row.verdict,
+        };
+        Self { verdict, alive: Some(*life == Life::Running), held_bytes: Some(*held_bytes), ..row }
+    }
+
+    fn new(name: &str, pid: u64, threads: u64, counts: &EntryCounts, verdict: &Verdict) -> Self {
+        Self {
+            name: name.to_owned(),
+            pid,
+            threads,
+            recorded: counts.recorded(),
+            delivered: counts.delivered,
+            evicted: counts.evicted,
+            dropped: counts.dropped.iter().map(|(reason, n)| (reason.name().to_owned(), n)).collect(),
+            unfinished: counts.unfinished,
+            verdict: verdict.to_string(),
+            alive: None,
+            held_bytes: None,
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let dropped: u64 = self.dropped.values().sum();
+        let numbers =
+            [self.pid, self.threads, self.recorded, self.delivered, self.evicted, dropped, self.unfinished];
+        numbers.iter().chain(&self.held_bytes).map(u64::to_string).collect()
+    }
+}
+
+/// Prints a line. Nobody may be reading.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Says on standard error what was passed over.
+pub(crate) fn complain(passed_over: &[PassedOver]) {
+    for PassedOver { name, why } in passed_over {
+        eprintln!("profiler: passed over {name}: {why}");
+    }
+}
+
+/// Prints a table of processes.
+pub(crate) fn print_table(rows: &[Row]) {
+    let heads = ["pid", "threads", "recorded", "delivered", "evicted", "dropped", "unfinished"];
+    let with_bytes = rows.iter().any(|row| row.held_bytes.is_some());
+    let heads = heads.into_iter().chain(with_bytes.then_some("bytes")).map(str::to_owned);
+    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(7);
+    say(&format!("{:<width$}{}  verdict", "process", columns(&heads.collect::<Vec<_>>())));
+    for row in rows {
+        say(&format!("{:<width$}{}  {}", row.name, columns(&row.cells()), row.verdict));
+    }
+}
+
+fn columns(cells: &[String]) -> String {
+    cells.iter().map(|cell| format!("  {cell:>10}")).collect()
+}
+
+impl Report {
+    /// Prints it for people.
+    pub(crate) fn print(&self) {
+        print_table(&self.processes);
+        if let Some((first, last)) = self.range_ms {
+            say(&format!("\nfrom {first:.3} ms to {last:.3} ms of the session"));
+        }
+        if let (Some(held), Some(limit)) = (self.held_bytes, self.limit_bytes) {
+            say(&format!("the pools hold {held} of {limit} bytes"));
+        }
+    }
+}
