@@ -106,6 +106,14 @@ fn check(profile: &Profile, verdict: &str, liar: u64, honest: u64) -> anyhow::Re
     Ok(())
 }
 
+/// The untrusted liar alone, for what only its transport promises.
+fn tell_untrusted(lie: Lie, outcome: &Outcome) -> anyhow::Result<()> {
+    let _turn = session::turn();
+    scene(UNTRUSTED, lie, outcome)?;
+    ensure!(until(no_thread_left), "{:?}", thread_names());
+    Ok(())
+}
+
 fn says(words: &str, puppet: &mut Puppet) -> anyhow::Result<()> {
     words.split("; ").try_for_each(|command| puppet.ask(command).map(drop))
 }
@@ -153,7 +161,7 @@ fn a_child_that_closes_its_channel_and_lives_on() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_gets_on_for_ever_and_never_has_its_part() -> anyhow::Result<()> {
-    let late = Outcome::Heard("recovered: late: was not done in time");
+    let late = Outcome::Heard("recovered: not finished at the deadline");
     tell(|liar, _| says("hello; progress-for-ever", liar), &late, &late)
 }
 
@@ -177,11 +185,59 @@ fn a_child_that_sends_garbage() -> anyhow::Result<()> {
 #[test]
 fn a_child_that_sends_more_than_a_frame_may_hold() -> anyhow::Result<()> {
     let oversize = Outcome::Closed("the other side sent a packet too large");
-    tell(|liar, _| says("oversize", liar), &oversize, &oversize)
+    let of_a_frame = Outcome::Closed("the other side sent a frame too large");
+    tell(|liar, _| says("oversize", liar), &of_a_frame, &oversize)
 }
 
 #[test]
 fn a_child_that_sends_descriptors() -> anyhow::Result<()> {
     let attached = Outcome::Closed("the other side sent a packet of another kind");
     tell(|liar, _| says("attach", liar), &attached, &attached)
+}
+
+#[test]
+fn a_fork_that_speaks_for_an_untrusted_child() -> anyhow::Result<()> {
+    let stranger = Outcome::Closed("the other side sent a packet of another process");
+    tell_untrusted(|liar, _| says("fork-speaks", liar), &stranger)
+}
+
+#[test]
+fn a_dead_child_whose_fork_holds_the_channel_open() -> anyhow::Result<()> {
+    for spawn in [TRUSTED, UNTRUSTED] {
+        let session = session::start(|builder| builder)?;
+        let mut liar = spawn(&session, CHILD, "liar", "liar")?;
+        liar.ask("record 2 500")?;
+        let answer = liar.ask("fork-holds")?;
+        let fork: i32 = answer.trim_start_matches("ok ").parse()?;
+        ensure!(until(|| state_of(&session) == ProcessState::Connected), "{:?}", state_of(&session));
+        liar.end("kill")?;
+        let receiving = || thread_names().iter().any(|name| name == "profiler-child");
+        let ended = until(|| !receiving());
+        // SAFETY: a signal to the fork that waits for one; its number is not taken by another while it
+        // lives, and nobody else ends it.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::kill(fork, libc::SIGKILL);
+        }
+        ensure!(ended, "its receive thread goes on: {:?}", thread_names());
+        let (_, profile) = session.capture()?;
+        assert_eq!(profile.verdict("liar")?, "recovered: crashed with signal 9 (SIGKILL)");
+        assert_eq!(profile.process("liar")?.books()?.delivered, 1000);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_child_that_dies_before_hello_leaves_what_it_recorded() -> anyhow::Result<()> {
+    for spawn in [TRUSTED, UNTRUSTED] {
+        let session = session::start(|builder| builder)?;
+        let mut liar = spawn(&session, CHILD, "liar", "liar")?;
+        liar.ask("record 2 500")?;
+        liar.end("kill")?;
+        let (_, profile) = session.capture()?;
+        assert_eq!(profile.verdict("liar")?, "recovered: crashed with signal 9 (SIGKILL)");
+        assert_eq!(profile.process("liar")?.books()?.delivered, 1000);
+        ensure!(until(|| thread_names().iter().all(|name| name != "profiler-child")), "{:?}", thread_names());
+    }
+    Ok(())
 }

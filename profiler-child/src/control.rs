@@ -82,6 +82,7 @@ impl Control {
             ToChild::ResumeSampling { request } => self.done(request, session::resume_sampling),
             // Nothing samples yet, so every selected thread has been sampled.
             ToChild::WaitOnePeriodicSampling { request } => self.done(request, || {}),
+            ToChild::Echo { request } => self.done(request, || {}),
             ToChild::AwaitNextChunkManagerUpdate { allowance } => {
                 session::set_allowance(allowance);
                 self.updates.ask();

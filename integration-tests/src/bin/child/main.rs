@@ -13,6 +13,7 @@ mod kin;
 mod liar;
 mod pairs;
 mod record;
+mod sandbox;
 
 use std::io::{BufRead, Write};
 
@@ -23,7 +24,7 @@ type Words<'a> = &'a [&'a str];
 /// What carries out the command of that name; `None` if it is not one of the family's.
 type Family = fn(&str, Words<'_>) -> Option<anyhow::Result<String>>;
 
-const FAMILIES: &[Family] = &[record::obey, end::obey, pairs::obey, kin::obey, liar::obey];
+const FAMILIES: &[Family] = &[record::obey, end::obey, pairs::obey, kin::obey, liar::obey, sandbox::obey];
 
 fn main() -> anyhow::Result<()> {
     let beginning = std::env::args().nth(1).context("how to begin?")?;
