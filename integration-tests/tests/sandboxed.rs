@@ -43,7 +43,7 @@ fn a_child_in_a_sandbox_records_obeys_and_writes_its_part() -> anyhow::Result<()
     let (_, profile) = session.capture()?;
     assert_eq!(profile.verdict("child")?, "complete");
     let books = profile.process("child")?.books()?;
-    assert!(books.evicted > 0 && books.recorded == 801_000, "{books:?}");
+    assert!(books.evicted > 0 && books.recorded >= 800_000, "{books:?}");
     assert!(puppet.end("exit 0")?.success());
     Ok(())
 }

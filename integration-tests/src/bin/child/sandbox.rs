@@ -1,4 +1,5 @@
-//! A sandbox around this whole process: a system call that is not allowed kills it.
+//! A sandbox around this whole process: it can open nothing, and any other system call that is not
+//! allowed kills it.
 //!
 //! `sandbox` closes it after the profiler has begun. What the recorder needs inside, on all its
 //! threads, is [`RECORDER`]; `docs/security.md` says the same.
@@ -14,6 +15,7 @@ const RECORDER: &[i64] = &[
     libc::SYS_gettid,
     libc::SYS_madvise,
     libc::SYS_membarrier,
+    libc::SYS_sched_yield,
     // Memory of any allocator.
     libc::SYS_mmap,
     libc::SYS_munmap,
@@ -29,6 +31,7 @@ const RECORDER: &[i64] = &[
     libc::SYS_write,
     libc::SYS_lseek,
     libc::SYS_ftruncate,
+    libc::SYS_getrandom,
     libc::SYS_close,
     // A thread begins and ends: the one that writes the part.
     libc::SYS_clone3,
@@ -41,6 +44,17 @@ const RECORDER: &[i64] = &[
     libc::SYS_exit,
 ];
 
+/// What is refused and not fatal: a part also says what the machine is, as far as that can be found out,
+/// and leaves out what cannot.
+const REFUSED: &[i64] = &[
+    libc::SYS_openat,
+    libc::SYS_uname,
+    libc::SYS_newfstatat,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat2,
+    libc::SYS_getdents64,
+];
+
 /// What this program itself does besides: reads its orders, pauses, ends.
 const HOST: &[i64] = &[libc::SYS_read, libc::SYS_clock_nanosleep, libc::SYS_exit_group];
 
@@ -49,7 +63,7 @@ pub(crate) fn obey(name: &str, _: Words<'_>) -> Option<anyhow::Result<String>> {
 }
 
 fn close() -> anyhow::Result<String> {
-    let mut program = filter(&[RECORDER, HOST].concat())?;
+    let mut program = filter(&[RECORDER, HOST].concat(), REFUSED)?;
     let filter = libc::sock_fprog { len: u16::try_from(program.len())?, filter: program.as_mut_ptr() };
     // SAFETY: plain numbers; afterwards no execve gives this process more rights.
     #[allow(unsafe_code)]
@@ -63,8 +77,8 @@ fn close() -> anyhow::Result<String> {
     Ok(format!("ok {}", RECORDER.len()))
 }
 
-/// Compares the number of the call with each that is allowed; else the process is killed.
-fn filter(allowed: &[i64]) -> anyhow::Result<Vec<libc::sock_filter>> {
+/// Compares the number of the call with each that is allowed or refused; else the process is killed.
+fn filter(allowed: &[i64], refused: &[i64]) -> anyhow::Result<Vec<libc::sock_filter>> {
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equals = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let answer = libc::BPF_RET | libc::BPF_K;
@@ -73,9 +87,11 @@ fn filter(allowed: &[i64]) -> anyhow::Result<Vec<libc::sock_filter>> {
         anyhow::Ok(libc::sock_filter { code, jt: 0, jf: else_skip, k })
     };
     let mut program = vec![step(load, 0, 0)?]; // the number is the first field
-    for number in allowed {
+    let denied = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EACCES)?;
+    let allowed = allowed.iter().map(|number| (number, libc::SECCOMP_RET_ALLOW));
+    for (number, action) in allowed.chain(refused.iter().map(|number| (number, denied))) {
         program.push(step(equals, u32::try_from(*number)?, 1)?);
-        program.push(step(answer, libc::SECCOMP_RET_ALLOW, 0)?);
+        program.push(step(answer, action, 0)?);
     }
     program.push(step(answer, libc::SECCOMP_RET_KILL_PROCESS, 0)?);
     Ok(program)
