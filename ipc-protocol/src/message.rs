@@ -197,6 +197,11 @@ pub enum ToChild {
         /// Answered by [`ToParent::Done`].
         request: RequestId,
     },
+    /// Answer at once. The answer shows that all that was sent before has been read.
+    Echo {
+        /// Answered by [`ToParent::Done`]; nobody can guess it.
+        request: RequestId,
+    },
     /// Report on memory as soon as there is something new, and obey this allowance from now on.
     AwaitNextChunkManagerUpdate {
         /// The bytes the child may hold.

@@ -4,7 +4,6 @@
 //! thread: connect, say hello, obey. Invariant: an error at any step leaves the profiler off, or
 //! on without a parent, and never reaches the host but through the return value.
 
-use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +18,7 @@ use profiler_core::session::{self, StartError, StartOptions};
 use profiler_core::sys::spawn_quiet;
 
 use crate::control::Control;
+use crate::gather::Files;
 use crate::shutdown;
 
 /// What became of [`init`].
@@ -82,11 +82,13 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     if let Some(params) = params {
         session::start(params, StartOptions::default())?;
     }
+    // Now: later the process may be in a sandbox that lets it open nothing.
+    let files = Files { pool: session::pool_file().ok(), outbox };
     let name = header.name;
     shutdown::register();
     spawn_quiet("profiler-control", move || {
         // A parent that is gone already changes nothing: recording goes on into the pool.
-        let _ = serve(line, hello(token, key, name), outbox);
+        let _ = serve(line, hello(token, key, name), files);
     })?;
     Ok(())
 }
@@ -96,7 +98,7 @@ fn hello(token: environment::Token, key: ProcessKey, mut name: String) -> Hello 
     Hello { version: PROTOCOL_VERSION, token, pid: key.pid, start: key.start, name }
 }
 
-fn serve(line: Line, hello: Hello, outbox: File) -> Result<(), TransportError> {
+fn serve(line: Line, hello: Hello, files: Files) -> Result<(), TransportError> {
     let ends = line.connect(hello)?;
-    Control::new(ends.sender, outbox).run(ends.receiver)
+    Control::new(ends.sender, files).run(ends.receiver)
 }

@@ -3,7 +3,6 @@
 //! One per child process, all signals blocked, ends with the channel. Long work (writing a
 //! profile) goes to a thread of its own, so the parent can always ask how far it is.
 
-use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ipc_protocol::message::{RequestId, ToChild, ToParent};
@@ -11,7 +10,7 @@ use ipc_protocol::transport::{Receiver, Sender, TransportError};
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::{self, SessionParams, StartOptions};
 
-use crate::gather::Gathers;
+use crate::gather::{Files, Gathers};
 use crate::updates::Updates;
 
 /// The way to the parent, shared by the profiler's own threads.
@@ -34,11 +33,11 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn new(sender: Sender<ToParent>, outbox: File) -> Self {
+    pub(crate) fn new(sender: Sender<ToParent>, files: Files) -> Self {
         let outgoing = Outgoing(Arc::new(Mutex::new(sender)));
         crate::shutdown::set_outgoing(outgoing.clone());
         let updates = Updates::new(outgoing.clone());
-        let gathers = Gathers::new(outgoing.clone(), outbox);
+        let gathers = Gathers::new(outgoing.clone(), files);
         Self { outgoing, updates, gathers }
     }
 
@@ -82,6 +81,7 @@ impl Control {
             ToChild::ResumeSampling { request } => self.done(request, session::resume_sampling),
             // Nothing samples yet, so every selected thread has been sampled.
             ToChild::WaitOnePeriodicSampling { request } => self.done(request, || {}),
+            ToChild::Echo { request } => self.done(request, || {}),
             ToChild::AwaitNextChunkManagerUpdate { allowance } => {
                 session::set_allowance(allowance);
                 self.updates.ask();

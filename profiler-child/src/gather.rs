@@ -26,8 +26,23 @@ use crate::control::Outgoing;
 #[derive(Debug)]
 pub(crate) struct Gathers {
     outgoing: Outgoing,
-    outbox: Arc<File>,
+    files: Arc<Files>,
     current: Option<Running>,
+}
+
+/// What a part is made of, and where it goes.
+#[derive(Debug)]
+pub(crate) struct Files {
+    /// The own pool, for reading; absent if nothing was recorded from the start.
+    pub(crate) pool: Option<File>,
+    /// The file that the parent gave.
+    pub(crate) outbox: File,
+}
+
+impl Files {
+    fn pool(&self) -> io::Result<File> {
+        self.pool.as_ref().map_or_else(session::pool_file, File::try_clone)
+    }
 }
 
 #[derive(Debug)]
@@ -39,8 +54,8 @@ struct Running {
 }
 
 impl Gathers {
-    pub(crate) fn new(outgoing: Outgoing, outbox: File) -> Self {
-        Self { outgoing, outbox: Arc::new(outbox), current: None }
+    pub(crate) fn new(outgoing: Outgoing, files: Files) -> Self {
+        Self { outgoing, files: Arc::new(files), current: None }
     }
 
     pub(crate) fn start(&mut self, id: GatherId, spec: ProfileSpec) {
@@ -51,11 +66,11 @@ impl Gathers {
         let cancel = CancelFlag::new();
         let progress = Arc::new(ProgressCell::new("Received the request"));
         let body = {
-            let (outgoing, outbox) = (self.outgoing.clone(), Arc::clone(&self.outbox));
+            let (outgoing, files) = (self.outgoing.clone(), Arc::clone(&self.files));
             let (cancel, progress) = (cancel.clone(), Arc::clone(&progress));
             move || {
                 let _ = earlier.map(|earlier| earlier.thread.join());
-                let outcome = write(&outbox, &spec, cancel, &progress);
+                let outcome = write(&files, &spec, cancel, &progress);
                 outgoing.send(&ToParent::Profile { id, outcome: outcome.unwrap_or_else(failed) });
             }
         };
@@ -87,14 +102,15 @@ impl Gathers {
 }
 
 fn write(
-    outbox: &File,
+    files: &Files,
     spec: &ProfileSpec,
     cancel: CancelFlag,
     progress: &ProgressCell,
 ) -> Result<GatherOutcome, String> {
+    let outbox = &files.outbox;
     let rewound = outbox.set_len(0).and_then(|()| seek_to_start(outbox));
     rewound.map_err(|error| format!("cannot use the outbox: {error}"))?;
-    let pool = session::pool_file().map_err(|error| error.to_string())?;
+    let pool = files.pool().map_err(|error| error.to_string())?;
     let reader = PoolReader::open(pool).map_err(|error| error.to_string())?;
     let summary = write_part(&reader, spec, outbox, cancel, progress)?;
     let length = outbox.metadata().map_err(|error| error.to_string())?.len();

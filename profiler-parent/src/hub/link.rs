@@ -3,12 +3,13 @@
 //! Used by the hub alone. Invariant: at most one control request is outstanding, and what was
 //! asked meanwhile is coalesced to what still matters, and of every other kind at most one message is
 //! unanswered, so a child that does not read can never fill its socket and make the hub wait, or lose
-//! a channel that does not wait. An answer counts only if it was asked for: else a child could, by
-//! answering without end, have the hub ask without end.
+//! a channel that does not wait. An answer counts only if it was asked for, and now and then only an
+//! echo does: else a child that reads nothing and answers without end could have the hub ask without end.
 
 use std::collections::VecDeque;
 
 use crossbeam_channel::Sender;
+use ipc_protocol::environment::Token;
 use ipc_protocol::message::{GatherId, RequestId, ToChild, ToParent};
 use ipc_protocol::transport;
 use profiler_core::ids::ByteLimit;
@@ -17,6 +18,10 @@ use profiler_core::session::SessionParams;
 /// Answers that nobody asked for, after which a child's channel is closed. A child of ours sends
 /// none; a few cost nothing.
 const MAX_UNASKED: u32 = 64;
+
+/// Messages to a child after which it must show that it reads: by a number that it cannot know
+/// otherwise, since it may answer what it has not read. All of them fit the socket several times.
+const MAX_UNREAD: u32 = 32;
 
 /// What a message of a child is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +85,11 @@ pub(super) struct Link {
     awaiting: bool,
     progress: bool,
     unasked: u32,
+    /// Messages that the child has not shown to have read.
+    unread: u32,
+    echo: Option<RequestId>,
+    /// The latest `Await`, until it has shown it.
+    held: Option<ToChild>,
     broken: bool,
 }
 
@@ -94,30 +104,70 @@ impl Link {
             awaiting: false,
             progress: false,
             unasked: 0,
+            unread: 0,
+            echo: None,
+            held: None,
             broken: false,
         }
     }
 
-    /// Sends a message, unless an earlier one of its kind is unanswered that says as much.
+    /// Sends a message, unless an earlier one of its kind is unanswered that says as much, or the child
+    /// has not shown that it reads.
     pub(super) fn send(&mut self, message: &ToChild) {
-        if matches!(message, ToChild::GetGatherProfileProgress { .. }) && self.progress {
+        let is_known = matches!(message, ToChild::GetGatherProfileProgress { .. }) && self.progress;
+        if is_known || self.unread >= 2 * MAX_UNREAD {
             return;
         }
-        if self.broken || self.sender.send(message).is_err() {
-            self.broken = true; // the receive thread hears of it, too
+        if matches!(message, ToChild::AwaitNextChunkManagerUpdate { .. }) && self.unread >= MAX_UNREAD {
+            self.held = Some(message.clone());
             return;
         }
+        self.send_now(message);
         match message {
             ToChild::AwaitNextChunkManagerUpdate { .. } => self.awaiting = true,
             ToChild::GetGatherProfileProgress { .. } => self.progress = true,
             ToChild::GatherProfile { id, .. } => self.gathering = Some(*id),
             _ => {}
         }
+        if self.unread >= MAX_UNREAD && self.echo.is_none() {
+            self.ask_for_echo();
+        }
+    }
+
+    fn send_now(&mut self, message: &ToChild) {
+        self.unread = self.unread.saturating_add(1);
+        if !self.broken && self.sender.send(message).is_err() {
+            self.broken = true; // the receive thread hears of it, too
+        }
+    }
+
+    /// Without randomness there is no echo, and the child hears no more than it was told.
+    fn ask_for_echo(&mut self) {
+        let drawn = Token::generate()
+            .ok()
+            .and_then(|token| u64::from_str_radix(token.to_hex().get(..16).unwrap_or_default(), 16).ok());
+        self.echo = drawn.map(RequestId::new);
+        if let Some(request) = self.echo {
+            self.send_now(&ToChild::Echo { request });
+        }
+    }
+
+    /// The child has read everything.
+    fn hear_echo(&mut self) {
+        self.echo = None;
+        self.unread = 0;
+        if let Some(held) = self.held.take() {
+            self.send(&held);
+        }
     }
 
     /// Judges what the child says, and notes that it has answered.
     pub(super) fn judge(&mut self, message: &ToParent) -> Worth {
         let is_asked = match message {
+            ToParent::Done { request } if self.echo == Some(*request) => {
+                self.hear_echo();
+                true
+            }
             ToParent::Done { request } => {
                 self.outstanding.as_ref().is_some_and(|(asked, _)| asked == request)
             }
@@ -262,5 +312,22 @@ mod tests {
         let update = ToParent::ChunkManagerUpdate(ManagerUpdate::None);
         let worth: Vec<Worth> = (0..=MAX_UNASKED).map(|_| link.judge(&update)).collect();
         assert_eq!(worth.iter().filter(|worth| **worth == Worth::Flood).count(), 1);
+    }
+
+    #[test]
+    fn a_child_that_answers_and_reads_nothing_is_not_asked_for_ever() {
+        let (parent, mut child) = in_process::pair();
+        let mut link = Link::new(parent.sender);
+        let ask = ToChild::AwaitNextChunkManagerUpdate { allowance: ByteLimit::new(0) };
+        for _ in 0..MAX_UNREAD * 100 {
+            link.send(&ask);
+            link.judge(&ToParent::ChunkManagerUpdate(ManagerUpdate::None));
+        }
+        let sent: Vec<ToChild> = (0..=MAX_UNREAD).map(|_| child.receiver.recv().unwrap()).collect();
+        let Some(ToChild::Echo { request }) = sent.last() else { panic!("{:?}", sent.last()) };
+        link.judge(&ToParent::Done { request: *request });
+        assert_eq!(child.receiver.recv().unwrap(), ask, "it has read, so it is asked again");
+        drop(link);
+        assert!(child.receiver.recv().is_err(), "and nothing more");
     }
 }

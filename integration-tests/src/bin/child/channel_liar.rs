@@ -52,10 +52,7 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "hello-wrong-version" => say_hello(|hello| hello.version = PROTOCOL_VERSION + 1),
         "hello-as" => hello_as(words),
         "hello-again" => hello_again(),
-        "close" => {
-            *lock() = Channel { given: None, ends: None, peer: None };
-            Ok(())
-        }
+        "close" => close(),
         "progress-for-ever" => progress_for_ever(),
         "unasked" => unasked(words),
         "updates-for-ever" => for_ever(&update()),
@@ -105,6 +102,13 @@ fn say_hello(change: impl FnOnce(&mut Hello)) -> anyhow::Result<()> {
 fn hello_as(words: Words<'_>) -> anyhow::Result<()> {
     let (pid, start) = (u32::try_from(number(words, 0)?)?, number(words, 1)?);
     say_hello(|hello| (hello.pid, hello.start) = (ProcessId::new(pid), ProcessStart::new(start)))
+}
+
+/// Lets go of the channel, the inherited end included.
+fn close() -> anyhow::Result<()> {
+    let mut channel = lock();
+    (channel.ends, channel.peer) = (None, None);
+    Ok(channel.given.take().context("no channel")?.server.release()?)
 }
 
 fn hello_again() -> anyhow::Result<()> {

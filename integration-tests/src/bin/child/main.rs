@@ -17,6 +17,7 @@ mod limits;
 mod pairs;
 mod part_liar;
 mod record;
+mod sandbox;
 mod traps;
 mod vandal;
 
@@ -39,6 +40,7 @@ const FAMILIES: &[Family] = &[
     vandal::obey,
     channel_liar::obey,
     books::obey,
+    sandbox::obey,
 ];
 
 fn main() -> anyhow::Result<()> {

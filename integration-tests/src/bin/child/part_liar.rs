@@ -84,7 +84,8 @@ fn obey(mut ends: ChildEnds, outbox: &File, lie: Lie) -> anyhow::Result<()> {
             | ToChild::Resume { request }
             | ToChild::PauseSampling { request }
             | ToChild::ResumeSampling { request }
-            | ToChild::WaitOnePeriodicSampling { request } => ToParent::Done { request },
+            | ToChild::WaitOnePeriodicSampling { request }
+            | ToChild::Echo { request } => ToParent::Done { request },
             ToChild::AwaitNextChunkManagerUpdate { .. }
             | ToChild::DestroyReleasedChunksAtOrBefore { .. }
             | ToChild::CancelGather { .. } => continue,

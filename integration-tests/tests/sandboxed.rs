@@ -1,0 +1,49 @@
+//! An untrusted child is a child like any other, also in a sandbox that leaves it nothing but what its
+//! recorder needs: it records, obeys the limit, answers and writes its part.
+
+use integration_tests::patience::until;
+use integration_tests::puppet::Puppet;
+use integration_tests::session;
+use profiler_parent::ProcessState;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+
+#[test]
+fn an_untrusted_child_is_profiled_like_any_other() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
+    assert!(until(|| session.processes()[1].state == ProcessState::Connected));
+    puppet.ask("record 2 500")?;
+    assert_eq!(session.pause(), 0, "it confirms");
+    assert_eq!(puppet.ask("paused")?, "ok true");
+    assert_eq!(session.resume(), 0);
+    let (_, profile) = session.capture()?;
+    assert_eq!(profile.verdict("child")?, "complete");
+    assert_eq!(profile.process("child")?.books()?.delivered, 1000);
+    let answer = puppet.ask("grandchild")?;
+    assert!(answer.starts_with("ok no-variable"), "{answer}");
+    assert!(!answer.contains("socket:"), "a program that it starts gets its channel: {answer}");
+    assert!(puppet.end("exit 0")?.success());
+    Ok(())
+}
+
+#[test]
+fn a_child_in_a_sandbox_records_obeys_and_writes_its_part() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.memory_limit(8 << 20))?;
+    let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
+    assert!(until(|| session.processes()[1].state == ProcessState::Connected));
+    puppet.ask("sandbox")?;
+    puppet.ask("record 2 500")?;
+    let (_, profile) = session.capture()?;
+    assert_eq!(profile.verdict("child")?, "complete");
+    assert_eq!(profile.process("child")?.books()?.delivered, 1000);
+    puppet.ask("burst 4 200000")?; // many times the limit
+    assert_eq!(session.pause(), 0);
+    assert_eq!(session.resume(), 0);
+    let (_, profile) = session.capture()?;
+    assert_eq!(profile.verdict("child")?, "complete");
+    let books = profile.process("child")?.books()?;
+    assert!(books.evicted > 0 && books.recorded >= 800_000, "{books:?}");
+    assert!(puppet.end("exit 0")?.success());
+    Ok(())
+}
