@@ -160,13 +160,18 @@ fn spawn_profiled(
     let server = listener.name().to_owned();
     let gifts =
         Gifts { pool: Gift::Open(&pool), outbox: outbox.gift(), token: token.clone(), server: &server };
-    let child = spawn(command, &gifts)?;
+    let mut child = spawn(command, &gifts)?;
     let pid = ProcessId::new(child.id());
     let mut process = Process::new(name, pid, ProcessState::Starting, Remains::Pool(Arc::clone(&pool)));
     process.outbox = Some(outbox);
     process.abandon = Some(abandon.clone());
     shared.processes.add(key, process);
-    listen(hub, key, listener, token, abandon)?;
+    if let Err(error) = listen(hub, key, listener, token, abandon) {
+        // The caller hears that nothing was started, so nothing may run.
+        let _ = (child.kill(), child.wait());
+        shared.processes.remove(key);
+        return Err(error.into());
+    }
     Ok(adopt(shared, hub, key, child, true)?)
 }
 

@@ -5,7 +5,7 @@
 //! the [`FAMILIES`], answered with one line, `ok…` or `error …`, unless the command ends the
 //! process. At the end of input the process exits with code 0.
 //!
-//! A new mode is a row in a table: a beginning in [`begin`], [`limits`] or [`liar`], or a command in one
+//! A new mode is a row in a table: a beginning in [`begin`], [`limits`], [`liar`] or [`record`], or a command in one
 //! of the families.
 
 mod begin;
@@ -35,8 +35,9 @@ fn main() -> anyhow::Result<()> {
     if beginning == "inventory" {
         return kin::print_inventory();
     }
-    let badly = limits::begin(&beginning).or_else(|| liar::begin(&beginning));
-    let status = badly.unwrap_or_else(|| begin::begin(&beginning))?;
+    let other =
+        limits::begin(&beginning).or_else(|| liar::begin(&beginning)).or_else(|| record::begin(&beginning));
+    let status = other.unwrap_or_else(|| begin::begin(&beginning))?;
     say(&status)?;
     for line in std::io::stdin().lock().lines() {
         let answer = obey(&line?).unwrap_or_else(|error| format!("error {error:#}"));
