@@ -62,8 +62,10 @@ fn a_flood_from_ten_threads_stays_within_the_limit_and_is_counted_exactly() -> a
     let watch = Stopwatch::start();
     let mut rounds = 0;
     while watch.elapsed() < Duration::from_secs(seconds) || rounds < 5 {
-        let held: u64 = session.processes().iter().map(|process| process.true_bytes).sum();
+        let processes = session.processes();
+        let held: u64 = processes.iter().map(|process| process.true_bytes).sum();
         assert!(held <= LIMIT, "{held}");
+        assert!(processes.iter().all(|process| process.overdrawn_bytes == 0), "{processes:?}");
         let confirmed = Stopwatch::start();
         assert_eq!(session.resume_sampling(), 0, "everybody answers");
         assert!(confirmed.elapsed() < LONG);
