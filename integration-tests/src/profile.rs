@@ -138,7 +138,9 @@ impl Process {
         let threads = json["threads"].as_array().context("no threads")?;
         let pid = threads.first().and_then(|thread| thread["pid"].as_u64()).context("no pid")?;
         let books = json["profilingLog"][pid.to_string()]["threads"].as_array().context("no books")?;
-        let threads = threads.iter().map(|thread| Thread::parse(thread, books));
+        let books: BTreeMap<u64, &Value> =
+            books.iter().rev().filter_map(|books| Some((books["tid"].as_u64()?, books))).collect();
+        let threads = threads.iter().map(|thread| Thread::parse(thread, &books));
         let threads = threads.collect::<anyhow::Result<_>>()?;
         let pauses = json["pausedRanges"].as_array().into_iter().flatten();
         let range = |range: &Value| Some((range["startTime"].as_f64()?, range["endTime"].as_f64()));
@@ -192,14 +194,14 @@ impl Process {
 }
 
 impl Thread {
-    fn parse(json: &Value, books: &[Value]) -> anyhow::Result<Self> {
+    fn parse(json: &Value, books: &BTreeMap<u64, &Value>) -> anyhow::Result<Self> {
         let strings = json["stringTable"].as_array().context("no strings")?;
         let rows = json["markers"]["data"].as_array().context("no markers")?;
         let marks = rows.iter().map(|row| Mark::parse(row, strings)).collect::<Option<_>>();
         Ok(Self {
             name: json["name"].as_str().context("no name")?.to_owned(),
             marks: marks.context("a damaged marker")?,
-            books: books.iter().find(|books| books["tid"] == json["tid"]).and_then(Books::parse),
+            books: json["tid"].as_u64().and_then(|tid| Books::parse(books.get(&tid)?)),
         })
     }
 }

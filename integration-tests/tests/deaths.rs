@@ -62,6 +62,28 @@ fn a_child_killed_while_it_is_asked_has_crashed_and_is_there_once() -> anyhow::R
 }
 
 #[test]
+fn a_child_that_exits_while_it_is_captured_is_there_once() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.progress_timeout(Duration::from_secs(5)))?;
+    for round in 0..5 {
+        let name = format!("exits-{round}");
+        let mut puppet = Puppet::spawn(&session, CHILD, &name, "init")?;
+        puppet.ask("hold 2 500")?;
+        let capture = session.session()?.capture();
+        let path = session.path("exits.json");
+        let report = std::thread::scope(|scope| {
+            let saving = scope.spawn(|| capture.save(&path));
+            std::thread::sleep(Duration::from_millis(round));
+            assert!(puppet.end("exit 0").is_ok_and(|status| status.success()));
+            saving.join().expect("no panic")
+        })?;
+        let profile = Profile::read(&report.path)?;
+        assert_eq!(profile.verdict(&name)?, "complete");
+        assert_eq!(profile.process(&name)?.books()?.delivered, 1000);
+    }
+    Ok(())
+}
+
+#[test]
 fn a_child_that_ends_after_its_part_was_taken_is_there_once() -> anyhow::Result<()> {
     let session = session::start(|builder| builder.progress_timeout(Duration::from_secs(1)))?;
     let mut quick = Puppet::spawn(&session, CHILD, "quick", "init")?;

@@ -8,10 +8,11 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use crate::manager::update::ReleasedChunk;
-use crate::pool::layout::{Extent, Region, SLOT_BYTES, THREAD_BYTES};
-use crate::reader::{ChunkInfo, PoolReader, ReadError, Snapshot};
+use crate::pool::layout::{Extent, Layout, Region, SLOT_BYTES, THREAD_BYTES};
+use crate::reader::{ChunkInfo, PoolReader, ReadError};
 use crate::sys;
 use crate::time::Timestamp;
 
@@ -23,8 +24,8 @@ const SEALED: u64 = 14 * 8;
 /// The pool of a process that is dead.
 #[derive(Debug)]
 pub struct Grave {
-    reader: PoolReader<File>,
-    file: File,
+    file: Arc<File>,
+    layout: Layout,
     /// Chunks that hold entries, oldest first.
     chunks: Vec<(Timestamp, ChunkInfo)>,
 }
@@ -35,21 +36,23 @@ impl Grave {
     ///
     /// # Errors
     /// When the file is not a pool, or cannot be read.
-    pub fn open(file: File, died: Timestamp) -> Result<Self, ReadError> {
-        let reader = PoolReader::open(file.try_clone()?)?;
+    pub fn open(file: impl Into<Arc<File>>, died: Timestamp) -> Result<Self, ReadError> {
+        let file = file.into();
+        let reader = PoolReader::open(&*file)?;
         let snapshot = reader.snapshot()?;
         // Nothing was done after it died: with a time in the future a chunk would never grow old.
         let aged = |chunk: &ChunkInfo| (chunk.done.map_or(died, |done| done.min(died)), *chunk);
         let mut chunks: Vec<_> = snapshot.chunks().map(aged).collect();
         chunks.sort_by_key(|(done, chunk)| (*done, chunk.index));
-        let grave = Self { reader, file, chunks };
-        grave.free_gaps(&snapshot);
+        let layout = snapshot.header.layout;
+        let grave = Self { file, layout, chunks };
+        grave.free_gaps();
         Ok(grave)
     }
 
     /// Punches holes where no chunk with entries lies.
-    fn free_gaps(&self, snapshot: &Snapshot) {
-        let region = snapshot.header.layout.region(Region::Chunks);
+    fn free_gaps(&self) {
+        let region = self.layout.region(Region::Chunks);
         let mut extents: Vec<Extent> = self.chunks.iter().map(|(_, chunk)| chunk.extent).collect();
         extents.sort_by_key(|extent| extent.offset);
         let mut at = region.offset;
@@ -75,11 +78,11 @@ impl Grave {
     /// # Errors
     /// What `fstat` says.
     pub fn held_bytes(&self) -> io::Result<u64> {
-        sys::allocated_bytes(&self.file)
+        sys::allocated_bytes(&*self.file)
     }
 
     /// The file, for reading a profile from it.
-    pub const fn file(&self) -> &File {
+    pub fn file(&self) -> &File {
         &self.file
     }
 
@@ -96,7 +99,7 @@ impl Grave {
     }
 
     fn destroy(&self, chunk: &ChunkInfo) -> io::Result<()> {
-        let layout = &self.reader.header().layout;
+        let layout = &self.layout;
         let row = layout.region(Region::Threads).row(u64::from(chunk.thread.get()), THREAD_BYTES);
         if let Some(row) = row {
             // An entry that was being written goes with the rest, and stays counted.

@@ -1,8 +1,12 @@
 //! A dead process's pool in the hands of whoever outlived it: what goes stays counted.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use profiler_core::grave::Grave;
 use profiler_core::losses::EntryCounts;
 use profiler_core::marker;
+use profiler_core::pool::layout::Region;
 use profiler_core::pool::{self, PoolSpec};
 use profiler_core::reader::PoolReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
@@ -29,6 +33,7 @@ fn entries_of_an_open_chunk_are_evicted_not_forgotten() {
     }
     session::close_pool();
     assert_eq!((counts().delivered, counts().recorded()), (10_000, 10_000));
+    no_chunk_is_from_the_future(&file);
     let mut grave = Grave::open(file.try_clone().unwrap(), Timestamp::now()).unwrap();
     let oldest = grave.chunks()[0].done;
     let before = grave.held_bytes().unwrap();
@@ -38,4 +43,17 @@ fn entries_of_an_open_chunk_are_evicted_not_forgotten() {
     grave.destroy_at_or_before(Timestamp::MAX).unwrap();
     assert_eq!((counts().delivered, counts().evicted), (0, 10_000));
     assert!(grave.chunks().is_empty());
+}
+
+/// A process that wrote a later time than its death into a slot does not keep its chunk for ever.
+fn no_chunk_is_from_the_future(file: &File) {
+    let layout = PoolReader::open(file).unwrap().header().layout;
+    let done = layout.region(Region::Directory).offset + 4 * 8;
+    let mut before = [0; 8];
+    file.read_exact_at(&mut before, done).unwrap();
+    file.write_all_at(&u64::MAX.to_ne_bytes(), done).unwrap();
+    let died = Timestamp::now();
+    let grave = Grave::open(file.try_clone().unwrap(), died).unwrap();
+    assert!(grave.chunks().iter().all(|chunk| chunk.done <= died));
+    file.write_all_at(&before, done).unwrap();
 }

@@ -200,6 +200,25 @@ impl Hub {
         if let Some((_, inputs)) = &self.capture {
             forward(inputs, Input::Died { child: key, why: Why::ended(status) });
         }
+        self.limit_graves();
+    }
+
+    /// A dead process's pool costs a descriptor, of which the host has not many: beyond a share of
+    /// them the longest dead go first, as if they were too old for the memory limit.
+    fn limit_graves(&mut self) {
+        let mut dead: Vec<(Option<Timestamp>, PoolId)> = {
+            let all = self.shared.processes.lock();
+            let graves = all.iter().filter(|(_, process)| process.grave.is_some());
+            graves.map(|(key, process)| (process.died, *key)).collect()
+        };
+        let most = most_graves();
+        if dead.len() > most {
+            dead.sort_unstable();
+            for (_, key) in dead.iter().take(dead.len() - most) {
+                let held_bytes = self.destroy_dead(*key, Timestamp::MAX);
+                self.tell(Event::DeadDestroyed { key: key_of(*key), held_bytes });
+            }
+        }
     }
 
     fn control_all(&mut self, control: Control, confirm: &Sender<()>, asked: &Sender<usize>) {
@@ -351,6 +370,11 @@ fn forward(inputs: &Sender<Input<PoolId>>, input: Input<PoolId>) {
     }
 }
 
+/// Pools of dead processes that are kept at most: for each a descriptor, a quarter of all.
+fn most_graves() -> usize {
+    usize::try_from(crate::sys::descriptor_limit() / 4).unwrap_or(usize::MAX).max(16)
+}
+
 /// An update with times that can be true: nothing was done in the future.
 fn believable(mut update: Update) -> Update {
     let now = Timestamp::now();
@@ -381,8 +405,9 @@ fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> O
     process.state = ProcessState::Exited(status);
     process.died = Some(died);
     process.hang_up(); // its receive thread ends, though a fork of it may hold the channel
+    process.outbox = None;
     let Remains::Pool(file) = &process.remains else { return None };
-    let grave = file.try_clone().map_err(Into::into).and_then(|file| Grave::open(file, died));
+    let grave = Grave::open(Arc::clone(file), died);
     let grave = grave.map_err(|error| process.damage = Some(error.to_string())).ok();
     let true_bytes = process.charge(sys::allocated_bytes(&**file).unwrap_or(0));
     let chunks = grave.as_ref().map(Grave::chunks).unwrap_or_default();

@@ -109,6 +109,11 @@ impl Processes {
         all.insert(key, process);
     }
 
+    /// Removes a process that could not be started after all.
+    pub(crate) fn remove(&self, key: PoolId) {
+        self.lock().remove(&key);
+    }
+
     /// Changes a process, and wakes whoever waits for its end.
     pub(crate) fn change<T>(&self, key: PoolId, change: impl FnOnce(&mut Process) -> T) -> Option<T> {
         let changed = self.lock().get_mut(&key).map(change);

@@ -184,14 +184,19 @@ fn spawn_profiled(
     };
     let abandon = listener.abandon_handle();
     let gifts = Gifts { pool: Gift::Open(&pool), outbox: outbox.gift(), token: token.clone(), server: &line };
-    let child = spawn(command, &gifts)?;
+    let mut child = spawn(command, &gifts)?;
     drop(line); // only the child has its end now, so that ends with the child
     let pid = ProcessId::new(child.id());
     let mut process = Process::new(name, pid, ProcessState::Starting, Remains::Pool(Arc::clone(&pool)));
     process.outbox = Some(outbox);
     process.abandon = Some(abandon);
     shared.processes.add(key, process);
-    listen(hub, key, pid, listener, token)?;
+    if let Err(error) = listen(hub, key, pid, listener, token) {
+        // The caller hears that nothing was started, so nothing may run.
+        let _ = (child.kill(), child.wait());
+        shared.processes.remove(key);
+        return Err(error.into());
+    }
     Ok(adopt(shared, hub, key, child, true)?)
 }
 

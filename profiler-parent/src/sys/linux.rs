@@ -21,6 +21,11 @@ pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result
     std::os::unix::fs::FileExt::read_at(file, room, position)
 }
 
+/// How many descriptors this process may have.
+pub(crate) fn descriptor_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// A copy of an open file whose number is above the standard streams', so that `Command` does
 /// not put one of them in its place.
 pub(crate) fn copy_for_child(file: &File) -> io::Result<File> {

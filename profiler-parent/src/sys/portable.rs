@@ -23,6 +23,11 @@ pub(crate) fn read_at(file: &File, room: &mut [u8], position: u64) -> io::Result
     std::os::windows::fs::FileExt::seek_read(file, room, position)
 }
 
+/// How many open files this process may have, at least.
+pub(crate) const fn descriptor_limit() -> u64 {
+    256
+}
+
 /// Descriptors are not inherited here.
 pub(crate) fn copy_for_child(_: &File) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())

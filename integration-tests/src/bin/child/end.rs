@@ -17,7 +17,7 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "exit" => std::process::exit(code()),
         "quit" => quit(code()),
         "panic" => panic!("told to"),
-        "panic-thread" => Ok(format!("ok {}", std::thread::spawn(|| panic!("told to")).join().is_err())),
+        "panic-thread" => panic_in_thread(),
         "abort" => std::process::abort(),
         "kill" => kill(),
         "term" => raise(libc::SIGTERM),
@@ -50,6 +50,11 @@ pub(crate) fn raise(signal: i32) -> anyhow::Result<String> {
     // SAFETY: sends a signal to this process, whose handlers are the system's own.
     unsafe { libc::raise(signal) };
     Ok("ok".to_owned())
+}
+
+fn panic_in_thread() -> anyhow::Result<String> {
+    let thread = std::thread::Builder::new().spawn(|| panic!("told to"))?;
+    Ok(format!("ok {}", thread.join().is_err()))
 }
 
 /// Writes where nothing is mapped.

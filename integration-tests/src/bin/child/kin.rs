@@ -4,6 +4,7 @@
 
 use std::os::fd::AsRawFd;
 use std::process::Command;
+use std::thread::Builder;
 
 use anyhow::{Context, bail};
 use integration_tests::marks;
@@ -61,8 +62,8 @@ fn wait_for(pid: libc::pid_t) -> i32 {
 
 /// Threads begin and end in the fork, and all handlers of an orderly exit run.
 fn in_order() -> ! {
-    let worker = std::thread::spawn(|| (0..100).for_each(|sequence| marks::record(2001, sequence)));
-    let _ = worker.join();
+    let records = || (0..100).for_each(|sequence| marks::record(2001, sequence));
+    let _ = Builder::new().spawn(records).map(std::thread::JoinHandle::join);
     std::process::exit(0)
 }
 
@@ -85,7 +86,8 @@ fn fork_in_threads(words: Words<'_>) -> anyhow::Result<String> {
         let body = || (0..50).for_each(|sequence| marks::record(2002, sequence));
         (0..rounds).map(|_| fork(body).map(wait_for)).collect::<anyhow::Result<Vec<_>>>()
     };
-    let workers: Vec<_> = (0..threads).map(|_| std::thread::spawn(rounds)).collect();
+    let workers = (0..threads).map(|_| Builder::new().spawn(rounds));
+    let workers: Vec<_> = workers.collect::<std::io::Result<_>>()?;
     let mut good = 0;
     for worker in workers {
         let statuses = worker.join().map_err(|_| anyhow::anyhow!("a forking thread panicked"))??;

@@ -5,8 +5,8 @@
 //! the [`FAMILIES`], answered with one line, `ok…` or `error …`, unless the command ends the
 //! process. At the end of input the process exits with code 0.
 //!
-//! A new mode is a row in a table: a beginning in [`begin`], [`limits`] or [`part_liar`], or a command in
-//! one of the families.
+//! A new mode is a row in a table: a beginning in [`begin`], [`limits`], [`part_liar`] or [`record`], or a
+//! command in one of the families.
 
 mod begin;
 mod books;
@@ -48,8 +48,9 @@ fn main() -> anyhow::Result<()> {
     if beginning == "inventory" {
         return kin::print_inventory();
     }
-    let badly = limits::begin(&beginning).or_else(|| part_liar::begin(&beginning));
-    let status = badly.unwrap_or_else(|| begin::begin(&beginning))?;
+    let others = [limits::begin, part_liar::begin, record::begin];
+    let other = others.iter().find_map(|family| family(&beginning));
+    let status = other.unwrap_or_else(|| begin::begin(&beginning))?;
     say(&status)?;
     for line in std::io::stdin().lock().lines() {
         let answer = obey(&line?).unwrap_or_else(|error| format!("error {error:#}"));

@@ -18,6 +18,7 @@ use ipc_protocol::transport::ChildEnds;
 use ipc_protocol::transport::listener::Line;
 use profiler_core::profile::ProcessSummary;
 use profiler_core::session::{self, StartOptions};
+use profiler_core::sys::spawn_quiet;
 
 /// Writes something into the outbox, and says what length to announce.
 type Lie = fn(&File) -> anyhow::Result<u64>;
@@ -66,7 +67,7 @@ fn start(lie: Lie) -> anyhow::Result<String> {
     let (version, name) = (PROTOCOL_VERSION, "a liar".to_owned());
     let hello = Hello { version, token: given.token.clone(), pid: key.pid, start: key.start, name };
     let ends = Line::open(&given.server)?.connect(hello)?;
-    std::thread::spawn(move || drop(obey(ends, &outbox, lie)));
+    spawn_quiet("liar", move || drop(obey(ends, &outbox, lie)))?;
     Ok("Recording".to_owned())
 }
 
@@ -132,11 +133,11 @@ fn meanwhile(
     act: impl Fn(&File) -> std::io::Result<()> + Send + 'static,
 ) -> anyhow::Result<()> {
     let outbox = outbox.try_clone()?;
-    std::thread::spawn(move || {
+    spawn_quiet("meanwhile", move || {
         while act(&outbox).is_ok() {
             std::thread::sleep(Duration::from_micros(50));
         }
-    });
+    })?;
     Ok(())
 }
 

@@ -75,6 +75,16 @@ fn record(words: Words<'_>, stay: bool, breathe: bool) -> anyhow::Result<String>
     Ok("ok".to_owned())
 }
 
+/// As a beginning: a hundred markers on the main thread, then nothing more, for ever.
+pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
+    let stays = || {
+        crate::begin::begin("init")?;
+        (0..100).for_each(|sequence| marks::record(1000, sequence));
+        stay_for_ever()
+    };
+    (name == "record-and-stay").then(stays)
+}
+
 /// `mark COUNT`: so many markers on the main thread, as thread 1000.
 fn mark(words: Words<'_>) -> anyhow::Result<String> {
     take(1000, number(words, 0)?).for_each(|sequence| marks::record(1000, sequence));
@@ -110,13 +120,13 @@ fn flooded() -> anyhow::Result<String> {
     Ok(format!("ok {}", counts.context("a flooding thread panicked")?.iter().sum::<u64>()))
 }
 
-/// `churn THREADS COUNT`: so many threads, a few at a time, each of which records so many markers
-/// and ends.
+/// `churn THREADS COUNT`: so many threads, numbered from 100,000, a few at a time, each of which records
+/// so many markers and ends.
 fn churn(words: Words<'_>) -> anyhow::Result<String> {
     let (threads, count) = (u32::try_from(number(words, 0)?)?, number(words, 1)?);
     for first in (0..threads).step_by(8) {
         let body = |thread| move || (0..count).for_each(|sequence| marks::record(thread, sequence));
-        let few = (first..threads.min(first + 8)).map(|thread| worker(thread, body(thread)));
+        let few = (first..threads.min(first + 8)).map(|thread| worker(thread, body(100_000 + thread)));
         let few: Vec<JoinHandle<()>> = few.collect::<std::io::Result<_>>()?;
         few.into_iter().for_each(|worker| drop(worker.join()));
     }
