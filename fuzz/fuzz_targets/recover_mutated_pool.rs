@@ -44,7 +44,9 @@ fn base() -> Base {
     let is_used = |at: &usize| recorded.bytes[*at..*at + PAGE].iter().any(|byte| *byte != 0);
     let used = (0..recorded.bytes.len()).step_by(PAGE).filter(is_used).collect();
     let clock = recorded.header.clock;
-    Base { bytes: recorded.bytes, clock, used, file: tempfile::tempfile().expect("a file") }
+    // In memory: a disk would cost more than all the rest.
+    let file = rustix::fs::memfd_create("mutated pool", rustix::fs::MemfdFlags::CLOEXEC).expect("memory");
+    Base { bytes: recorded.bytes, clock, used, file: file.into() }
 }
 
 impl Base {
