@@ -4,6 +4,7 @@
 //! the shipped code; only memory and the course of a thread are the model's own.
 
 mod allowance;
+mod chunk_life;
 mod moved_books;
 mod put_back;
 mod rows;

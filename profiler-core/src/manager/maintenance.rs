@@ -67,7 +67,7 @@ fn run(manager: &ChunkManager, stop: &AtomicBool, window: Option<Duration>) {
 pub(crate) fn pass(manager: &ChunkManager, window: Option<Duration>) {
     {
         let mut state = manager.lock();
-        let just_ended = manager.threads.take_ended();
+        let just_ended = manager.threads.take_ended(manager.pool());
         state.chunks.obey_allowance(manager);
         if let Some(oldest) = window.and_then(|window| window_start(manager, window)) {
             state.chunks.destroy_at_or_before(manager, oldest);

@@ -11,7 +11,6 @@ use super::chunks::Chunks;
 use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
 use crate::pool::layout::{COUNTER_BYTES, Layout, MAX_COUNTERS, Region};
 pub(crate) use crate::pool::live::NewThread;
-use crate::pool::live::ThreadRow;
 
 /// Rows of the live tables.
 #[derive(Debug)]
@@ -58,10 +57,8 @@ impl Rows {
     ) {
         let mut candidates = chunks.take_emptied();
         for index in just_ended {
-            if manager.pool().thread_row(index).is_some_and(ThreadRow::has_ended) {
-                self.ended.insert(index.get());
-                candidates.push(index.get());
-            }
+            self.ended.insert(index.get());
+            candidates.push(index.get());
         }
         for number in candidates {
             if !chunks.row_is_used(number) && self.ended.remove(&number) {

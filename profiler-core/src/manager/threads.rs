@@ -136,9 +136,8 @@ impl ThreadRows {
 
     /// Rows whose threads have ended since the last call. What those threads handed over before
     /// is visible to whoever collects done chunks after this call.
-    pub(crate) fn take_ended(&self) -> Vec<ThreadIndex> {
-        let frontier = self.frontier();
-        let words = usize::try_from(frontier.div_ceil(64)).unwrap_or(WORDS);
+    pub(crate) fn take_ended(&self, table: &impl RowTable) -> Vec<ThreadIndex> {
+        let words = usize::try_from(self.frontier().div_ceil(64)).unwrap_or(WORDS);
         let mut ended = Vec::new();
         for (word, bits) in (0_u32..).zip(self.ended.iter().take(words)) {
             if bits.load(Ordering::Relaxed) != 0 {
@@ -147,6 +146,9 @@ impl ThreadRows {
                 ended.extend(set.map(|bit| ThreadIndex::new(word * 64 + bit)));
             }
         }
+        // A thread of an earlier session may have been held up before it set its bit: the row is
+        // another's by now, who says itself when it ends.
+        ended.retain(|index| table.thread_row(*index).is_some_and(ThreadRow::has_ended));
         ended
     }
 
