@@ -33,6 +33,13 @@ pub fn thread_names() -> Vec<String> {
     tasks.filter_map(name).map(|name| name.trim().to_owned()).collect()
 }
 
+/// Bytes of memory that this process really has.
+pub fn resident_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
 /// State letter of a process as `/proc` shows it: `R`, `S`, `T` (stopped), `Z`, …
 pub fn state_of(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -9,6 +9,7 @@
 //! one is said on stderr), 2 for arguments that make no sense. A group is one module with a function that
 //! takes the [`Report`], and one row in [`GROUPS`].
 
+mod faults;
 mod figure;
 mod gather;
 mod json;
@@ -31,6 +32,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("limit", limit::measure),
     ("gather", measure_gathering),
     ("json", json::measure),
+    ("faults", faults::measure),
 ];
 
 #[global_allocator]
@@ -44,7 +46,7 @@ fn measure_gathering(report: &mut Report) -> anyhow::Result<()> {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = workers::run_as_child() {
+    if let Some(code) = faults::run_if_asked().or_else(workers::run_as_child) {
         return code;
     }
     let names: Vec<String> = std::env::args().skip(1).collect();
