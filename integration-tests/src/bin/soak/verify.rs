@@ -71,7 +71,7 @@ fn check(profile: &Path, bounds: &Path) -> anyhow::Result<()> {
             continue;
         };
         let total = total(&profile, process).with_context(|| format!("{name} has no books"))?;
-        tally.judge(name, &said, &found::in_profile(process, total)?);
+        tally.judge_living(name, &said, &found::in_profile(process, total)?);
     }
     ensure!(tally.broken == 0, "{:#?}", tally.complaints);
     Ok(())
