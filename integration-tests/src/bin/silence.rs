@@ -196,7 +196,7 @@ fn all_kinds(round: u64) {
     {
         let _scope = scope!("scope", &category::TEST);
     }
-    if round % 512 == 0 {
+    if round.is_multiple_of(512) {
         text_marker!("long text", &category::IO, MarkerOptions::default(), black_box(LONG));
     }
     ENTRIES.add(7);

@@ -59,11 +59,13 @@ impl Watch {
         if after as f64 > before as f64 * 1.02 + f64::from(2 << 20) {
             complaints.push(format!("the parent's memory grew from {before} to {after} bytes"));
         }
-        let counts: [(&str, fn(&Look) -> u64); 2] =
-            [("descriptors", |look| look.descriptors), ("threads", |look| look.threads)];
-        for (name, count) in counts {
-            let most = |looks: &[Look]| looks.iter().map(count).max().unwrap_or(0);
-            let (before, after) = (most(second), most(last));
+        let descriptors = |looks: &[Look]| looks.iter().map(|look| look.descriptors).max().unwrap_or(0);
+        let threads = |looks: &[Look]| looks.iter().map(|look| look.threads).max().unwrap_or(0);
+        let counts = [
+            ("descriptors", descriptors(second), descriptors(last)),
+            ("threads", threads(second), threads(last)),
+        ];
+        for (name, before, after) in counts {
             if after as f64 > before as f64 * 1.1 + 16.0 {
                 complaints.push(format!("the parent's {name} grew from {before} to {after}"));
             }
