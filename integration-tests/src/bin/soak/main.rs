@@ -8,7 +8,7 @@
 //! A line a minute, a verdict at the end. Exit code 0 if nothing was lost uncounted, the limit was never
 //! exceeded, every capture was in order and nothing grew (the rules stand in `watch`); 1 otherwise; 2 for
 //! arguments that make no sense. Children differ: [`crew`]; profiles are checked by a process of their
-//! own: [`verify`].
+//! own: [`mod@verify`].
 
 mod crew;
 mod options;
