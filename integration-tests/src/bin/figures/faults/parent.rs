@@ -84,8 +84,8 @@ pub(super) fn play_parent(words: &[String]) -> Result<()> {
     let connected =
         |report: &profiler_parent::ProcessReport| report.state == profiler_parent::ProcessState::Connected;
     ensure!(until(|| session.processes().iter().filter(|report| connected(report)).count() == CHILDREN));
-    println!("ready");
     children.iter_mut().for_each(|child| drop(child.stdin.take())); // they begin
+    println!("ready"); // stopped from here on
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }
