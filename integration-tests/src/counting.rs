@@ -59,6 +59,9 @@ pub fn allocations_of(body: impl FnOnce()) -> u64 {
 mod tests {
     use super::*;
 
+    #[global_allocator]
+    static ALLOCATOR: CountingAllocator = CountingAllocator;
+
     #[test]
     fn a_box_is_two_calls() {
         let boxed = || drop(std::hint::black_box(Box::new(7)));

@@ -23,7 +23,7 @@ fn a_recording_thread_makes_no_system_call_but_a_wake_and_allocates_nothing() ->
         words.chunks(2).map(|pair| Ok((pair[0], pair[1].parse()?))).collect::<anyhow::Result<_>>()?;
     assert!(seen["entries"] >= ENTRIES && seen["switches"] >= SWITCHES, "{seen:?}");
     assert!(seen["evicted"] > ENTRIES / 2, "hardly anything was evicted: {seen:?}");
-    assert!(seen["burst_switches"] >= SWITCHES, "{seen:?}");
+    assert!(seen["burst_switches"] >= SWITCHES / 5, "{seen:?}");
     assert_eq!(seen["allocations"], 0, "{seen:?}");
     Ok(())
 }

@@ -35,8 +35,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 const LIMIT: u64 = 2 << 20;
 /// Asks for the part at full speed.
 const FULL_SPEED: u64 = u64::MAX;
-/// Rounds of a burst: about a third of the largest chunk, which is a sixteenth of the limit.
-const BURST: u64 = 128;
+/// Rounds of a burst: less than half of the smallest chunk, so that a burst needs at most one.
+const BURST: u64 = 8;
 /// Longer than any run takes; only a failing one waits so long.
 const DEADLINE: Duration = Duration::from_secs(150);
 
@@ -67,7 +67,7 @@ fn record(entries: u64, switches: u64) -> Result<()> {
     session::start(params, StartOptions::default())?;
     std::thread::Builder::new().name("silent".to_owned()).spawn(record_silently)?;
     wait_for(&READY)?;
-    let in_bursts = record_in_bursts(switches)?;
+    let in_bursts = record_in_bursts(switches / 5)?; // slow: each burst is waited for
     ASKED.store(FULL_SPEED, Ordering::Release);
     let watch = Stopwatch::start();
     let seen = loop {
@@ -156,6 +156,7 @@ impl Seen {
 
 /// The silent thread's whole life.
 fn record_silently() {
+    long_text();
     (0..10).for_each(all_kinds); // joins the session, and makes every call site known
     if install_filter().is_err() {
         return; // whoever waits for the thread says so
@@ -168,7 +169,12 @@ fn record_silently() {
     };
     let allocations = allocations_of(|| (1..).take_while(|number| may_begin(*number)).for_each(&mut burst));
     ALLOCATIONS.store(allocations, Ordering::Release);
-    (0..).take_while(|_| !STOP.load(Ordering::Relaxed)).for_each(&mut burst);
+    for number in (0..).take_while(|_| !STOP.load(Ordering::Relaxed)) {
+        burst(number);
+        if number.is_multiple_of(64) {
+            long_text();
+        }
+    }
     DONE.store(true, Ordering::Release);
     loop {
         spin_loop();
@@ -184,7 +190,7 @@ fn may_begin(burst: u64) -> bool {
     ASKED.load(Ordering::Acquire) != FULL_SPEED
 }
 
-/// An entry of every kind; now and then one that needs more than a small chunk.
+/// An entry of every kind.
 fn all_kinds(round: u64) {
     let start = Timestamp::now();
     marker!("instant");
@@ -196,11 +202,13 @@ fn all_kinds(round: u64) {
     {
         let _scope = scope!("scope", &category::TEST);
     }
-    if round % 512 == 0 {
-        text_marker!("long text", &category::IO, MarkerOptions::default(), black_box(LONG));
-    }
     ENTRIES.add(7);
     ROUND.set(round.cast_signed());
+}
+
+/// An entry that needs more than a small chunk.
+fn long_text() {
+    text_marker!("long text", &category::IO, MarkerOptions::default(), black_box(LONG));
 }
 
 const LONG: &str = match std::str::from_utf8(&[b'x'; 20_000]) {

@@ -18,7 +18,7 @@ pub const NAME: &str = "wild";
 /// Longest filler: such an entry has a chunk of its own.
 const LONGEST: usize = 300_000;
 /// Letters that repeat with a period no size class is a multiple of.
-const PATTERN: [u8; LONGEST + PERIOD] = pattern();
+static PATTERN: [u8; LONGEST + PERIOD] = pattern();
 const PERIOD: usize = 251;
 
 /// Payload of a wild child's marker.

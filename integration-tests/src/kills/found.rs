@@ -4,17 +4,14 @@
 
 use std::fs::File;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use profiler_core::entry::Entry;
 use profiler_core::losses::EntryCounts;
-use profiler_core::reader::{ChunkBuffer, ChunkRead, Entries, PoolReader, Snapshot, ThreadInfo};
+use profiler_core::reader::{ChunkBuffer, ChunkRead, Entries, PoolReader, ThreadInfo};
 
 use super::entry;
 use super::wild::writer_of;
 use crate::profile::{Process, Thread};
-
-/// Looks at a pool that changes while it is read.
-const TRIES: usize = 20;
 
 /// A process as it was found.
 #[derive(Clone, Debug, Default)]
@@ -38,42 +35,25 @@ pub struct FoundThread {
     pub books: EntryCounts,
 }
 
-/// Reads a pool, in the manner of a capture.
+/// Reads a pool, in the manner of a capture. The pool's process is dead or stands still; its session
+/// may evict from it meanwhile.
 ///
 /// # Errors
-/// When it is not a pool, or holds what no recorder writes.
+/// When it is not a pool, or cannot be read.
 pub fn in_pool(pool: &File) -> anyhow::Result<Found> {
     let reader = PoolReader::open(pool)?;
+    let snapshot = reader.snapshot()?;
+    let mut found = Found { threads: Vec::new(), total: snapshot.counts() };
     let mut buffer = ChunkBuffer::default();
-    for _ in 0..TRIES {
-        let snapshot = reader.snapshot()?;
-        if let Some(threads) = read_threads(&reader, &snapshot, &mut buffer)? {
-            return Ok(Found { threads, total: snapshot.counts() });
-        }
-    }
-    bail!("the pool of a dead process does not come to rest");
-}
-
-/// `None` if a chunk went while the others were read: the parent evicts from pools of the dead.
-fn read_threads(
-    reader: &PoolReader<&File>,
-    snapshot: &Snapshot,
-    buffer: &mut ChunkBuffer,
-) -> anyhow::Result<Option<Vec<FoundThread>>> {
-    let mut threads = Vec::new();
     for thread in &snapshot.threads {
         let Some(writer) = writer_of(&thread.name) else { continue };
-        let mut found = FoundThread { writer, ..FoundThread::default() };
-        for chunk in &thread.chunks {
-            match reader.read_chunk(chunk, buffer)? {
-                ChunkRead::Entries(entries) => found.take(entries),
-                ChunkRead::Evicted => return Ok(None),
-            }
-        }
-        found.books = books(thread);
-        threads.push(found);
+        let mut of_thread = FoundThread { writer, books: books(thread), ..FoundThread::default() };
+        let evicted = of_thread.read(&reader, thread, &mut buffer)?;
+        found.total.delivered -= evicted;
+        found.total.evicted += evicted;
+        found.threads.push(of_thread);
     }
-    Ok(Some(threads))
+    Ok(found)
 }
 
 fn books(thread: &ThreadInfo) -> EntryCounts {
@@ -87,6 +67,30 @@ fn books(thread: &ThreadInfo) -> EntryCounts {
 }
 
 impl FoundThread {
+    /// Reads a thread's entries, and says how many were evicted meanwhile.
+    fn read(
+        &mut self,
+        reader: &PoolReader<&File>,
+        thread: &ThreadInfo,
+        buffer: &mut ChunkBuffer,
+    ) -> anyhow::Result<u64> {
+        let (mut read, mut evicted) = (0, 0);
+        for chunk in &thread.chunks {
+            read += chunk.entries;
+            match reader.read_chunk(chunk, buffer)? {
+                ChunkRead::Entries(entries) => self.take(entries),
+                // What was read before is older, so it has gone, too.
+                ChunkRead::Evicted => {
+                    evicted = read;
+                    self.numbers.clear();
+                }
+            }
+        }
+        self.books.delivered -= evicted;
+        self.books.evicted += evicted;
+        Ok(evicted)
+    }
+
     fn take(&mut self, mut entries: Entries<'_>) {
         for entry in &mut entries {
             let Entry::Marker(marker) = entry else {

@@ -211,7 +211,7 @@ pub fn signal(pid: u32, signal: i32) {
 
 /// The pool that this process attached to, found among what this process, its parent, has open. A
 /// descriptor of its own, so it stays when the session gives the pool up.
-fn pool_of(pid: u32) -> Option<File> {
+pub fn pool_of(pid: u32) -> Option<File> {
     let open = std::fs::read_dir("/proc/self/fd").ok()?.flatten().map(|entry| entry.path());
     let is_pool = |path: &std::path::PathBuf| {
         std::fs::read_link(path).is_ok_and(|name| name.to_string_lossy().contains("profiler-pool"))

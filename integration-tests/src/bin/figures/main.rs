@@ -9,6 +9,7 @@
 //! one is said on stderr), 2 for arguments that make no sense. A group is one module with a function that
 //! takes the [`Report`], and one row in [`GROUPS`].
 
+mod faults;
 mod figure;
 mod gather;
 mod json;
@@ -32,6 +33,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("limit", limit::measure),
     ("gather", measure_gathering),
     ("json", json::measure),
+    ("faults", measure_faults),
     ("recover", recover::measure),
 ];
 
@@ -45,8 +47,14 @@ fn measure_gathering(report: &mut Report) -> anyhow::Result<()> {
     gather::measure(report)
 }
 
+/// What survives the death of children and of the parent; the latter can be had alone as `recover`.
+fn measure_faults(report: &mut Report) -> anyhow::Result<()> {
+    recover::measure(report)?;
+    faults::measure(report)
+}
+
 fn main() -> ExitCode {
-    if let Some(code) = workers::run_as_child() {
+    if let Some(code) = faults::run_if_asked().or_else(workers::run_as_child) {
         return code;
     }
     let names: Vec<String> = std::env::args().skip(1).collect();

@@ -1,0 +1,138 @@
+//! What ten thousand children leave behind in a session that goes on: nothing.
+//!
+//! The session is in a process of its own, with a temporary directory of its own, and keeps only the last
+//! moment, so that the memory of the dead goes soon. What it has after the first children is held against
+//! what it has after the last, both times when all are gone. If the machine needs more than two minutes for
+//! ten thousand, fewer are started and the names say how many; `FIGURES_CHURN_S` gives it more time.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use integration_tests::own::Possessions;
+use integration_tests::patience::{Stopwatch, until};
+use profiler_core::marker;
+use profiler_parent::Session;
+
+use super::{at_length, role};
+use crate::figure::{Figure, Promise, Report};
+
+const CYCLES: u64 = 10_000;
+const SECONDS: u64 = 120;
+const WARM_UP: u64 = 100;
+/// Children at the same time.
+const SIDE_BY_SIDE: u64 = 4;
+/// What is kept.
+const WINDOW: Duration = Duration::from_millis(50);
+
+pub(super) fn measure(report: &mut Report) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let before = files_elsewhere();
+    let seconds = at_length("FIGURES_CHURN_S", SECONDS);
+    let mut session = role("session")?;
+    session.args([CYCLES.to_string(), seconds.to_string()]).env("TMPDIR", directory.path());
+    let output = session.stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "the session ended with {}", output.status);
+    let text = String::from_utf8(output.stdout)?;
+    let numbers: Vec<i64> = text.split_ascii_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+    let &[cycles, descriptors, mappings, threads] = &numbers[..] else { anyhow::bail!("said {text:?}") };
+    let left = std::fs::read_dir(directory.path())?.count() + files_elsewhere().difference(&before).count();
+    let name = if cycles.cast_unsigned() < CYCLES {
+        eprintln!("churn: {cycles} cycles in {seconds} s; FIGURES_CHURN_S gives more time");
+        format!("churn_{cycles}")
+    } else {
+        "churn".to_owned()
+    };
+    let deltas = [
+        ("fd_delta", descriptors, "descriptors"),
+        ("mapping_delta", mappings, "mappings"),
+        ("thread_delta", threads, "threads"),
+        ("files_left", i64::try_from(left)?, "files"),
+    ];
+    for (what, delta, unit) in deltas {
+        let figure = Figure::new(format!("{name}.{what}"), delta as f64, unit);
+        report.put(figure.promised(Promise::AtMost(0.0)));
+    }
+    Ok(())
+}
+
+/// Files of ours in places that no variable leads to.
+fn files_elsewhere() -> BTreeSet<std::path::PathBuf> {
+    let all = ["/dev/shm", "/tmp", "/var/tmp"].into_iter().flat_map(std::fs::read_dir).flatten().flatten();
+    let is_ours = |path: &std::path::PathBuf| {
+        path.starts_with("/dev/shm") || path.to_string_lossy().contains("profiler")
+    };
+    all.map(|entry| entry.path()).filter(is_ours).collect()
+}
+
+/// `session CYCLES SECONDS`: starts so many children in at most so much time; says how many, and how
+/// many more descriptors, mappings and threads it has afterwards.
+pub(super) fn play_session(words: &[String]) -> Result<()> {
+    let number =
+        |at: usize| words.get(at).context("a number is missing")?.parse::<u64>().context("no number");
+    let (cycles, time) = (number(0)?, Duration::from_secs(number(1)?));
+    let session = Session::builder().duration(WINDOW).start()?;
+    run(&session, WARM_UP)?;
+    let before = settled(&session)?;
+    let watch = Stopwatch::start();
+    let mut done = 0;
+    while done < cycles && watch.elapsed() < time {
+        let some = WARM_UP.min(cycles - done);
+        run(&session, some)?;
+        done += some;
+    }
+    let after = settled(&session)?;
+    let [descriptors, mappings, threads] = [0, 1, 2].map(|which: usize| after[which] - before[which]);
+    println!("{done} {descriptors} {mappings} {threads}");
+    Ok(())
+}
+
+/// Starts so many children, some at a time, and waits for each.
+fn run(session: &Session, count: u64) -> Result<()> {
+    for begin in (0..count).step_by(SIDE_BY_SIDE as usize) {
+        let mut children = Vec::new();
+        for _ in begin..count.min(begin + SIDE_BY_SIDE) {
+            let mut command: Command = role("brief")?;
+            command.stdin(Stdio::null());
+            children.push(session.spawn("brief", command)?);
+        }
+        for child in &mut children {
+            ensure!(child.wait().is_some_and(|status| status.success()), "a child failed");
+        }
+    }
+    Ok(())
+}
+
+/// What this process has when all that its children left has gone: descriptors, mappings of files, threads.
+fn settled(session: &Session) -> Result<[i64; 3]> {
+    let is_empty = || session.processes().iter().skip(1).all(|process| process.true_bytes == 0);
+    ensure!(until(is_empty), "the memory of the dead does not go");
+    let look = || {
+        let Possessions { threads, descriptors, .. } = Possessions::count();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let of_files = maps.lines().filter(|line| line.contains('/')).count();
+        [descriptors, of_files, threads].map(|count| i64::try_from(count).unwrap_or(i64::MAX))
+    };
+    // The threads of the last children end a moment later.
+    let mut last = look();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(50));
+        last = look()
+            .into_iter()
+            .zip(last)
+            .map(|(now, last)| now.min(last))
+            .collect::<Vec<_>>()
+            .try_into()
+            .map_err(|_| anyhow::anyhow!("three numbers"))?;
+    }
+    Ok(last)
+}
+
+/// `brief`: records a little and ends.
+pub(super) fn play_brief(_: &[String]) -> Result<()> {
+    profiler_child::init();
+    let record = || (0..20).for_each(|_| marker!("brief"));
+    record();
+    std::thread::Builder::new().spawn(record)?.join().map_err(|_| anyhow::anyhow!("a thread panicked"))
+}

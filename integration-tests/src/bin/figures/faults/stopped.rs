@@ -1,0 +1,53 @@
+//! How long a capture takes beyond its progress timeout when some of eight children stand still.
+//!
+//! The worst of several runs, each in a session of its own: a child that a capture found frozen is not
+//! waited for in the next.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use integration_tests::kills::wave::signal;
+use integration_tests::own::state_of;
+use integration_tests::patience::{Stopwatch, until};
+use profiler_parent::Session;
+
+use crate::figure::{Figure, Promise, Report};
+use crate::workers::{self, Worker};
+
+const CHILDREN: usize = 8;
+/// What each child has recorded.
+const BYTES_EACH: u64 = 1 << 20;
+const TIMEOUT: Duration = Duration::from_secs(1);
+const RUNS: usize = 3;
+
+pub(super) fn measure(report: &mut Report) -> Result<()> {
+    for (name, stopped) in [("1", 1), ("half", CHILDREN / 2), ("all_but_one", CHILDREN - 1)] {
+        let runs = (0..RUNS).map(|_| extra(stopped)).collect::<Result<Vec<f64>>>()?;
+        let worst = runs.into_iter().fold(f64::MIN, f64::max);
+        let figure = Figure::new(format!("gather.stopped_extra_s.{name}"), worst, "s");
+        report.put(figure.promised(Promise::AtMost(0.5)));
+    }
+    Ok(())
+}
+
+/// Seconds beyond the timeout.
+fn extra(stopped: usize) -> Result<f64> {
+    let session = Session::builder().progress_timeout(TIMEOUT).start()?;
+    let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
+    let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
+    let pids: Vec<u32> = workers.iter().take(stopped).map(|worker| worker.child.id().get()).collect();
+    pids.iter().for_each(|pid| signal(*pid, libc::SIGSTOP));
+    ensure!(pids.iter().all(|pid| until(|| state_of(*pid) == Some('T'))), "a child does not stop");
+    let directory = tempfile::tempdir()?;
+    let watch = Stopwatch::start();
+    let captured = session.capture().save(directory.path().join("profile.json"));
+    let took = watch.elapsed();
+    pids.iter().for_each(|pid| signal(*pid, libc::SIGCONT));
+    for worker in &mut workers {
+        worker.child.wait();
+    }
+    let whole = captured?.processes.iter().filter(|process| process.counts.delivered > 0).count();
+    ensure!(whole >= CHILDREN, "only {whole} processes are in the profile");
+    ensure!(took >= TIMEOUT, "nobody was waited for");
+    Ok((took - TIMEOUT).as_secs_f64())
+}

@@ -1,0 +1,123 @@
+//! The children of the soak: they write, are stopped for a while, are killed and judged, and replaced.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+use anyhow::ensure;
+use integration_tests::kills::board::{Board, Said};
+use integration_tests::kills::chance::Chance;
+use integration_tests::kills::found;
+use integration_tests::kills::judge::Tally;
+use integration_tests::kills::wave::{pool_of, signal};
+use integration_tests::kills::wild::Nature;
+use profiler_parent::{ProfiledChild, Session};
+
+/// One child.
+#[derive(Debug)]
+struct Member {
+    name: String,
+    board: Board,
+    child: ProfiledChild,
+    /// When it goes on, if it is stopped.
+    stopped_until: Option<Duration>,
+}
+
+/// All children that live, and what became of those that do not.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    members: Vec<Member>,
+    threads: u32,
+    started: u64,
+    /// What all kills showed.
+    pub(crate) tally: Tally,
+    /// Entries after which children that are dead went on.
+    pub(crate) returned: u64,
+    chance: Chance,
+}
+
+impl Crew {
+    /// Starts `children` children.
+    pub(crate) fn start(session: &Session, children: usize, threads: u32) -> anyhow::Result<Self> {
+        let chance = Chance::new(Chance::seed());
+        let members = Vec::with_capacity(children);
+        let mut crew = Self { members, threads, started: 0, tally: Tally::default(), returned: 0, chance };
+        for _ in 0..children {
+            crew.add(session)?;
+        }
+        Ok(crew)
+    }
+
+    fn add(&mut self, session: &Session) -> anyhow::Result<()> {
+        let nature = Nature {
+            threads: self.threads,
+            pause_us: [20, 200, 1000][self.chance.below(3) as usize],
+            big: self.chance.once_in(2),
+            fleeting: self.chance.once_in(4),
+        };
+        let (name, board) = (format!("wild-{}", self.started), Board::create()?);
+        let child = session.spawn(&name, nature.command(&std::env::current_exe()?, &board)?)?;
+        ensure!(child.is_profiled(), "{name} runs unprofiled");
+        self.started += 1;
+        self.members.push(Member { name, board, child, stopped_until: None });
+        Ok(())
+    }
+
+    /// Kills one child, judges it, and starts another.
+    pub(crate) fn replace_one(&mut self, session: &Session) -> anyhow::Result<()> {
+        let place = self.chance.below(self.members.len() as u64) as usize;
+        let member = self.members.swap_remove(place);
+        self.kill(member)?;
+        self.add(session)
+    }
+
+    /// Kills and judges all.
+    pub(crate) fn end(&mut self) -> anyhow::Result<()> {
+        std::mem::take(&mut self.members).into_iter().try_for_each(|member| self.kill(member))
+    }
+
+    fn kill(&mut self, mut member: Member) -> anyhow::Result<()> {
+        let pid = member.child.id().get();
+        let pool = pool_of(pid);
+        member.child.kill()?;
+        let status = member.child.wait().and_then(|status| status.signal());
+        ensure!(status == Some(libc::SIGKILL), "{} ended by itself: {status:?}", member.name);
+        let said = member.board.read()?;
+        self.tally.kills += 1;
+        self.returned += said.iter().map(|said| said.returned).sum::<u64>();
+        match pool.or_else(|| pool_of(pid)) {
+            Some(pool) => match found::in_pool(&pool) {
+                Ok(found) => self.tally.judge(&member.name, &said, &found),
+                Err(error) => self.tally.complain(format!("{}: {error:#}", member.name)),
+            },
+            None if said.iter().any(|said| said.begun > 0) => {
+                self.tally.complain(format!("{}: its pool is not to be found", member.name));
+            }
+            None => self.tally.before_first += 1,
+        }
+        Ok(())
+    }
+
+    /// Stops one child until `until`.
+    pub(crate) fn stop_one(&mut self, until: Duration) {
+        let place = self.chance.below(self.members.len() as u64) as usize;
+        if let Some(member) = self.members.get_mut(place) {
+            signal(member.child.id().get(), libc::SIGSTOP);
+            member.stopped_until = Some(until);
+        }
+    }
+
+    /// Lets those go on whose time has come.
+    pub(crate) fn wake(&mut self, now: Duration) {
+        for member in &mut self.members {
+            if member.stopped_until.is_some_and(|until| until <= now) {
+                signal(member.child.id().get(), libc::SIGCONT);
+                member.stopped_until = None;
+            }
+        }
+    }
+
+    /// What all children that live have said by now.
+    pub(crate) fn said(&self) -> anyhow::Result<Vec<(String, Vec<Said>)>> {
+        self.members.iter().map(|member| Ok((member.name.clone(), member.board.read()?))).collect()
+    }
+}

@@ -1,0 +1,221 @@
+//! Hours of what an application's worst day would be: children that flood, are stopped, paused, killed
+//! and replaced, while captures are taken and everything is watched.
+//!
+//! ```text
+//! cargo run --release -p integration-tests --bin soak -- --hours H --children N --threads T --kill-every MS
+//! ```
+//!
+//! A line a minute, a verdict at the end. Exit code 0 if nothing was lost uncounted, the limit was never
+//! exceeded, every capture was in order and nothing grew (the rules stand in `watch`); 1 otherwise; 2 for
+//! arguments that make no sense. Children differ: [`crew`]; profiles are checked by a process of their
+//! own: [`mod@verify`].
+
+mod crew;
+mod options;
+mod verify;
+mod watch;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crew::Crew;
+use integration_tests::kills::chance::Chance;
+use integration_tests::kills::wild;
+use integration_tests::marks;
+use integration_tests::patience::Stopwatch;
+use options::{Options, USAGE};
+use profiler_parent::Session;
+use verify::{Bounds, verify};
+use watch::Watch;
+
+/// Pause between two looks at what is due.
+const TICK: Duration = Duration::from_millis(5);
+const LINE_EVERY: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const SWEEP_EVERY: Duration = Duration::from_millis(20);
+const STOP_EVERY: Duration = Duration::from_millis(900);
+const PAUSE_EVERY: Duration = Duration::from_millis(2_300);
+const CAPTURE_EVERY: Duration = Duration::from_secs(15);
+
+fn main() -> ExitCode {
+    if let Some(code) = wild::run_if_asked().or_else(verify::run_if_asked) {
+        return code;
+    }
+    let options = match Options::read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("soak: {error:#}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match Soak::start(options).and_then(Soak::run) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("soak: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Something that is done at intervals.
+#[derive(Debug)]
+struct Due {
+    every: Duration,
+    next: Duration,
+}
+
+impl Due {
+    const fn every(every: Duration) -> Self {
+        Self { every, next: every }
+    }
+
+    fn is_due(&mut self, now: Duration) -> bool {
+        let due = now >= self.next;
+        if due {
+            self.next = now + self.every;
+        }
+        due
+    }
+}
+
+/// The whole of it.
+struct Soak {
+    options: Options,
+    session: Session,
+    crew: Crew,
+    watch: Watch,
+    clock: Stopwatch,
+    chance: Chance,
+    directory: tempfile::TempDir,
+    captures: u64,
+    pauses: u64,
+    /// The parent's own entries.
+    own: u64,
+    complaints: Vec<String>,
+}
+
+impl Soak {
+    fn start(options: Options) -> anyhow::Result<Self> {
+        let session = Session::builder().memory_limit(options.limit).start()?;
+        let crew = Crew::start(&session, options.children, options.threads)?;
+        Ok(Self {
+            options,
+            session,
+            crew,
+            watch: Watch::default(),
+            clock: Stopwatch::start(),
+            chance: Chance::new(Chance::seed()),
+            directory: tempfile::tempdir()?,
+            captures: 0,
+            pauses: 0,
+            own: 0,
+            complaints: Vec::new(),
+        })
+    }
+
+    fn run(mut self) -> anyhow::Result<bool> {
+        let mut kills = Due::every(self.options.kill_every);
+        let [mut lines, mut looks, mut sweeps] = [LINE_EVERY, LOOK_EVERY, SWEEP_EVERY].map(Due::every);
+        let [mut stops, mut pauses, mut captures] = [STOP_EVERY, PAUSE_EVERY, CAPTURE_EVERY].map(Due::every);
+        loop {
+            let now = self.clock.elapsed();
+            if now >= self.options.time {
+                return self.conclude();
+            }
+            self.crew.wake(now);
+            marks::record(0, self.own);
+            self.own += 1;
+            if kills.is_due(now) {
+                self.crew.replace_one(&self.session)?;
+            }
+            if stops.is_due(now) {
+                self.crew.stop_one(now + self.chance.time_below(Duration::from_millis(600)));
+            }
+            if pauses.is_due(now) {
+                self.pause();
+            }
+            if captures.is_due(now) {
+                self.capture()?;
+            }
+            if sweeps.is_due(now) {
+                self.watch.sweep(&self.session, self.options.limit);
+            }
+            if looks.is_due(now) {
+                self.watch.look();
+            }
+            if lines.is_due(now) {
+                self.say();
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    fn pause(&mut self) {
+        self.session.pause();
+        std::thread::sleep(self.chance.time_below(Duration::from_millis(20)));
+        self.session.resume();
+        self.pauses += 1;
+    }
+
+    /// Captures, and has the profile checked against what the children said before and after.
+    fn capture(&mut self) -> anyhow::Result<()> {
+        let before = self.crew.said()?;
+        let report = self.session.capture().save(self.directory.path().join("profile.json"))?;
+        let after = self.crew.said()?;
+        let mut bounds = Bounds::default();
+        for ((name, before), (_, after)) in before.iter().zip(&after) {
+            bounds.add(name, before, after);
+        }
+        self.captures += 1;
+        let broken = verify(&report.path, &bounds)?;
+        self.complaints.extend(broken.map(|why| format!("capture {}: {why}", self.captures)));
+        Ok(())
+    }
+
+    fn say(&mut self) {
+        let (look, tally) = (self.watch.look(), &self.crew.tally);
+        let held = self.watch.sweep(&self.session, self.options.limit);
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        println!(
+            "{:6.1} min  {} kills, {} recorded: {} delivered, {} evicted, {} dropped, {} unfinished, {} lost, \
+             {} torn, {} doubled, {} broken; {} captures, {} pauses; parent {:.1} MiB, {} fds, {} threads; \
+             pools {:.2} of {:.2} MiB, peak {:.2}",
+            self.clock.elapsed().as_secs_f64() / 60.0,
+            tally.kills,
+            self.crew.returned,
+            tally.delivered,
+            tally.evicted,
+            tally.dropped,
+            tally.unfinished,
+            tally.committed_lost,
+            tally.torn,
+            tally.duplicates,
+            tally.broken,
+            self.captures,
+            self.pauses,
+            mib(look.resident),
+            look.descriptors,
+            look.threads,
+            mib(held),
+            mib(self.options.limit),
+            mib(self.watch.peak),
+        );
+    }
+
+    /// Ends it, and says how it was.
+    fn conclude(mut self) -> anyhow::Result<bool> {
+        self.capture()?;
+        self.crew.end()?;
+        self.say();
+        let mut complaints = std::mem::take(&mut self.complaints);
+        complaints.extend(std::mem::take(&mut self.crew.tally.complaints));
+        complaints.extend(self.watch.complaints());
+        if self.watch.peak > self.options.limit {
+            complaints.push(format!("{} bytes of {} were held", self.watch.peak, self.options.limit));
+        }
+        complaints.iter().for_each(|complaint| eprintln!("{complaint}"));
+        println!("verdict: {}", if complaints.is_empty() { "in order" } else { "BROKEN" });
+        Ok(complaints.is_empty())
+    }
+}
