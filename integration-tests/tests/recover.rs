@@ -90,6 +90,26 @@ fn a_session_whose_children_live_on_is_recovered_up_to_now() -> anyhow::Result<(
 }
 
 #[test]
+fn a_child_whose_parent_dies_while_it_connects_is_recovered_whole() -> anyhow::Result<()> {
+    for _ in 0..5 {
+        let mut family = Family::start(&WISHES, |_| {})?;
+        for _ in 0..3 {
+            family.spawn(&format!("{} init", WISHES.child))?; // connected or not
+        }
+        family.kill_parent()?;
+        family.kids.iter_mut().try_for_each(|kid| kid.ask("record 2 500").map(|_| ()))?;
+        family.kids.iter_mut().for_each(|kid| kid.signal(Signal::KILL));
+        family.kids.iter_mut().try_for_each(|kid| kid.wait().map(|_| ()))?;
+        let pools = family.pools.clone().context("no pools")?;
+        let (_, profile) = recover(&pools, &family.path("recovered.json"))?;
+        for kid in &family.kids {
+            assert_eq!(profile.process(&kid.name)?.books()?.recorded, 1000, "{}", kid.name);
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn the_directory_above_will_do_and_a_profile_may_be_compressed() -> anyhow::Result<()> {
     let (mut family, _) = recording(1)?;
     family.kill_all()?;
