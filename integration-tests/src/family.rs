@@ -254,8 +254,10 @@ impl Kid {
     pub fn wait(&mut self) -> anyhow::Result<WaitStatus> {
         let mut ended = None;
         let look = || {
-            ended = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG).ok().flatten();
-            ended.is_some()
+            let status = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG);
+            ended = status.ok().flatten();
+            let is_gone = rustix::process::test_kill_process(self.pid).is_err(); // another took its status
+            ended.is_some() || is_gone
         };
         ensure!(until(look), "{} does not end", self.name);
         self.is_dead = true;

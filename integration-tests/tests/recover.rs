@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -82,8 +83,28 @@ fn a_session_whose_children_live_on_is_recovered_up_to_now() -> anyhow::Result<(
     acks::check(profile.parent(), &acks::counts(&fs::read(own)?), true)?;
     for (number, (kid, told)) in family.kids.iter().zip(&told).enumerate() {
         acks::check(profile.process(&kid.name)?, told, number == 0)?;
-        let verdict = if number == 0 { ENDED } else { "recovered: still running, without its session" };
+        let verdict = if number == 0 { ENDED } else { "recovered: still running" };
         assert_eq!(profile.verdict(&kid.name)?, verdict);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_child_whose_parent_dies_while_it_connects_is_recovered_whole() -> anyhow::Result<()> {
+    for _ in 0..5 {
+        let mut family = Family::start(&WISHES, |_| {})?;
+        for _ in 0..3 {
+            family.spawn(&format!("{} init", WISHES.child))?; // connected or not
+        }
+        family.kill_parent()?;
+        family.kids.iter_mut().try_for_each(|kid| kid.ask("record 2 500").map(|_| ()))?;
+        family.kids.iter_mut().for_each(|kid| kid.signal(Signal::KILL));
+        family.kids.iter_mut().try_for_each(|kid| kid.wait().map(|_| ()))?;
+        let pools = family.pools.clone().context("no pools")?;
+        let (_, profile) = recover(&pools, &family.path("recovered.json"))?;
+        for kid in &family.kids {
+            assert_eq!(profile.process(&kid.name)?.books()?.recorded, 1000, "{}", kid.name);
+        }
     }
     Ok(())
 }
@@ -171,7 +192,7 @@ fn whatever_bytes_a_pool_has_recovery_ends_and_what_it_writes_is_a_profile() -> 
     let mut head = vec![0; 4096];
     file.read_exact_at(&mut head, 0)?;
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    for round in 0..60 {
+    for round in 0..40 {
         for _ in 0..8 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let offset = if round % 2 == 0 { (random >> 40) % 512 * 8 } else { (random >> 32) % (1 << 20) };
@@ -299,6 +320,27 @@ fn pools_agree(info: &Value, log: &Value, base: &Path) -> anyhow::Result<()> {
     let summed: u64 = rows.iter().filter_map(|row| row["held_bytes"].as_u64()).sum();
     ensure!(held == summed && held > 0, "{info} {}", base.display());
     ensure!(info["limit_bytes"] == 4 << 20, "{info}");
+    Ok(())
+}
+
+#[test]
+fn a_profile_larger_than_the_memory_is_described() -> anyhow::Result<()> {
+    let place = tempfile::tempdir()?;
+    let path = place.path().join("large.json");
+    let mut out = std::io::BufWriter::new(File::create(&path)?);
+    write!(out, r#"{{"threads":[{{"pid":7,"name":"main","markers":{{"data":["#)?;
+    for number in 0..1_000_000 {
+        write!(out, r#"[0,{number}.25,null,0,0,{{"type":"Text","name":"{number:0100}"}}],"#)?;
+    }
+    write!(out, r#"[]]}}}}],"meta":{{"product":"large"}},"processes":[]}}"#)?;
+    out.into_inner()?;
+    let command =
+        format!("ulimit -v 65536; exec {} info --json {}", tools::profiler()?.display(), path.display());
+    let output = std::process::Command::new("sh").args(["-c", &command]).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let info: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!((&info["processes"][0]["name"], &info["processes"][0]["pid"]), (&"large".into(), &7.into()));
+    ensure!(path.metadata()?.len() > 128 << 20, "twice its memory");
     Ok(())
 }
 

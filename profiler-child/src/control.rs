@@ -56,9 +56,10 @@ impl Control {
                 }
                 Err(error) if error.is_recoverable() => {}
                 Err(error) => {
-                    if !welcome {
+                    if !welcome && !session::pool_outlives_all() {
                         // The first word of a parent comes at once. This one does not want us, or has
-                        // ended its session: nobody will read what we record.
+                        // ended its session: nobody will read what we record. A pool in a file may
+                        // be recovered, if it was killed.
                         session::stop();
                     }
                     return Err(error);

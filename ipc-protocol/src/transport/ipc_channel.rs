@@ -23,6 +23,7 @@
 //! Not used at all: the global router and receiver sets, since one peer could starve or stop
 //! the others there. One thread per receiver.
 
+pub mod leftovers;
 mod packets;
 
 use std::io;
@@ -80,6 +81,7 @@ impl Listener {
         let (server, name) =
             guarded("a failed socket", || IpcOneShotServer::new().map_err(TransportError::Io))?;
         check_bound(&name)?;
+        leftovers::sign(Path::new(&name));
         Ok(Self { server, name, waiting: Arc::default() })
     }
 

@@ -101,6 +101,11 @@ impl Mapping {
         Ok(map)
     }
 
+    /// Whether the memory is a file.
+    pub(crate) const fn may_fault(&self) -> bool {
+        self.may_fault
+    }
+
     /// The struct of words at `offset`, if it is aligned and inside.
     #[inline]
     pub(crate) fn view<T: SharedWords>(&self, offset: u64) -> Option<&T> {

@@ -212,6 +212,11 @@ impl Pool {
         &self.map
     }
 
+    /// Whether it outlives all processes.
+    pub(crate) const fn is_file(&self) -> bool {
+        self.map.may_fault()
+    }
+
     pub(crate) const fn file(&self) -> &File {
         &self.file
     }

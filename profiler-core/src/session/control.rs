@@ -64,6 +64,12 @@ pub fn pool_file() -> io::Result<File> {
     with_runtime(file)
 }
 
+/// Whether this process's pool is a file, which can be read when all processes are dead.
+pub fn pool_outlives_all() -> bool {
+    let backing = |runtime: &mut Runtime| runtime.manager.as_ref().map(|manager| manager.pool().is_file());
+    with_runtime(backing).unwrap_or(false)
+}
+
 /// Sets what this process may hold; destroys its oldest chunks until it holds no more.
 pub fn set_allowance(allowance: ByteLimit) {
     let manager = with_runtime(|runtime| runtime.manager.clone());

@@ -10,7 +10,8 @@ mod pauses;
 
 pub use crate::params::{Features, SessionParams};
 pub use control::{
-    attach, close_pool, destroy_released_chunks_at_or_before, pool_file, set_allowance, set_chunk_listener,
+    attach, close_pool, destroy_released_chunks_at_or_before, pool_file, pool_outlives_all, set_allowance,
+    set_chunk_listener,
 };
 
 use std::fs::File;

@@ -57,8 +57,8 @@ pub enum Why {
         /// The error.
         message: String,
     },
-    /// It still runs; nobody could ask it, because its session is dead.
-    Orphaned,
+    /// It still runs; its memory was read without asking it.
+    Running,
     /// It was started but never spoke to the parent.
     NeverConnected,
     /// All that it recorded was older than what the memory limit or the duration window keeps.
@@ -169,7 +169,7 @@ impl fmt::Display for Why {
             Self::Frozen => f.write_str("frozen: made no progress"),
             Self::Late => f.write_str("not finished at the deadline"),
             Self::Refused { message } => write!(f, "refused: {message}"),
-            Self::Orphaned => f.write_str("still running, without its session"),
+            Self::Running => f.write_str("still running"),
             Self::NeverConnected => f.write_str("never connected"),
             Self::RecordedNothing => f.write_str("it recorded nothing"),
             Self::Expired => f.write_str("all its data was older than what the session keeps"),

@@ -81,7 +81,7 @@ impl SurveyedProcess {
     pub fn verdict(&self) -> Verdict {
         match self.life {
             Life::NeverBegan => Verdict::Missing { why: Why::NeverConnected },
-            Life::Running => Verdict::Recovered { why: Why::Orphaned },
+            Life::Running => Verdict::Recovered { why: Why::Running },
             Life::Finished => Verdict::Complete,
             Life::Dead => Verdict::Recovered { why: Why::Gone },
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipc_protocol::transport::ipc_channel::leftovers;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::{Features, SessionParams, StartError};
 use profiler_core::time::{ClockKind, SessionClock, best_clock, use_clock};
@@ -133,7 +134,8 @@ impl SessionBuilder {
     /// describe them. When the file system is full, processes keep what they have, give up their own
     /// oldest data for new, and count what they drop. A file cannot be sealed as memory is:
     /// a process of the same user that makes one shorter kills the process that records into it.
-    /// Needs Linux 5.14.
+    /// It can also be made longer, so that a child that is hostile could fill the disk: use this with
+    /// children that are trusted. Needs Linux 5.14.
     pub fn pool_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.pools = Some(path.into());
         self
@@ -147,6 +149,7 @@ impl SessionBuilder {
         if profiler_core::session::is_active() {
             return Err(SessionError::AlreadyRunning);
         }
+        leftovers::sweep();
         // Also when none was asked for: an earlier session may have used another one.
         use_clock(self.clock.unwrap_or_else(best_clock));
         let shared = Shared {
