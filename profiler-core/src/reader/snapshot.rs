@@ -140,13 +140,25 @@ impl<S: ByteSource> PoolReader<S> {
                 thread.chunks.push(chunk);
             }
         }
+        let mut settled = settled;
         for thread in threads {
             thread.chunks.sort_by_key(|chunk| (chunk.first_entry, chunk.start));
-            // The row was read after the chunks; what the thread left since is not in them.
-            let end = thread.chunks.last().map(|last| last.first_entry.saturating_add(last.entries));
-            thread.sealed = thread.sealed.min(end.unwrap_or(thread.evicted));
+            let last = thread.chunks.last();
+            let end = last.map_or(thread.evicted, |last| last.first_entry.saturating_add(last.entries));
+            if thread.sealed > end {
+                settled &= last.is_none_or(|last| self.is_there(last));
+                // The row was read after the chunks; what the thread left since is not in them.
+                thread.sealed = end;
+            }
         }
         Ok((books, settled))
+    }
+
+    /// Whether a chunk is what it was. Oldest goes first, so a thread's chunks after one that is gone
+    /// may be gone as well, and not merely be newer than what was looked at.
+    fn is_there(&self, chunk: &ChunkInfo) -> bool {
+        let generation = directory::generation(&self.source, &self.header.layout, chunk.index);
+        generation.is_ok_and(|generation| generation == chunk.generation)
     }
 
     /// Copies the entries of a chunk.
