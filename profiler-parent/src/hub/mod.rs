@@ -38,6 +38,7 @@ pub(crate) use spawn::spawn_child;
 pub use spawn::{ProfiledChild, SpawnedError};
 
 use crate::gather::state::Patience;
+use crate::session::Limit;
 use crate::spawn::watch::ExitWatcher;
 use control_loop::Hub;
 use profiler_core::ids::PoolId;
@@ -49,6 +50,8 @@ const QUEUE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) params: SessionParams,
+    /// The limit in force; that of `params` is the first one.
+    pub(crate) limit: Limit,
     pub(crate) clock: SessionClock,
     pub(crate) patience: Patience,
     pub(crate) processes: Processes,

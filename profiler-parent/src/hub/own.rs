@@ -46,6 +46,7 @@ fn start(
         clock: Some(shared.clock),
         name: name.to_owned(),
         id: Some(key),
+        pool_limit: Some(shared.limit.most()),
     };
     session::start(shared.params.clone(), options)?;
     let remains = Remains::Pool(Arc::new(session::pool_file()?));

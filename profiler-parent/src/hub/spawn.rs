@@ -146,7 +146,7 @@ fn spawn_profiled(
 ) -> Result<ProfiledChild, SpawnedError> {
     let spec = PoolSpec {
         id: key,
-        limit: shared.params.limit,
+        limit: shared.limit.most(),
         allowance,
         clock: shared.clock,
         params: shared.params.clone(),
