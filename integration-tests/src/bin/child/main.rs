@@ -12,6 +12,7 @@ mod end;
 mod kin;
 mod pairs;
 mod record;
+mod sprawl;
 
 use std::io::{BufRead, Write};
 
@@ -22,7 +23,7 @@ type Words<'a> = &'a [&'a str];
 /// What carries out the command of that name; `None` if it is not one of the family's.
 type Family = fn(&str, Words<'_>) -> Option<anyhow::Result<String>>;
 
-const FAMILIES: &[Family] = &[record::obey, end::obey, pairs::obey, kin::obey];
+const FAMILIES: &[Family] = &[record::obey, end::obey, pairs::obey, kin::obey, sprawl::obey];
 
 fn main() -> anyhow::Result<()> {
     let beginning = std::env::args().nth(1).context("how to begin?")?;

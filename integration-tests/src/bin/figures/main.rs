@@ -11,6 +11,7 @@
 
 mod counting;
 mod figure;
+mod flood;
 mod gather;
 mod json;
 mod limit;
@@ -30,6 +31,7 @@ type Group = fn(&mut Report) -> anyhow::Result<()>;
 const GROUPS: &[(&str, Group)] = &[
     ("record", record::measure),
     ("limit", limit::measure),
+    ("flood", flood::measure),
     ("gather", measure_gathering),
     ("json", json::measure),
 ];
