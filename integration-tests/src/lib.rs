@@ -18,3 +18,4 @@ pub mod puppet;
 pub mod scene;
 pub mod session;
 pub mod tools;
+pub mod watch;

@@ -65,7 +65,7 @@ fn a_flood_from_ten_threads_stays_within_the_limit_and_is_counted_exactly() -> a
         let processes = session.processes();
         let held: u64 = processes.iter().map(|process| process.true_bytes).sum();
         assert!(held <= LIMIT, "{held}");
-        assert!(processes.iter().all(|process| process.overdrawn_bytes == 0), "{processes:?}");
+        assert!(processes.iter().all(|process| process.excess_bytes == 0), "{processes:?}");
         let confirmed = Stopwatch::start();
         assert_eq!(session.resume_sampling(), 0, "everybody answers");
         assert!(confirmed.elapsed() < LONG);

@@ -143,8 +143,8 @@ fn a_child_that_fills_its_pool_is_known_to_hold_more_than_it_may() -> anyhow::Re
     let filled: u64 = vandal.ask("fill")?.trim_start_matches("ok ").parse()?;
     let report = scene.report_of("vandal");
     assert!(report.true_bytes == filled && filled > LIMIT, "{report:?}");
-    assert!(report.overdrawn_bytes >= filled - LIMIT, "{report:?}");
-    assert_eq!(scene.report_of("healthy").overdrawn_bytes, 0);
+    assert!(report.excess_bytes >= filled - LIMIT, "{report:?}");
+    assert_eq!(scene.report_of("healthy").excess_bytes, 0);
     for _ in 0..2 {
         let (_, profile) = scene.capture()?;
         let log = profile.json["profileGatheringLog"].to_string();

@@ -5,14 +5,12 @@ use std::time::Duration;
 use integration_tests::patience::Stopwatch;
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
+use integration_tests::watch::Seen;
 use profiler_parent::{CapturedProcess, Session, SessionError};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const LIMIT: u64 = 8 << 20;
 const FLOOD: Duration = Duration::from_millis(1500);
-/// A sample that took longer says nothing: memory may have wandered from one process to another
-/// between two looks.
-const QUICK: Duration = Duration::from_micros(200);
 
 #[test]
 fn eight_flooding_children_never_exceed_the_limit_and_keep_like_spans() -> anyhow::Result<()> {
@@ -22,8 +20,8 @@ fn eight_flooding_children_never_exceed_the_limit_and_keep_like_spans() -> anyho
     // The machine's own scheduling is in a single look at the spans, so three are taken.
     for _ in 0..3 {
         puppets.iter_mut().try_for_each(|puppet| puppet.ask("flood 2 4000").map(drop))?;
-        let (samples, peak) = watch(&session);
-        assert!(samples > 200, "only {samples} samples");
+        let Seen { peak, sweeps, .. } = watch(&session);
+        assert!(sweeps > 200, "only {sweeps} sweeps");
         assert!(peak <= LIMIT, "peak {peak}");
         assert!(peak > LIMIT / 2, "peak {peak}: the limit is hardly used, so nothing was tested");
         puppets.iter_mut().try_for_each(|puppet| puppet.tell("calm"))?;
@@ -44,42 +42,25 @@ fn shortest_to_longest_span(session: &TestSession) -> anyhow::Result<f64> {
     Ok(spans.iter().copied().fold(f64::MAX, f64::min) / longest)
 }
 
-/// Looks at what the pools really occupy; how often, and the most that it saw.
-fn watch(session: &TestSession) -> (u64, u64) {
-    let whole = Stopwatch::start();
-    let (mut samples, mut peak) = (0, 0);
-    while whole.elapsed() < FLOOD {
-        let one = Stopwatch::start();
-        let held: u64 = session.processes().iter().map(|process| process.true_bytes).sum();
-        if one.elapsed() <= QUICK {
-            samples += 1;
-            peak = peak.max(held);
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    (samples, peak)
+fn watch(session: &TestSession) -> Seen {
+    let mut seen = Seen::default();
+    seen.look_for(FLOOD, session, LIMIT);
+    seen
 }
 
 #[test]
 fn the_dead_are_inside_the_limit_and_make_room() -> anyhow::Result<()> {
     const EACH: u64 = 2 * 20_000;
     let session = session::start(|builder| builder.memory_limit(2 << 20))?;
-    let mut looks = 0;
+    let mut seen = Seen::default();
     for round in 0..6 {
         let mut puppet = Puppet::spawn(&session, CHILD, &format!("dead-{round}"), "init")?;
         puppet.ask("burst 2 20000")?;
-        let watch = Stopwatch::start();
-        while watch.elapsed() < Duration::from_millis(100) {
-            let one = Stopwatch::start();
-            let held: u64 = session.processes().iter().map(|process| process.true_bytes).sum();
-            if one.elapsed() <= QUICK {
-                looks += 1;
-                assert!(held <= 2 << 20, "{held} bytes in round {round}");
-            }
-        }
+        seen.look_for(Duration::from_millis(100), &session, 2 << 20);
+        assert!(seen.peak <= 2 << 20, "{seen:?} in round {round}");
         puppet.end("kill")?;
     }
-    assert!(looks > 100, "only {looks} looks");
+    assert!(seen.sweeps > 100, "{seen:?}");
     let (report, profile) = session.capture()?;
     assert!(profile.process("dead-5")?.books()?.delivered > 0);
     let (dead, evicted) = (&report.processes[1..], |p: &&CapturedProcess| p.counts.evicted > 0);
@@ -100,23 +81,18 @@ fn the_parent_is_inside_the_limit_like_anyone() -> anyhow::Result<()> {
         puppet.ask("flood 1 500")?;
     }
     let whole = Stopwatch::start();
-    let mut looks = 0;
+    let mut seen = Seen::default();
     for sequence in 0.. {
         integration_tests::marks::record(7, sequence);
         if sequence % 100 == 0 {
-            let one = Stopwatch::start();
-            let held: u64 = session.processes().iter().map(|process| process.true_bytes).sum();
-            if one.elapsed() <= QUICK {
-                looks += 1;
-                assert!(held <= limit, "{held} bytes");
-            }
+            seen.look(&session, limit);
         }
         if whole.elapsed() > Duration::from_secs(1) {
             break;
         }
     }
     let (_, profile) = session.capture()?;
-    assert!(looks > 100, "only {looks} looks");
+    assert!(seen.sweeps > 100 && seen.peak <= limit, "{seen:?}");
     let books = profile.parent().books()?;
     assert!(books.delivered > 0 && books.evicted > 0, "{books:?}");
     let share = profile.parent().span() / profile.process("child-0")?.span();

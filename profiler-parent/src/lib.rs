@@ -23,7 +23,7 @@ pub use hub::{ProcessReport, ProcessState, ProfiledChild, SpawnedError};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use profiler_core as core;
 pub use profiler_core::{marker, scope, text_marker};
-pub use session::{Session, SessionBuilder, SessionError};
+pub use session::{LimitError, Session, SessionBuilder, SessionError};
 
 /// The code in the README compiles.
 #[cfg(doctest)]

@@ -71,55 +71,46 @@ impl Chunks {
         self.newly_released.clear();
     }
 
-    /// A chunk for a recording thread; destroys the oldest released ones if it must.
-    pub(crate) fn acquire(&mut self, manager: &ChunkManager, class: u8) -> Result<ChunkIndex, NoChunk> {
-        let mut wanted = false;
-        loop {
-            match self.take_free(manager, class) {
-                Err(NoChunk::NoBudget) => {
-                    if !std::mem::replace(&mut wanted, true) {
-                        manager.pool().budget().want(manager.pool().layout().class_bytes(class));
-                    }
-                    let (oldest, bytes) = self.evict_oldest(manager).ok_or(NoChunk::NoBudget)?;
-                    let (used, allowed) = manager.pool().budget().used_and_allowed();
-                    if bytes == manager.pool().layout().class_bytes(class) && used <= allowed {
-                        return Ok(oldest); // recycled: same memory, already made ready
-                    }
-                    if !self.destroy(manager, oldest) {
-                        return Err(NoChunk::NoBudget); // destroying more would free nothing
-                    }
-                }
-                other => return other,
-            }
+    /// A chunk of this class, or the oldest released one, which must be destroyed to come nearer.
+    /// Notes once that more was wanted than allowed.
+    pub(crate) fn acquire(
+        &mut self,
+        manager: &ChunkManager,
+        class: u8,
+        wanted: &mut bool,
+    ) -> Result<Acquired, NoChunk> {
+        match self.take_free(manager, class) {
+            Err(NoChunk::NoBudget) => {}
+            other => return other.map(Acquired::Chunk),
         }
+        if !std::mem::replace(wanted, true) {
+            manager.pool().budget().want(manager.pool().layout().class_bytes(class));
+        }
+        let (oldest, bytes) = self.evict_oldest(manager).ok_or(NoChunk::NoBudget)?;
+        let fits = bytes == manager.pool().layout().class_bytes(class) && !exceeds(manager);
+        // Recycled: the same memory, already made ready.
+        Ok(if fits { Acquired::Chunk(oldest) } else { Acquired::Destroy(oldest) })
     }
 
-    /// A chunk of `wished`, of a smaller class down to `least`, or the oldest released one if that is
-    /// large enough. For recording threads: gives no memory back, since that is a system call.
-    pub(crate) fn acquire_quietly(
+    /// A chunk for a recording thread, from the wished class to the least that will do. No system
+    /// call: without free budget the oldest released chunk is recycled, if it is large enough.
+    pub(crate) fn acquire_at_once(
         &mut self,
         manager: &ChunkManager,
         least: u8,
         wished: u8,
     ) -> Result<ChunkIndex, NoChunk> {
-        self.collect_done_quietly(manager);
-        let bytes = manager.pool().layout().class_bytes(least);
-        let mut last = NoChunk::NoSpace;
-        for class in (least..=wished).rev() {
-            match self.take_free(manager, class) {
-                Ok(index) => return Ok(index),
-                Err(why) => last = why,
-            }
+        let free = (least..=wished).rev().find_map(|class| self.take_free(manager, class).ok());
+        if let Some(index) = free {
+            return Ok(index);
         }
-        if last == NoChunk::NoBudget {
-            manager.pool().budget().want(bytes);
-        }
-        let (used, allowed) = manager.pool().budget().used_and_allowed();
-        let fits = self.released.first_key_value().is_some_and(|(_, oldest)| *oldest >= bytes);
-        if !fits || used > allowed {
+        manager.pool().budget().want(manager.pool().layout().class_bytes(wished));
+        let enough = manager.pool().layout().class_bytes(least);
+        let oldest = self.released.first_key_value().map(|(_, bytes)| *bytes);
+        if oldest.is_none_or(|bytes| bytes < enough) || exceeds(manager) {
             return Err(NoChunk::NoBudget);
         }
-        self.evict_oldest(manager).map(|(oldest, _)| oldest).ok_or(NoChunk::NoBudget)
+        self.evict_oldest(manager).map(|(index, _)| index).ok_or(NoChunk::NoBudget)
     }
 
     /// A chunk from free budget and free space, not yet populated.
@@ -173,7 +164,7 @@ impl Chunks {
     }
 
     /// The same, but what holds nothing is left for the next call of the other.
-    fn collect_done_quietly(&mut self, manager: &ChunkManager) {
+    pub(crate) fn collect_done_quietly(&mut self, manager: &ChunkManager) {
         for index in manager.done.take_all(manager.pool()) {
             self.release(manager, index);
         }
@@ -221,6 +212,12 @@ impl Chunks {
     /// Gives the memory of a chunk that nobody holds back to the system and to the allowance.
     /// False if the system does not take it: then it stays booked, and is used again.
     pub(crate) fn destroy(&mut self, manager: &ChunkManager, index: ChunkIndex) -> bool {
+        let freed = give_pages_back(manager, index);
+        self.book_destroyed(manager, index, freed)
+    }
+
+    /// The second half of [`Self::destroy`], for who did the first, [`give_pages_back`], without the lock.
+    pub(crate) fn book_destroyed(&mut self, manager: &ChunkManager, index: ChunkIndex, freed: bool) -> bool {
         let pool = manager.pool();
         let Some(slot) = pool.slot(index) else { return false };
         let extent = pool.chunk_extent(slot);
@@ -229,7 +226,7 @@ impl Chunks {
             return false;
         };
         let class = class_of(pool.layout(), extent.len);
-        if pool.map().release(extent).is_err() {
+        if !freed {
             if let Some(kept) = self.kept.get_mut(usize::from(class)) {
                 kept.push(index);
             }
@@ -242,47 +239,41 @@ impl Chunks {
         true
     }
 
-    /// Destroys released chunks that were done at or before `at`.
-    pub(crate) fn destroy_at_or_before(&mut self, manager: &ChunkManager, at: Timestamp) {
-        while self.oldest_done().is_some_and(|oldest| oldest <= at) {
-            let Some((index, _)) = self.evict_oldest(manager) else { return };
-            self.destroy(manager, index);
+    /// The next chunk to be destroyed while more is held than allowed: first what is ready but
+    /// holds nothing, then the oldest released one.
+    pub(crate) fn take_excess(&mut self, manager: &ChunkManager) -> Option<ChunkIndex> {
+        if !exceeds(manager) {
+            return None;
         }
+        let ready = (0..SIZE_CLASSES).rev().find_map(|class| manager.ready.take(class));
+        self.changed |= ready.is_some();
+        ready.or_else(|| self.evict_oldest(manager).map(|(index, _)| index))
     }
 
-    /// Destroys until no more is held than allowed: first what is ready but holds nothing,
-    /// then the oldest released chunks.
-    pub(crate) fn obey_allowance(&mut self, manager: &ChunkManager) {
-        self.collect_done(manager);
-        let exceeds = || {
-            let (used, allowed) = manager.pool().budget().used_and_allowed();
-            used > allowed
-        };
-        for class in (0..SIZE_CLASSES).rev() {
-            if exceeds() {
-                self.drop_ready(manager, class);
-            }
-        }
-        while exceeds() {
-            let Some((index, _)) = self.evict_oldest(manager) else { return };
-            if !self.destroy(manager, index) {
-                return; // destroying more would free nothing
-            }
-        }
+    /// The next chunk to be destroyed of those that were done at or before `at`.
+    pub(crate) fn take_done_at_or_before(
+        &mut self,
+        manager: &ChunkManager,
+        at: Timestamp,
+    ) -> Option<ChunkIndex> {
+        self.oldest_done().filter(|oldest| *oldest <= at)?;
+        self.evict_oldest(manager).map(|(index, _)| index)
     }
 
-    /// Destroys the ready chunks of a class.
-    pub(crate) fn drop_ready(&mut self, manager: &ChunkManager, class: u8) {
-        for index in manager.ready.drain(class) {
-            self.destroy(manager, index);
-        }
+    /// Notes that something changed of which a report must tell.
+    pub(crate) const fn note_change(&mut self) {
+        self.changed = true;
     }
 
     /// Destroys everything that no thread holds; the session is over.
     pub(crate) fn clear(&mut self, manager: &ChunkManager) {
         self.collect_done(manager);
-        self.destroy_at_or_before(manager, Timestamp::MAX);
-        (0..SIZE_CLASSES).for_each(|class| self.drop_ready(manager, class));
+        while let Some((index, _)) = self.evict_oldest(manager) {
+            self.destroy(manager, index);
+        }
+        for index in (0..SIZE_CLASSES).flat_map(|class| manager.ready.drain(class)) {
+            self.destroy(manager, index);
+        }
     }
 
     pub(crate) fn oldest_done(&self) -> Option<Timestamp> {
@@ -336,6 +327,27 @@ impl Chunks {
         update.limit_list();
         update
     }
+}
+
+/// What [`Chunks::acquire`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// A chunk.
+    Chunk(ChunkIndex),
+    /// Nothing yet; the caller destroys this chunk and tries again.
+    Destroy(ChunkIndex),
+}
+
+/// Gives the pages of a chunk that nobody else sees back to the system. Needs no lock. False if the
+/// system does not take them.
+pub(crate) fn give_pages_back(manager: &ChunkManager, index: ChunkIndex) -> bool {
+    let pool = manager.pool();
+    pool.slot(index).is_some_and(|slot| pool.map().release(pool.chunk_extent(slot)).is_ok())
+}
+
+fn exceeds(manager: &ChunkManager) -> bool {
+    let (used, allowed) = manager.pool().budget().used_and_allowed();
+    used > allowed
 }
 
 /// Pages kept back for names and rows while chunks take the rest.

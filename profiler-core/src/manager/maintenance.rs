@@ -1,8 +1,9 @@
 //! The maintenance thread: everything about chunks that a recording thread should not do.
 //!
 //! One per recording process, from start to stop. It sleeps while no chunk is switched (and,
-//! with a duration window, wakes a few times per window). Per pass: list what is done, obey the
-//! allowance, expire what left the window, make the next chunks ready, tell the listener.
+//! with a duration window, wakes a few times per window). Per pass: take large chunks back from
+//! idle threads, list what is done, obey the allowance, expire what left the window, make the
+//! next chunks ready, tell the listener.
 //! Page work happens without the lock, on chunks that nobody else can see yet.
 
 use std::io;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::chunks::{Acquired, NoChunk};
 use super::{ChunkManager, State};
 use crate::ids::ChunkIndex;
 use crate::pool::layout::SIZE_CLASSES;
@@ -23,6 +25,10 @@ const READY_SHARE: u64 = 8;
 const MINIMUM_OF_SMALLER: usize = 2;
 /// Passes per duration window.
 const PASSES_PER_WINDOW: u32 = 16;
+
+/// Takes large chunks back from idle threads, and says when it wants to look again. It comes from
+/// above: who holds which chunk is known to `record` alone.
+pub(crate) type Reclaim = Box<dyn FnMut(&ChunkManager) -> Option<Duration> + Send>;
 
 /// The running thread; dropping it without [`Maintenance::stop`] leaves the thread running.
 #[derive(Debug)]
@@ -37,11 +43,15 @@ impl Maintenance {
     ///
     /// # Errors
     /// When the system has no thread left.
-    pub(crate) fn start(manager: Arc<ChunkManager>, window: Option<Duration>) -> io::Result<Self> {
+    pub(crate) fn start(
+        manager: Arc<ChunkManager>,
+        window: Option<Duration>,
+        reclaim: Reclaim,
+    ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let body = {
             let (manager, stop) = (Arc::clone(&manager), Arc::clone(&stop));
-            move || run(&manager, &stop, window)
+            move || run(&manager, &stop, window, reclaim)
         };
         let thread = sys::spawn_quiet("profiler-chunks", body)?;
         Ok(Self { manager, stop, thread })
@@ -55,24 +65,25 @@ impl Maintenance {
     }
 }
 
-fn run(manager: &ChunkManager, stop: &AtomicBool, window: Option<Duration>) {
+fn run(manager: &ChunkManager, stop: &AtomicBool, window: Option<Duration>, mut reclaim: Reclaim) {
     let pause = window.map(|window| (window / PASSES_PER_WINDOW).max(Duration::from_millis(1)));
     while !stop.load(Ordering::Acquire) {
+        let look = reclaim(manager);
         pass(manager, window);
-        manager.work.wait(pause);
+        manager.work.wait([pause, look].into_iter().flatten().min());
     }
 }
 
 /// One round of work.
 pub(crate) fn pass(manager: &ChunkManager, window: Option<Duration>) {
+    // Before what is done is collected: whoever ended before has handed everything over.
+    let just_ended = manager.threads.take_ended(manager.pool());
+    manager.obey_allowance();
+    if let Some(oldest) = window.and_then(|window| window_start(manager, window)) {
+        manager.destroy_all(|chunks| chunks.take_done_at_or_before(manager, oldest));
+    }
     {
-        let mut state = manager.lock();
-        let just_ended = manager.threads.take_ended(manager.pool());
-        state.chunks.obey_allowance(manager);
-        if let Some(oldest) = window.and_then(|window| window_start(manager, window)) {
-            state.chunks.destroy_at_or_before(manager, oldest);
-        }
-        let State { chunks, rows } = &mut *state;
+        let State { chunks, rows } = &mut *manager.lock();
         rows.sweep(manager, chunks, just_ended);
     }
     restock(manager);
@@ -84,6 +95,20 @@ pub(crate) fn window_start(manager: &ChunkManager, window: Duration) -> Option<T
     let converter = manager.pool().clock().converter(Anchor::take());
     let ticks = converter.ticks_in(u64::try_from(window.as_nanos()).unwrap_or(u64::MAX));
     Timestamp::now().raw().checked_sub(ticks).map(Timestamp::from_raw)
+}
+
+/// Gives back chunks that were made ready in vain, as a look at the threads finds. Says whether any
+/// larger than the smallest are left.
+pub(crate) fn clear_left_over_stock(manager: &ChunkManager) -> bool {
+    for class in (0..SIZE_CLASSES).filter(|class| manager.ready.is_left_over(*class)) {
+        manager.ready.drain(class).into_iter().for_each(|index| drop_ready(manager, index));
+    }
+    (1..SIZE_CLASSES).any(|class| manager.ready.count(class) > 0)
+}
+
+fn drop_ready(manager: &ChunkManager, index: ChunkIndex) {
+    manager.destroy(index);
+    manager.lock().chunks.note_change();
 }
 
 /// Makes chunks ready for the next switches. What a class cannot have, because no block of that
@@ -110,22 +135,37 @@ fn make_ready(manager: &ChunkManager, class: u8, may_evict: bool) -> Option<()> 
     let index = take_chunk(manager, class, may_evict)?;
     let slot = manager.pool().slot(index)?;
     if manager.pool().map().populate(manager.pool().chunk_extent(slot)).is_err() {
-        manager.lock().chunks.destroy(manager, index);
+        manager.destroy(index);
         return None;
     }
     match manager.ready.offer(class, index) {
         Ok(()) => Some(()),
         Err(index) => {
-            manager.lock().chunks.destroy(manager, index);
+            manager.destroy(index);
             None
         }
     }
 }
 
 fn take_chunk(manager: &ChunkManager, class: u8, may_evict: bool) -> Option<ChunkIndex> {
-    let mut state = manager.lock();
-    state.chunks.collect_done(manager);
-    let taken =
-        if may_evict { state.chunks.acquire(manager, class) } else { state.chunks.take_free(manager, class) };
-    taken.ok()
+    manager.lock().chunks.collect_done(manager);
+    if may_evict {
+        acquire(manager, class).ok()
+    } else {
+        manager.lock().chunks.take_free(manager, class).ok()
+    }
+}
+
+/// A chunk, if it must be at the cost of the oldest released ones.
+pub(crate) fn acquire(manager: &ChunkManager, class: u8) -> Result<ChunkIndex, NoChunk> {
+    let mut wanted = false;
+    loop {
+        let acquired = manager.lock().chunks.acquire(manager, class, &mut wanted)?;
+        match acquired {
+            Acquired::Chunk(index) => return Ok(index),
+            // Destroying more would free nothing.
+            Acquired::Destroy(index) if !manager.destroy(index) => return Err(NoChunk::NoBudget),
+            Acquired::Destroy(_) => {}
+        }
+    }
 }

@@ -25,7 +25,7 @@ use crate::ids::{ByteLimit, ChunkIndex};
 use crate::pool::Pool;
 use crate::pool::slot::ChunkSlot;
 use crate::time::Timestamp;
-use chunks::Chunks;
+use chunks::{Chunks, give_pages_back};
 use done::{DoneChunks, Slots};
 use event::Event;
 use ready::ReadyChunks;
@@ -109,21 +109,43 @@ impl ChunkManager {
     /// Sets what the process may hold, and destroys until it holds no more than that. An update
     /// follows if that is a change.
     pub(crate) fn set_allowance(&self, allowance: ByteLimit) {
-        if !self.pool.budget().set_allowance(allowance) {
+        let changed = self.pool.budget().set_allowance(allowance);
+        let (used, allowed) = self.pool.budget().used_and_allowed();
+        if !changed && used <= allowed {
             return;
         }
-        self.lock().chunks.obey_allowance(self);
-        self.report(true);
+        self.obey_allowance();
+        self.report(changed);
         self.work.notify();
+    }
+
+    /// Destroys until no more is held than allowed.
+    pub(crate) fn obey_allowance(&self) {
+        self.lock().chunks.collect_done(self);
+        self.destroy_all(|chunks| chunks.take_excess(self));
+    }
+
+    /// Destroys what `next` takes out of the books, chunk by chunk. Page work happens without the lock,
+    /// on chunks that nobody else can see any more, so that no recording thread meets it held for long.
+    pub(crate) fn destroy_all(&self, mut next: impl FnMut(&mut Chunks) -> Option<ChunkIndex>) {
+        loop {
+            let Some(index) = next(&mut self.lock().chunks) else { return };
+            if !self.destroy(index) {
+                return; // destroying more would free nothing
+            }
+        }
+    }
+
+    /// Destroys a chunk that nobody holds. False if the system does not take its pages.
+    pub(crate) fn destroy(&self, index: ChunkIndex) -> bool {
+        let freed = give_pages_back(self, index);
+        self.lock().chunks.book_destroyed(self, index, freed)
     }
 
     /// Destroys released chunks that were done at or before `at`. Always followed by an update.
     pub(crate) fn destroy_at_or_before(&self, at: Timestamp) {
-        {
-            let mut state = self.lock();
-            state.chunks.collect_done(self);
-            state.chunks.destroy_at_or_before(self, at);
-        }
+        self.lock().chunks.collect_done(self);
+        self.destroy_all(|chunks| chunks.take_done_at_or_before(self, at));
         self.report(true);
     }
 

@@ -25,6 +25,8 @@ struct Class {
     demand: AtomicU64,
     /// How many should be ready. Only the maintenance thread's passes touch it.
     target: AtomicU64,
+    /// Whether it was in demand since somebody asked for that. Touched by the same.
+    lately: AtomicU32,
 }
 
 /// What a class should have ready.
@@ -48,6 +50,7 @@ impl ReadyChunks {
             places: std::array::from_fn(|_| AtomicU32::new(EMPTY)),
             demand: AtomicU64::new(0),
             target: AtomicU64::new(0),
+            lately: AtomicU32::new(0),
         };
         Self { classes: (0..SIZE_CLASSES).map(class).collect() }
     }
@@ -93,7 +96,20 @@ impl ReadyChunks {
             _ => before.max(demand).saturating_mul(2).min(READY_PLACES),
         };
         class.target.store(target as u64, Ordering::Relaxed);
+        class.lately.fetch_or(u32::from(demand > 0), Ordering::Relaxed);
         Plan { target: target.max(minimum), in_demand: demand > 0 }
+    }
+
+    /// Whether this class has a stock that nobody asked for since the last call. Then none is to be
+    /// made either, until somebody asks. Called by the thread that plans.
+    pub(crate) fn is_left_over(&self, number: u8) -> bool {
+        let minimum = if number == 0 { MINIMUM_STOCK } else { 0 };
+        let Some(class) = self.classes.get(usize::from(number)) else { return false };
+        let wished = class.lately.swap(0, Ordering::Relaxed) != 0 || class.demand.load(Ordering::Relaxed) > 0;
+        if !wished {
+            class.target.store(0, Ordering::Relaxed);
+        }
+        !wished && self.count(number) > minimum
     }
 
     /// Takes every ready chunk of this class without counting a demand.
@@ -127,6 +143,18 @@ mod tests {
         assert_eq!(taken, (0..16).collect::<Vec<_>>());
         assert_eq!(ready.take(3), None);
         assert_eq!(ready.take(200), None);
+    }
+
+    #[test]
+    fn a_stock_that_nobody_asked_for_between_two_looks_is_left_over() {
+        let ready = ReadyChunks::new();
+        ready.wish(3);
+        let target = ready.plan(3).target;
+        (0..target as u32).for_each(|index| ready.offer(3, ChunkIndex::new(index)).unwrap());
+        assert!(!ready.is_left_over(3), "it was asked for before the first look");
+        assert!(ready.is_left_over(3));
+        assert_eq!(ready.drain(3).len(), target);
+        assert!(!ready.is_left_over(3) && ready.plan(3).target == 0);
     }
 
     #[test]

@@ -206,4 +206,23 @@ mod loom_tests {
             assert!(used <= allowed || used_when_lowered > allowed);
         });
     }
+
+    #[test]
+    fn loom_two_takers_and_who_gives_back_stay_within_an_allowance_that_is_lowered_and_raised() {
+        loom::model(|| {
+            let budget = Arc::new(Budget::new(ByteLimit::new(2 * 4096), 4096, 4096));
+            let take = || {
+                let budget = Arc::clone(&budget);
+                thread::spawn(move || budget.take(4096, 0) && budget.used_and_allowed().0 <= 3 * 4096)
+            };
+            let takers = [take(), take()];
+            budget.set_allowance(ByteLimit::new(4096));
+            let (used, _) = budget.used_and_allowed();
+            budget.give_back(4096); // what the manager destroys, because it must
+            budget.set_allowance(ByteLimit::new(3 * 4096));
+            let taken = takers.into_iter().map(|taker| u64::from(taker.join().unwrap())).sum::<u64>();
+            assert!(used <= 2 * 4096, "more than was ever allowed at that time");
+            assert_eq!(budget.used_and_allowed(), (taken * 4096, 3 * 4096));
+        });
+    }
 }

@@ -1,20 +1,25 @@
 //! The handshake by which a thread's chunk can be taken away without a fence on its fast way.
 //!
-//! Held by every `record::recorder`. The *owner* is the thread that records, the *seizer* the one
-//! that stops the session. Model-checked with loom below, with the barrier as a fence on both sides.
+//! Held by every `record::recorder`. The *owner* is the thread that records; a *seizer* is the thread
+//! that stops the session, or the maintenance thread when the owner has been idle (`record::reclaim`).
+//! Model-checked with loom below, with the barrier as a fence on both sides.
 //!
 //! ```text
 //! owner:   busy = 1 · compiler fence · armed == gate? · write entry · commit · busy = 0 (release)
-//! seizer:  gate = 0 · armed = NEVER · barrier on all threads · busy == 0 (acquire)? · take the chunk by CAS
+//!          not armed: armed = gate · renew the chunk's word (RMW): none left? take a new chunk
+//! seizer:  look at the word · armed = NEVER · barrier on all threads · busy == 0 (acquire)?
+//!          · take the chunk by CAS on the word that was looked at
 //! ```
 //!
 //! The barrier makes the owner's plain stores and loads as good as sequentially consistent for
-//! the seizer: if it sees `busy == 0`, the owner's next turn sees that it is not armed. So a stop can
-//! take a chunk away from a thread that sleeps for ever.
+//! the seizer: if it sees `busy == 0`, the owner's next turn sees that it is not armed, and goes the slow
+//! way. There it renews the word of its chunk before it writes. So either the seizer's CAS fails,
+//! or the owner finds its chunk gone: that holds while the gate stays open, too. The owner arms
+//! itself *before* it renews: a seizer that saw the renewed word disarms after that.
 //!
 //! Invariants: [`NEVER`] equals no word of the gate, also not the closed one, so a disarmed owner
 //! always goes the slow way; whoever takes the number out of [`OpenChunk`] (owner by swap, seizer
-//! by CAS) hands the chunk over, and nobody else does.
+//! by CAS) hands the chunk over, and nobody else does; one seizer at a time.
 
 use crate::ids::ChunkIndex;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, light_fence};
@@ -79,42 +84,71 @@ impl Handshake {
     }
 }
 
-/// The number of the owner's open chunk, or none: tag of its pool (high 32), number + 1 (low 32).
+/// The number of the owner's open chunk, or none: low half of its pool's tag (high 16), a version
+/// (16), number + 1 (low 32).
 ///
 /// The tag keeps a seizer's hands off the chunk of an owner that was held up in the middle of an
-/// entry while its session stopped and another one, with another pool, ran.
+/// entry while its session stopped and another one, with another pool, ran. The version makes
+/// the word another one whenever the owner has opened or renewed its chunk.
 #[derive(Debug)]
-pub(crate) struct OpenChunk(AtomicU64);
+pub(crate) struct OpenChunk {
+    word: AtomicU64,
+    /// Touched by the owner only.
+    version: AtomicU32,
+}
+
+/// A chunk in an owner's hands, as a seizer saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    word: u64,
+    /// Its number.
+    pub(crate) index: ChunkIndex,
+}
+
+const VERSION: u64 = 0xffff << 32;
 
 impl OpenChunk {
     pub(crate) fn none() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    /// Whether there is none.
-    pub(crate) fn is_none(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+        Self { word: AtomicU64::new(0), version: AtomicU32::new(0) }
     }
 
     /// Names the chunk that the owner has opened.
     pub(crate) fn put(&self, tag: u64, index: ChunkIndex) {
-        self.0.store((tag << 32) | u64::from(index.get().wrapping_add(1)), Ordering::Release);
+        let word = (tag << 48) | self.next_version() | u64::from(index.get().wrapping_add(1));
+        self.word.store(word, Ordering::Release);
+    }
+
+    fn next_version(&self) -> u64 {
+        let version = self.version.load(Ordering::Relaxed).wrapping_add(1);
+        self.version.store(version, Ordering::Relaxed);
+        (u64::from(version) << 32) & VERSION
+    }
+
+    /// The owner, armed again, makes sure of its chunk. False if there is none any more.
+    pub(crate) fn renew(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        if word == 0 {
+            return false;
+        }
+        let renewed = (word & !VERSION) | self.next_version();
+        self.word.compare_exchange(word, renewed, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// The owner takes its chunk out, unless a seizer was faster.
     pub(crate) fn take(&self) -> Option<ChunkIndex> {
-        unpack(self.0.swap(0, Ordering::AcqRel))
+        unpack(self.word.swap(0, Ordering::AcqRel))
     }
 
-    /// A seizer takes the chunk out if it belongs to the pool with this tag, unless the owner is
-    /// faster.
-    pub(crate) fn seize(&self, tag: u64) -> Option<ChunkIndex> {
-        let word = self.0.load(Ordering::Acquire);
-        if word >> 32 != tag & 0xffff_ffff {
-            return None;
-        }
-        let index = unpack(word)?;
-        self.0.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Acquire).ok().map(|_| index)
+    /// What the owner has open, if it belongs to the pool with this tag.
+    pub(crate) fn look(&self, tag: u64) -> Option<Seen> {
+        let word = self.word.load(Ordering::Acquire);
+        let index = unpack(word).filter(|_| word >> 48 == tag & 0xffff)?;
+        Some(Seen { word, index })
+    }
+
+    /// A seizer takes the chunk out that it saw, unless the owner has renewed it or is faster.
+    pub(crate) fn seize(&self, seen: Seen) -> bool {
+        self.word.compare_exchange(seen.word, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
@@ -141,9 +175,30 @@ mod tests {
     fn a_chunk_of_another_pool_is_not_seized() {
         let open = OpenChunk::none();
         open.put(3, ChunkIndex::new(7));
-        assert_eq!(open.seize(4), None);
-        assert_eq!(open.seize(3), Some(ChunkIndex::new(7)));
-        assert!(open.is_none());
+        assert_eq!(open.look(4), None);
+        let seen = open.look(3).unwrap();
+        assert_eq!(seen.index, ChunkIndex::new(7));
+        assert!(open.seize(seen) && open.look(3).is_none() && !open.renew());
+    }
+
+    #[test]
+    fn a_chunk_that_its_owner_renewed_is_not_seized() {
+        let open = OpenChunk::none();
+        open.put(3, ChunkIndex::new(7));
+        let seen = open.look(3).unwrap();
+        assert!(open.renew());
+        assert!(!open.seize(seen));
+        assert_eq!(open.take(), Some(ChunkIndex::new(7)));
+    }
+
+    #[test]
+    fn the_same_chunk_opened_again_is_another_one_to_a_seizer() {
+        let open = OpenChunk::none();
+        open.put(3, ChunkIndex::new(7));
+        let seen = open.look(3).unwrap();
+        open.take();
+        open.put(3, ChunkIndex::new(7));
+        assert!(!open.seize(seen));
     }
 }
 
@@ -186,31 +241,43 @@ mod loom_tests {
             self.chunk.with_mut(|value| unsafe { *value += 1 });
         }
 
-        /// As `Recorder::fixed`: the fast way if armed, else the slow way.
-        fn record(&self) {
+        /// As `Recorder::fixed`: the fast way if armed and with room `left`, else the slow way.
+        /// False if there was no chunk to write to.
+        fn record(&self, left: &mut bool) -> bool {
             assert!(self.handshake.begin());
             let gate = self.gate.load(Ordering::Relaxed);
-            if self.handshake.is_armed_for(gate) {
-                self.touch();
-            } else if gate == OPEN {
+            let mut writes = self.handshake.is_armed_for(gate) && *left;
+            if !writes && gate == OPEN {
                 self.handshake.arm(gate);
-                if !self.open.is_none() {
-                    self.touch();
-                }
+                *left = self.open.renew() && *left;
+                writes = *left;
+            }
+            if writes {
+                self.touch();
             }
             self.handshake.end();
+            writes
         }
 
-        /// As `local::seize_all`: the chunk, if the owner is between turns.
-        fn seize(&self) -> Option<ChunkIndex> {
+        /// Records twice; says what came of it.
+        fn record_twice(&self) -> [bool; 2] {
+            let mut left = true;
+            [self.record(&mut left), self.record(&mut left)]
+        }
+
+        /// As a stop: the chunk, if the owner is between turns.
+        fn stop(&self) -> bool {
             self.gate.store(0, Ordering::SeqCst);
+            self.seize()
+        }
+
+        /// As `record::reclaim`, while the gate stays open.
+        fn seize(&self) -> bool {
+            let Some(seen) = self.open.look(TAG) else { return false };
             self.handshake.disarm();
             crate::sync::full_fence();
-            if !self.handshake.is_idle() {
-                return None;
-            }
-            let taken = self.open.seize(TAG);
-            if taken.is_some() {
+            let taken = self.handshake.is_idle() && self.open.seize(seen);
+            if taken {
                 self.touch();
             }
             taken
@@ -223,11 +290,40 @@ mod loom_tests {
             let shared = Shared::armed();
             let owner = {
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || (0..2).for_each(|_| shared.record()))
+                thread::spawn(move || shared.record_twice())
+            };
+            let seized = shared.stop();
+            owner.join().unwrap();
+            assert_eq!(seized, shared.open.look(TAG).is_none());
+        });
+    }
+
+    #[test]
+    fn loom_an_idle_owner_keeps_its_chunk_or_finds_it_gone_while_recording_goes_on() {
+        loom::model(|| {
+            let shared = Shared::armed();
+            let owner = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.record_twice())
             };
             let seized = shared.seize();
+            let wrote = owner.join().unwrap();
+            assert!(seized || wrote == [true, true], "a chunk that was left alone is lost");
+            assert_eq!(seized, shared.open.look(TAG).is_none());
+        });
+    }
+
+    #[test]
+    fn loom_two_looks_at_a_busy_owner_take_its_chunk_at_most_once() {
+        loom::model(|| {
+            let shared = Shared::armed();
+            let owner = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.record_twice())
+            };
+            let seized = (0..2).filter(|_| shared.seize()).count();
             owner.join().unwrap();
-            assert_eq!(seized.is_none(), !shared.open.is_none());
+            assert_eq!(seized, usize::from(shared.open.look(TAG).is_none()));
         });
     }
 
@@ -238,7 +334,7 @@ mod loom_tests {
             let owner = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    shared.record();
+                    let _ = shared.record(&mut true);
                     assert!(shared.handshake.begin());
                     let taken = shared.open.take();
                     if taken.is_some() {
@@ -247,9 +343,9 @@ mod loom_tests {
                     taken
                 })
             };
-            let seized = shared.seize();
+            let seized = shared.stop();
             let left = owner.join().unwrap();
-            assert_eq!(u32::from(seized.is_some()) + u32::from(left.is_some()), 1);
+            assert_eq!(u32::from(seized) + u32::from(left.is_some()), 1);
         });
     }
 }

@@ -254,12 +254,17 @@ pub(crate) fn set_current(session: Option<Arc<ActiveSession>>) {
     *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = session;
 }
 
+/// The recorders of all threads that have one.
+pub(super) fn recorders() -> Vec<Arc<Recorder>> {
+    RECORDERS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 /// Takes the chunks away from all threads that are not recording right now.
 ///
 /// Called after the gate was closed. Returns how many threads kept theirs because they are in
 /// the middle of an entry.
 pub(crate) fn seize_all(manager: &ChunkManager) -> usize {
-    let all: Vec<Arc<Recorder>> = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let all = recorders();
     all.iter().for_each(|recorder| recorder.disarm());
     if !sys::barrier_on_all_threads() {
         return all.len();

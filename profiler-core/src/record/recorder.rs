@@ -13,7 +13,7 @@ use std::cell::UnsafeCell;
 use std::ptr;
 
 use super::gate;
-use super::handshake::{Handshake, OpenChunk};
+use super::handshake::{Handshake, OpenChunk, Seen};
 use super::patience::{once_per_thread, soon};
 use super::writer::{Front, Home, Own, Tail};
 use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
@@ -174,10 +174,10 @@ impl Recorder {
             own.count(DropReason::Paused);
             return Err(NotRecorded::Dropped(DropReason::Paused));
         }
-        if self.chunk.is_none() {
-            own.left = 0; // seized, or never had one
-        }
         self.handshake.arm(word);
+        if !self.chunk.renew() {
+            own.forget_chunk(); // seized, or never had one
+        }
         if own.left >= words { Ok(()) } else { self.switch(own, words) }
     }
 
@@ -328,12 +328,38 @@ impl Recorder {
         if !self.handshake.is_idle() {
             return false;
         }
-        let taken =
-            self.chunk.seize(manager.tag()).and_then(|index| Some((index, manager.pool().slot(index)?)));
+        let seen = self.chunk.look(manager.tag()).filter(|seen| self.chunk.seize(*seen));
+        let taken = seen.and_then(|seen| Some((seen.index, manager.pool().slot(seen.index)?)));
         if let Some((index, slot)) = taken {
             hand_over(manager, slot.thread(), index, Timestamp::now());
         }
         true
+    }
+
+    /// What the owner has open in this manager's pool.
+    pub(crate) fn open_chunk(&self, manager: &ChunkManager) -> Option<Seen> {
+        self.chunk.look(manager.tag())
+    }
+
+    /// Takes the open chunk that was seen away from an owner that has not recorded since then, while
+    /// recording goes on. Its last entry was written before `done`.
+    ///
+    /// Called with the manager's lock held, after `disarm` and a barrier on all threads. The row is
+    /// sealed first: an owner that finds its chunk gone begins the next one where this one ends.
+    pub(crate) fn reclaim(&self, manager: &ChunkManager, seen: Seen, done: Timestamp) -> bool {
+        let Some(slot) = manager.pool().slot(seen.index).filter(|_| self.handshake.is_idle()) else {
+            return false;
+        };
+        if let Some(row) = manager.pool().thread_row(slot.thread()) {
+            row.seal_at_least(slot.first_entry().wrapping_add(slot.committed().entries()));
+        }
+        let taken = self.chunk.seize(seen);
+        if taken {
+            // Not sealed once more: the owner may have left further chunks by now.
+            slot.finish(done);
+            manager.done.push(slot, seen.index);
+        }
+        taken
     }
 
     /// Runs `body` as a payload's serialisation is run.
@@ -369,7 +395,8 @@ fn slow_chunk(
     // A thread without any chunk yet would lose its first entries, not one of many.
     let state = if is_first { once_per_thread(state) } else { soon(state) };
     let mut state = state.ok_or(DropReason::Full)?;
-    state.chunks.acquire_quietly(manager, least, wished).map_err(|_| DropReason::NoBudget)
+    state.chunks.collect_done_quietly(manager);
+    state.chunks.acquire_at_once(manager, least, wished).map_err(|_| DropReason::NoBudget)
 }
 
 /// Makes a chunk that nothing was written into ready again; nobody else need hear of it. False if

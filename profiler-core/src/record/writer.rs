@@ -121,6 +121,12 @@ impl Own {
         }
     }
 
+    /// The chunk is not ours any more. Taken away for idleness, its size says nothing about the next.
+    pub(super) const fn forget_chunk(&mut self) {
+        self.left = 0;
+        self.taken = Timestamp::ZERO;
+    }
+
     /// Writes an entry and publishes it.
     ///
     /// # Safety

@@ -27,6 +27,7 @@ use crate::pool::layout::header as at;
 use crate::pool::{self, AttachError, Pool, PoolSpec};
 use crate::record::gate;
 use crate::record::local::{self, ActiveSession};
+use crate::record::reclaim::Reclaimer;
 use crate::sys;
 use crate::thread::ThreadFilter;
 use crate::time::{Anchor, SessionClock, Timestamp, use_clock};
@@ -57,6 +58,9 @@ pub enum StartError {
 pub struct StartOptions {
     /// Bytes this process may hold at first; by default the session's whole limit.
     pub allowance: Option<ByteLimit>,
+    /// The most that this process may ever be allowed: what its own pool has addresses for. By default
+    /// the session's limit.
+    pub pool_limit: Option<ByteLimit>,
     /// The session's clock; by default one that starts now.
     pub clock: Option<SessionClock>,
     /// Shown name of this process, if it makes its own pool.
@@ -214,7 +218,9 @@ impl Runtime {
         self.epoch += 1;
         let window = (params.window_ns > 0).then(|| Duration::from_nanos(params.window_ns));
         crate::manager::maintenance::pass(&manager, window);
-        let maintenance = Maintenance::start(Arc::clone(&manager), window)?;
+        let mut idle = Reclaimer::new(&manager);
+        let reclaim = Box::new(move |manager: &ChunkManager| idle.look(manager));
+        let maintenance = Maintenance::start(Arc::clone(&manager), window, reclaim)?;
         manager.pool().set_header(at::RECORDING_START, now.raw());
         manager.pool().set_header(at::EPOCH, self.epoch);
         local::set_current(Some(Arc::new(ActiveSession {
@@ -247,7 +253,7 @@ impl Runtime {
         let clock = options.clock.unwrap_or_else(SessionClock::start_now);
         let spec = PoolSpec {
             id: options.id.map_or_else(pool::new_id, Ok)?,
-            limit: params.limit,
+            limit: options.pool_limit.unwrap_or(params.limit),
             allowance,
             clock,
             params: params.clone(),

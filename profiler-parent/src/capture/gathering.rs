@@ -257,9 +257,9 @@ impl<W: Write> Gathering<'_, W> {
 
     /// Whoever holds more memory than it was granted is named in the log.
     fn note_overdrawn(&mut self) {
-        for process in self.shared.processes.reports().iter().filter(|process| process.overdrawn_bytes > 0) {
+        for process in self.shared.processes.reports().iter().filter(|process| process.excess_bytes > 0) {
             let (name, pid, held) = (&process.name, process.pid, process.true_bytes);
-            let more = process.overdrawn_bytes;
+            let more = process.excess_bytes;
             self.log.note(format!("{name} ({pid}) holds {held} bytes, {more} more than it was granted"));
         }
     }

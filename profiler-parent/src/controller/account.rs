@@ -4,6 +4,7 @@
 //!
 //! - `booked` is at least what the process may hold now: the greatest of what it was last seen
 //!   to obey (`shown`), what it was sent since (`sent`), what is decided (`target`) and what it held.
+//!   What a process holds beyond that, against the rule, is its `excess`, and stands beside it.
 //! - Between `shown` and `sent` allowances only rose or only fell. So the allowance in a report
 //!   tells without a sequence number how far the process has got: no value occurs twice.
 
@@ -52,6 +53,10 @@ pub(super) struct Account {
     pub(super) creditor: Option<ProcessKey>,
     /// Bytes that others were asked to give back for it.
     pub(super) coming: u64,
+    /// What its pool really occupies beyond all that is booked for it.
+    excess: u64,
+    /// It stands on the list of those whose books have changed.
+    pub(super) is_listed_as_changed: bool,
 }
 
 impl Account {
@@ -72,6 +77,8 @@ impl Account {
             late: false,
             creditor: None,
             coming: 0,
+            excess: 0,
+            is_listed_as_changed: false,
         }
     }
 
@@ -87,13 +94,24 @@ impl Account {
         self.booked().saturating_sub(self.target)
     }
 
+    /// What it holds against the rule.
+    pub(super) const fn excess(&self) -> u64 {
+        self.excess
+    }
+
     pub(super) const fn is_alive(&self) -> bool {
         matches!(self.life, Life::Unreachable | Life::Connected)
     }
 
-    /// Whether it may be asked to give something back: it answers, and it owes nothing.
+    /// Whether it may be asked to give something back: it answers, it owes nothing, and it obeys.
     pub(super) fn can_be_asked(&self) -> bool {
-        matches!(self.life, Life::Connected | Life::Dead) && !self.destroying && self.owed() == 0
+        let answers = matches!(self.life, Life::Connected | Life::Dead) && !self.destroying;
+        answers && self.may_be_served()
+    }
+
+    /// Whether it may be given something: whoever owes, or takes against the rule, is not.
+    pub(super) fn may_be_served(&self) -> bool {
+        self.owed() == 0 && self.excess == 0
     }
 
     /// Its chunks that are not being destroyed, oldest first.
@@ -123,10 +141,14 @@ impl Account {
         }
     }
 
-    /// Opens or closes its control channel. What was outstanding on the old one is void.
-    pub(super) const fn set_connected(&mut self, connected: bool) {
+    /// Opens or closes its control channel. What was outstanding on the old one is void, and a new one
+    /// begins with a report that lists everything.
+    pub(super) fn set_connected(&mut self, connected: bool) {
         if self.is_alive() {
             self.life = if connected { Life::Connected } else { Life::Unreachable };
+            if connected {
+                self.listed = Rows::default();
+            }
             self.awaiting = false;
             self.destroying = false;
         }
@@ -169,6 +191,11 @@ impl Account {
         if self.shown == self.sent && self.sent == self.target && self.unreleased > self.target {
             self.target = rule::pages_up(self.unreleased, page).min(most);
         }
+    }
+
+    /// The pool of the live process was seen to occupy `bytes`. Who obeys is never above the books.
+    pub(super) fn occupies(&mut self, bytes: u64) {
+        self.excess = if self.is_alive() { bytes.saturating_sub(self.booked()) } else { 0 };
     }
 
     /// Decides that it gives back `bytes` and loses its chunks up to `at_or_before`.
@@ -229,6 +256,7 @@ impl Account {
         self.awaiting = false;
         self.destroying = false;
         self.late = false;
+        self.excess = 0;
         self.unreleased = self.unreleased.min(held);
         self.released = held - self.unreleased;
         (self.target, self.sent, self.shown) = (held, held, held);
@@ -247,6 +275,7 @@ impl Account {
             allowance: ByteLimit::new(self.target),
             booked: self.booked(),
             held: self.held(),
+            excess: self.excess,
             released: self.released,
             oldest: self.oldest(),
             dead: !self.is_alive(),

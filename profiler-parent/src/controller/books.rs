@@ -2,10 +2,10 @@
 //!
 //! Used by the controller. Invariants: the sums and the three orders agree with the accounts at
 //! all times, because every change of an account goes through [`Books::change`]; each change costs
-//! O(log n). Time in the books is the number of bytes that all processes have recorded: there
+//! O(log n), and one that moves nobody in an order costs no more than finding the account. Time in the books is the number of bytes that all processes have recorded: there
 //! is no clock, and when nothing is recorded nothing is urgent.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use profiler_core::ids::ProcessKey;
 use profiler_core::time::Timestamp;
@@ -22,6 +22,7 @@ struct Place {
     booked: u64,
     planned: u64,
     late: u64,
+    excess: u64,
     alive: bool,
     age: Option<Timestamp>,
     quiet: Option<Quiet>,
@@ -39,6 +40,7 @@ impl Place {
             booked: account.booked(),
             planned: account.target,
             late: if account.late { account.owed() } else { 0 },
+            excess: account.excess(),
             alive: account.is_alive(),
             age: account.oldest().filter(|_| more),
             quiet: unused.then_some((account.spare() == 0, account.heard)),
@@ -51,28 +53,33 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Books {
     floor: u64,
-    accounts: BTreeMap<ProcessKey, Account>,
+    accounts: HashMap<ProcessKey, Account>,
     by_age: BTreeSet<(Timestamp, ProcessKey)>,
     by_quiet: BTreeSet<(Quiet, ProcessKey)>,
     by_asked: BTreeSet<(u64, ProcessKey)>,
     booked: u64,
     planned: u64,
     late: u64,
+    excess: u64,
     alive: u64,
+    /// Whose account was changed since somebody asked.
+    changed: Vec<ProcessKey>,
 }
 
 impl Books {
-    pub(super) const fn new(floor: u64) -> Self {
+    pub(super) fn new(floor: u64) -> Self {
         Self {
             floor,
-            accounts: BTreeMap::new(),
+            accounts: HashMap::new(),
             by_age: BTreeSet::new(),
             by_quiet: BTreeSet::new(),
             by_asked: BTreeSet::new(),
             booked: 0,
             planned: 0,
             late: 0,
+            excess: 0,
             alive: 0,
+            changed: Vec::new(),
         }
     }
 
@@ -80,8 +87,11 @@ impl Books {
         self.accounts.get(&key)
     }
 
+    /// All accounts, in the order of their keys. Costs O(n log n).
     pub(super) fn iter(&self) -> impl Iterator<Item = (ProcessKey, &Account)> {
-        self.accounts.iter().map(|(key, account)| (*key, account))
+        let mut all: Vec<_> = self.accounts.iter().map(|(key, account)| (*key, account)).collect();
+        all.sort_by_key(|(key, _)| *key);
+        all.into_iter()
     }
 
     /// Sum of what the processes may hold now.
@@ -94,6 +104,22 @@ impl Books {
         self.planned.saturating_add(self.late)
     }
 
+    /// Sum of what processes hold against the rule.
+    pub(super) const fn excess(&self) -> u64 {
+        self.excess
+    }
+
+    /// Whose account was changed since the last call.
+    pub(super) fn take_changed(&mut self) -> Vec<(ProcessKey, &Account)> {
+        let changed = std::mem::take(&mut self.changed);
+        for key in &changed {
+            if let Some(account) = self.accounts.get_mut(key) {
+                account.is_listed_as_changed = false;
+            }
+        }
+        changed.into_iter().filter_map(|key| Some((key, self.accounts.get(&key)?))).collect()
+    }
+
     pub(super) const fn alive(&self) -> u64 {
         self.alive
     }
@@ -101,6 +127,7 @@ impl Books {
     pub(super) fn insert(&mut self, key: ProcessKey, account: Account) {
         self.enter(key, Place::of(&account, self.floor));
         self.accounts.insert(key, account);
+        self.change(key, |_| ()); // and thereby list it as changed
     }
 
     pub(super) fn remove(&mut self, key: ProcessKey) -> Option<Account> {
@@ -112,6 +139,9 @@ impl Books {
     /// Changes one account; `None` when the process is not in the books.
     pub(super) fn change<R>(&mut self, key: ProcessKey, change: impl FnOnce(&mut Account) -> R) -> Option<R> {
         let account = self.accounts.get_mut(&key)?;
+        if !std::mem::replace(&mut account.is_listed_as_changed, true) {
+            self.changed.push(key);
+        }
         let before = Place::of(account, self.floor);
         let result = change(account);
         let after = Place::of(account, self.floor);
@@ -132,10 +162,10 @@ impl Books {
         self.by_quiet.iter().copied()
     }
 
-    /// Stops counting on debts that were asked for before `then`.
-    pub(super) fn give_up_on_debts_before(&mut self, then: u64) {
+    /// Stops counting on debts that were asked for before `then`; on all of them without one.
+    pub(super) fn give_up_on_debts_before(&mut self, then: Option<u64>) {
         while let Some(&(asked, key)) = self.by_asked.first() {
-            if asked >= then {
+            if then.is_some_and(|then| asked >= then) {
                 return;
             }
             self.change(key, |account| account.late = true);
@@ -146,6 +176,7 @@ impl Books {
         self.booked = self.booked.saturating_add(place.booked);
         self.planned = self.planned.saturating_add(place.planned);
         self.late = self.late.saturating_add(place.late);
+        self.excess = self.excess.saturating_add(place.excess);
         self.alive += u64::from(place.alive);
         self.by_age.extend(place.age.map(|age| (age, key)));
         self.by_quiet.extend(place.quiet.map(|quiet| (quiet, key)));
@@ -156,6 +187,7 @@ impl Books {
         self.booked = self.booked.saturating_sub(place.booked);
         self.planned = self.planned.saturating_sub(place.planned);
         self.late = self.late.saturating_sub(place.late);
+        self.excess = self.excess.saturating_sub(place.excess);
         self.alive = self.alive.saturating_sub(u64::from(place.alive));
         place.age.map(|age| self.by_age.remove(&(age, key)));
         place.quiet.map(|quiet| self.by_quiet.remove(&(quiet, key)));

@@ -93,6 +93,16 @@ pub enum Event {
         /// Who is gone.
         key: ProcessKey,
     },
+    /// The pool of a live process was looked at.
+    Occupies {
+        /// Whose pool.
+        key: ProcessKey,
+        /// What it really occupies.
+        true_bytes: u64,
+    },
+    /// Enough time has passed for everybody to have paid what was asked: nobody counts any more on
+    /// what is still owed. Others give it instead.
+    Overdue,
     /// The limit of the session is another one from now on.
     LimitChanged {
         /// The new limit.
@@ -178,6 +188,8 @@ pub struct ProcessFigures {
     pub booked: u64,
     /// What it held by its latest report.
     pub held: u64,
+    /// What its pool was seen to occupy beyond `booked`: 0 for every process that obeys.
+    pub excess: u64,
     /// The part of `held` that is in released chunks.
     pub released: u64,
     /// Done time of its oldest chunk that is not being destroyed.

@@ -36,7 +36,7 @@ impl Controller {
             let paid = paid.min(account.coming);
             account.coming -= paid;
             // Whole pages: a process obeys and shows nothing else.
-            if account.is_alive() && account.owed() == 0 {
+            if account.is_alive() && account.may_be_served() {
                 account.target += rule::pages_down(paid.min(spare), page);
             }
         });
@@ -44,7 +44,7 @@ impl Controller {
 
     /// Serves the need that a report tells of.
     pub(super) fn serve(&mut self, key: ProcessKey, wanted: u64, recorded: u64, out: &mut Vec<Command>) {
-        let Some(account) = self.books.get(key).filter(|account| account.owed() == 0) else { return };
+        let Some(account) = self.books.get(key).filter(|account| account.may_be_served()) else { return };
         let newest = account.listed().last();
         let mut need = Need {
             wanted,
@@ -55,7 +55,9 @@ impl Controller {
         };
         let older_than = rule::older_than(account.oldest(), newest.map(|chunk| chunk.done));
         let given = need.given(self.spare(), self.policy.page);
-        self.books.change(key, |account| account.target += given);
+        if given > 0 {
+            self.books.change(key, |account| account.target += given);
+        }
         need.wanted = wanted.saturating_sub(given);
         // While the sum itself is too large everything that can be taken goes there, in one plan.
         if self.missing() == 0 {
@@ -66,6 +68,9 @@ impl Controller {
     /// Asks others for `bytes` on behalf of `key`, less what is on its way to it already. Hope in what
     /// is on its way fades with each report, in case it never comes.
     fn ask_for(&mut self, key: ProcessKey, bytes: u64, older_than: Timestamp, out: &mut Vec<Command>) {
+        if bytes == 0 && self.books.get(key).is_none_or(|account| account.coming == 0) {
+            return;
+        }
         let coming = self.books.change(key, |account| {
             account.coming -= account.coming.div_ceil(4);
             account.coming
@@ -74,7 +79,9 @@ impl Controller {
         let quiet_since = Some(self.now.saturating_sub(rule::quiet_after(self.limit).max(1)));
         let demand =
             Demand { bytes, older_than, quiet_since, creditor: Some(key), owners: rule::ASKED_AT_ONCE };
-        let taken = take(&mut self.books, &demand, &self.policy, self.now, out);
-        self.books.change(key, |account| account.coming = account.coming.saturating_add(taken));
+        let taken = if bytes > 0 { take(&mut self.books, &demand, &self.policy, self.now, out) } else { 0 };
+        if taken > 0 {
+            self.books.change(key, |account| account.coming = account.coming.saturating_add(taken));
+        }
     }
 }

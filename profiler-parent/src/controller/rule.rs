@@ -16,11 +16,15 @@ const QUIET_PART: u64 = 8;
 /// Nobody counts on a debt any more when this part of the limit was recorded since it was asked for.
 const LATE_PART: u64 = 8;
 
+/// At most this part of the limit goes to make up for processes that break the rule.
+const BORNE_PART: u64 = 2;
+
 /// A process grows by at most this part of its allowance at the cost of others, per report.
 const STEP_PART: u64 = 16;
 
-/// From free budget it grows faster: by this part of its allowance or of the free budget,
-/// whichever is less. The remaining parts are for those who ask next.
+/// From free budget it grows faster: it doubles, or takes this part of the free budget if that is less.
+/// A process that begins to record much would otherwise destroy its own data while memory is free,
+/// because each step costs a way to the parent and back. The remaining parts are for those who ask next.
 const GROWTH_PART: u64 = 4;
 
 /// A recording process with at most this many chunks gets room for its next one before it is missed: to
@@ -59,6 +63,11 @@ pub(super) const fn quiet_after(limit: u64) -> u64 {
     limit / QUIET_PART
 }
 
+/// How much of the memory that some hold against the rule is taken from those who obey.
+pub(super) const fn most_borne(limit: u64) -> u64 {
+    limit / BORNE_PART
+}
+
 /// How many recorded bytes make a debt a late one.
 pub(super) const fn late_after(limit: u64) -> u64 {
     limit / LATE_PART
@@ -88,7 +97,7 @@ impl Need {
         if least == 0 {
             return 0;
         }
-        let generous = (self.allowance / GROWTH_PART).min(free / GROWTH_PART);
+        let generous = self.allowance.min(free / GROWTH_PART);
         pages_down(pages_up(least.max(generous), page).min(free), page)
     }
 

@@ -114,7 +114,9 @@ impl Plan<'_> {
         let mut fresh = self.books.oldest_first().peekable();
         while !self.is_complete() {
             let known = self.next.first().copied();
-            let Some(front) = [known, fresh.peek().copied()].into_iter().flatten().min() else { return };
+            // With enough owners in the plan nobody looks at the rest of them, however many there are.
+            let new = fresh.peek().copied().filter(|(_, key)| self.may_ask(*key));
+            let Some(front) = [known, new].into_iter().flatten().min() else { return };
             if front.0 >= self.demand.older_than {
                 return;
             }
@@ -128,9 +130,12 @@ impl Plan<'_> {
         }
     }
 
+    fn may_ask(&self, key: ProcessKey) -> bool {
+        self.cuts.contains_key(&key) || self.cuts.len() < self.demand.owners
+    }
+
     fn add_owner(&mut self, (done, key): (Timestamp, ProcessKey)) {
-        let may_add = self.cuts.contains_key(&key) || self.cuts.len() < self.demand.owners;
-        if may_add && Some(key) != self.demand.creditor {
+        if Some(key) != self.demand.creditor {
             self.next.insert((done, key));
         }
     }

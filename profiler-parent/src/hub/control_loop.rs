@@ -27,6 +27,10 @@ use crate::gather::verdict::Why;
 
 /// How often dead pools are looked through for what has left the duration window.
 const WINDOW_CHECK: Duration = Duration::from_millis(100);
+/// The part of the limit that a process may get at first.
+const FIRST_PART: u64 = 64;
+/// How often the pools of live processes are held against the books.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What the hub's thread owns.
 pub(super) struct Hub {
@@ -36,6 +40,8 @@ pub(super) struct Hub {
     own: Option<PoolId>,
     joining: BTreeMap<PoolId, Sender<Result<ByteLimit, Refusal>>>,
     capture: Option<(GatherId, Sender<Input<PoolId>>)>,
+    /// Who waits until no more than the limit is held.
+    shrinking: Vec<Sender<()>>,
     paused: Option<Control>,
     sampling_paused: Option<Control>,
 }
@@ -51,7 +57,11 @@ impl Hub {
         let page = sys::page_size();
         let floor = FLOOR_PAGES.saturating_mul(page);
         // On a busy machine it takes a while until somebody gives memory back.
-        let policy = Policy { reserve: floor.saturating_mul(4), ..Policy::new(floor, page) };
+        let reserve = floor.saturating_mul(4);
+        let usual = Policy::new(floor, page);
+        // Under a large limit a process need not begin small: what it does not use is taken back.
+        let initial = usual.initial.max(shared.params.limit.get() / FIRST_PART);
+        let policy = Policy { reserve, initial, ..usual };
         let controller = Controller::new(shared.params.limit, policy);
         Self {
             shared,
@@ -60,6 +70,7 @@ impl Hub {
             own: None,
             joining: BTreeMap::new(),
             capture: None,
+            shrinking: Vec::new(),
             paused: None,
             sampling_paused: None,
         }
@@ -69,6 +80,7 @@ impl Hub {
     pub(super) fn run(mut self, events: &Receiver<HubEvent>) {
         let windowed = self.shared.params.window_ns > 0;
         let ticks = if windowed { crossbeam_channel::tick(WINDOW_CHECK) } else { crossbeam_channel::never() };
+        let looks = crossbeam_channel::tick(LOOK);
         loop {
             // Of two that are ready either may come, so ticks are heard in a busy session, too.
             crossbeam_channel::select! {
@@ -77,6 +89,7 @@ impl Hub {
                     Ok(event) => self.take_in(event),
                 },
                 recv(ticks) -> _ => self.expire_graves(),
+                recv(looks) -> _ => self.look_at_pools(),
             }
             self.take_own_update();
         }
@@ -108,6 +121,11 @@ impl Hub {
             }
             HubEvent::Closed { key, error } => self.closed(key, &error),
             HubEvent::Exited { key, status } => self.exited(key, status),
+            HubEvent::SetLimit { limit, obeyed } => {
+                self.shrinking.push(obeyed);
+                self.tell(Event::LimitChanged { limit });
+            }
+            HubEvent::Overdue => self.tell(Event::Overdue),
             HubEvent::Control { control, confirm, asked } => self.control_all(control, &confirm, &asked),
             HubEvent::Capture(order) => self.serve_capture(order),
             HubEvent::OwnUpdate | HubEvent::End => {}
@@ -283,13 +301,13 @@ impl Hub {
         while let Some(event) = events.pop() {
             self.controller.handle(event, &mut commands);
             if !commands.is_empty() {
-                self.publish_figures(); // before anybody can hold what is being granted
+                self.publish(); // before anybody can hold what is being granted
             }
             for command in std::mem::take(&mut commands) {
                 events.extend(self.carry_out(command));
             }
         }
-        self.publish_figures();
+        self.publish();
     }
 
     fn carry_out(&mut self, command: Command) -> Option<Event> {
@@ -350,9 +368,29 @@ impl Hub {
         }
     }
 
-    fn publish_figures(&self) {
+    /// Holds what the pools of live processes really occupy against the books.
+    fn look_at_pools(&mut self) {
+        let occupied = self.shared.processes.occupied_by_the_living();
+        for (pool, true_bytes) in occupied {
+            let key = key_of(pool);
+            let figures = self.controller.figures(key);
+            if figures.is_some_and(|figures| figures.excess > 0 || true_bytes > figures.booked) {
+                self.tell(Event::Occupies { key, true_bytes });
+            }
+        }
+    }
+
+    /// Shows everybody what has changed.
+    fn publish(&mut self) {
+        let over = self.controller.over();
+        self.shared.limit.publish(self.controller.limit(), over);
+        if over == 0 {
+            for obeyed in self.shrinking.drain(..) {
+                let _ = obeyed.try_send(());
+            }
+        }
         let mut all = self.shared.processes.lock();
-        for (key, figures) in self.controller.all_figures() {
+        for (key, figures) in self.controller.take_changed_figures() {
             if let Some(process) = all.get_mut(&key.pool) {
                 process.figures = Some(figures);
             }

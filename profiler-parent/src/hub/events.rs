@@ -32,6 +32,10 @@ pub(crate) enum HubEvent {
     Exited { key: PoolId, status: Option<ExitStatus> },
     /// This process's own chunk manager has something to tell.
     OwnUpdate,
+    /// The limit is another one; `obeyed` hears when no more than that is held.
+    SetLimit { limit: ByteLimit, obeyed: Sender<()> },
+    /// Nobody counts any more on what is owed now.
+    Overdue,
     /// All connected children shall do this.
     Control { control: Control, confirm: Sender<()>, asked: Sender<usize> },
     /// A capture wants something.

@@ -42,6 +42,7 @@ pub(crate) use spawn::{Trust, spawn_child};
 
 use crate::gather::state::Patience;
 use crate::pools::PoolDirectory;
+use crate::session::Limit;
 use crate::spawn::watch::ExitWatcher;
 use control_loop::Hub;
 use profiler_core::ids::PoolId;
@@ -53,6 +54,8 @@ const QUEUE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) params: SessionParams,
+    /// The limit in force; that of `params` is the first one.
+    pub(crate) limit: Limit,
     pub(crate) clock: SessionClock,
     pub(crate) patience: Patience,
     pub(crate) processes: Processes,

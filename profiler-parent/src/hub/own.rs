@@ -48,6 +48,7 @@ fn start(
         name: name.to_owned(),
         id: Some(key),
         file: shared.pools.as_ref().map(PoolDirectory::parent_file).transpose()?.map(Arc::new),
+        pool_limit: Some(shared.limit.most()),
     };
     session::start(shared.params.clone(), options)?;
     let remains = Remains::Pool(Arc::new(session::pool_file()?));

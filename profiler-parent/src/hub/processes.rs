@@ -53,9 +53,12 @@ pub struct ProcessReport {
     pub held_bytes: u64,
     /// What its pool really occupies now, in bytes.
     pub true_bytes: u64,
-    /// How much of that is more than it was ever granted and did not give back. Not 0 only for a
-    /// process that writes to its pool past its profiler: nobody else pays for that.
-    pub overdrawn_bytes: u64,
+    /// What it was asked to give back and has not yet shown to have given. It stays so while the
+    /// process stands still; others give it then.
+    pub owed_bytes: u64,
+    /// What its pool occupies beyond all that it was ever allowed. Not zero only for a process that
+    /// writes into its pool past the profiler: wildly, or with intent.
+    pub excess_bytes: u64,
 }
 
 /// What is left of a process's data.
@@ -175,6 +178,13 @@ impl Processes {
         }
     }
 
+    /// What the pools of all processes occupy that have not ended.
+    pub(crate) fn occupied_by_the_living(&self) -> Vec<(PoolId, u64)> {
+        let all = self.lock();
+        let living = all.iter().filter(|(_, process)| !matches!(process.state, ProcessState::Exited(_)));
+        living.map(|(key, process)| (*key, process.true_bytes())).collect()
+    }
+
     /// All processes in the order in which they came, with live figures.
     pub(crate) fn reports(&self) -> Vec<ProcessReport> {
         let all = self.lock();
@@ -246,11 +256,19 @@ impl Process {
         held.min(self.figures.map_or(held, |figures| figures.booked))
     }
 
+    /// What its pool occupies now.
+    fn true_bytes(&self) -> u64 {
+        match &self.remains {
+            Remains::Pool(file) => sys::allocated_bytes(&**file).unwrap_or(0),
+            Remains::Expired(_) | Remains::Unprofiled(_) => 0,
+        }
+    }
+
     fn report(&self) -> ProcessReport {
-        let (true_bytes, unprofiled) = match &self.remains {
-            Remains::Pool(file) => (sys::allocated_bytes(&**file).unwrap_or(0), None),
-            Remains::Expired(_) => (0, None),
-            Remains::Unprofiled(why) => (0, Some(why.clone())),
+        let true_bytes = self.true_bytes();
+        let unprofiled = match &self.remains {
+            Remains::Unprofiled(why) => Some(why.clone()),
+            Remains::Pool(_) | Remains::Expired(_) => None,
         };
         ProcessReport {
             name: self.name.clone(),
@@ -260,7 +278,8 @@ impl Process {
             allowance: self.figures.map_or(ByteLimit::new(0), |figures| figures.allowance),
             held_bytes: self.figures.map_or(0, |figures| figures.held),
             true_bytes,
-            overdrawn_bytes: true_bytes.saturating_sub(self.charge(true_bytes)),
+            owed_bytes: self.figures.map_or(0, |figures| figures.owed()),
+            excess_bytes: true_bytes.saturating_sub(self.charge(true_bytes)),
         }
     }
 }

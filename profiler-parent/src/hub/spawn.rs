@@ -141,7 +141,7 @@ pub(crate) fn spawn_child(
 fn make_pool(shared: &Shared, key: PoolId, allowance: ByteLimit, name: &str) -> io::Result<Arc<File>> {
     let spec = PoolSpec {
         id: key,
-        limit: shared.params.limit,
+        limit: shared.limit.most(),
         allowance,
         clock: shared.clock,
         params: shared.params.clone(),

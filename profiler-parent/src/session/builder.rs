@@ -8,7 +8,7 @@ use profiler_core::ids::ByteLimit;
 use profiler_core::session::{Features, SessionParams, StartError};
 use profiler_core::time::{ClockKind, SessionClock, best_clock, use_clock};
 
-use super::Session;
+use super::{Limit, Session};
 use crate::gather::state::{Millis, Patience};
 use crate::hub::{Processes, Shared};
 use crate::pools::{PoolDirectory, PoolDirectoryError};
@@ -54,15 +54,24 @@ pub struct SessionBuilder {
     params: SessionParams,
     patience: Patience,
     name: Option<String>,
+    most: u64,
     clock: Option<ClockKind>,
     pools: Option<PathBuf>,
 }
 
 impl SessionBuilder {
     /// Bytes that all processes together may hold: headers, data, and the data of dead
-    /// processes. Default: 128 MiB.
+    /// processes. Default: 128 MiB. More than the machine has is allowed: memory is taken only
+    /// as it is filled.
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.params.limit = ByteLimit::new(bytes);
+        self
+    }
+
+    /// The largest limit that [`Session::set_memory_limit`] may set later. Reserves addresses in
+    /// every process, no memory. Default: the limit at first, so it can only be lowered.
+    pub fn max_memory_limit(mut self, bytes: u64) -> Self {
+        self.most = bytes;
         self
     }
 
@@ -152,8 +161,11 @@ impl SessionBuilder {
         leftovers::sweep();
         // Also when none was asked for: an earlier session may have used another one.
         use_clock(self.clock.unwrap_or_else(best_clock));
+        let params = self.params.normalized();
+        let most = ByteLimit::new(self.most).min(SessionParams::MAX_LIMIT);
         let shared = Shared {
-            params: self.params.normalized(),
+            limit: Limit::new(params.limit, most),
+            params,
             clock: SessionClock::start_now(),
             patience: self.patience,
             processes: Processes::default(),

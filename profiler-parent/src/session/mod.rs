@@ -5,6 +5,7 @@
 //! of all of them.
 
 mod builder;
+mod limit;
 
 use std::path::Path;
 use std::process::Command;
@@ -14,6 +15,8 @@ use std::time::Duration;
 use profiler_core::ids::ByteLimit;
 
 pub use builder::{SessionBuilder, SessionError};
+pub(crate) use limit::Limit;
+pub use limit::LimitError;
 
 use crate::capture::Capture;
 use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError, Trust};
@@ -104,7 +107,23 @@ impl Session {
 
     /// The limit on the bytes that all processes together may hold.
     pub fn memory_limit(&self) -> ByteLimit {
-        self.shared.params.limit
+        self.shared.limit.now()
+    }
+
+    /// Changes the limit, without a gap in what is recorded. More is there at once for whoever
+    /// needs it. For less, the oldest data of all processes goes first; this returns when all have
+    /// shown that they obey, or after a second, with how many bytes are still held beyond the limit.
+    ///
+    /// That is not zero where a process stands still (stopped, or in a debugger) with more than the others
+    /// can give in its place, and where the limit is below what all processes need at least, each of
+    /// which keeps its header and two small chunks; [`ProcessReport::owed_bytes`] says who holds
+    /// them. While more than the limit is held nobody gets more, and no process joins; the sum
+    /// shrinks whenever somebody can give. What is over-held goes when its process goes on or ends.
+    ///
+    /// # Errors
+    /// [`LimitError`]: less than this process needs, or more than [`SessionBuilder::max_memory_limit`].
+    pub fn set_memory_limit(&self, bytes: u64) -> Result<u64, LimitError> {
+        limit::set(&self.shared.limit, &self.hub.handle, bytes)
     }
 
     /// Where the pools of this session are, if they are files: what `profiler recover` and

@@ -2,7 +2,9 @@
 
 mod child;
 mod crowd;
+mod ledger;
 mod properties;
 mod rules;
 mod simulation;
+mod steady;
 mod world;

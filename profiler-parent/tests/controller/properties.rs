@@ -1,4 +1,5 @@
-//! Random histories: joins, floods, quiet processes, deaths, reused pids, lost answers, changed limits.
+//! Random histories: joins, floods, quiet processes, deaths, reused pids, lost answers, changed limits,
+//! processes that stand still, and some that write all over their pools.
 //!
 //! `world` checks after every step; here are the histories and how to shrink them.
 
@@ -21,6 +22,8 @@ enum Step {
     Reconnect(usize),
     Forget(usize),
     Limit(u64),
+    Overdue,
+    Scribble(usize, u64),
     Settle,
 }
 
@@ -38,7 +41,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (who.clone(), any::<bool>()).prop_map(|(who, frozen)| Step::Freeze(who, frozen)),
         1 => who.clone().prop_map(Step::Die),
         1 => who.clone().prop_map(Step::Reconnect),
-        1 => who.prop_map(Step::Forget),
+        1 => who.clone().prop_map(Step::Forget),
+        1 => (who, prop_oneof![Just(0), 0..600_u64]).prop_map(|(who, pages)| Step::Scribble(who, pages)),
+        1 => Just(Step::Overdue),
         1 => prop_oneof![(0..400_u64).prop_map(|pages| pages * PAGE + 17), Just(0)].prop_map(Step::Limit),
         1 => Just(Step::Settle),
     ]
@@ -59,6 +64,8 @@ fn run(world: &mut World, step: Step) {
         Step::Reconnect(who) => world.reconnect(who),
         Step::Forget(who) => world.forget(who),
         Step::Limit(limit) => world.set_limit(limit),
+        Step::Overdue => world.overdue(),
+        Step::Scribble(who, pages) => world.scribble(who, pages),
         Step::Settle => world.settle(),
     }
 }

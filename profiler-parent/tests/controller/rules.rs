@@ -294,3 +294,78 @@ fn unused_allowance_of_a_process_that_just_reported_is_left_to_it() {
     parent.update(pausing, again(24, &row(200, 7), 0));
     assert_eq!(parent.update(busy, again(24, &row(101, 22), 4)), [awaits(busy, 24)]);
 }
+
+#[test]
+fn what_a_silent_process_owes_is_taken_from_others_once_it_is_overdue() {
+    let mut parent = Parent::new();
+    let (silent, other) = (parent.filled(1, 12, 100), parent.filled(2, 12, 200));
+    parent.set_limit(18);
+    assert_eq!((parent.pages(silent), parent.pages(other)), (6, 12));
+    let out = parent.handle(Event::Overdue);
+    assert_eq!(out, [destroy(other, 205)]);
+    assert_eq!((parent.pages(silent), parent.pages(other)), (6, 6));
+    // It answers after all: what it gives is there for whoever needs it.
+    parent.update(other, again(12, &row(206, 5), 0));
+    parent.update(other, again(6, &row(206, 5), 0));
+    parent.update(silent, again(12, &row(106, 5), 0));
+    parent.update(silent, again(6, &row(106, 5), 0));
+    assert_eq!((parent.0.over(), parent.free_pages()), (0, 6));
+}
+
+#[test]
+fn a_process_found_above_its_allowance_is_made_up_for_by_the_others() {
+    let mut parent = Parent::new();
+    let (wild, other) = (parent.filled(1, 12, 100), parent.filled(2, 12, 200));
+    let out = parent.handle(Event::Occupies { key: wild, true_bytes: 17 * PAGE });
+    assert_eq!(out, [destroy(other, 204)], "who does not obey is not asked");
+    assert_eq!((parent.0.figures(wild).unwrap().excess, parent.0.over()), (5 * PAGE, 5 * PAGE));
+    parent.update(other, again(12, &row(205, 6), 0));
+    parent.update(other, again(7, &row(205, 6), 0));
+    assert_eq!((parent.pages(wild), parent.pages(other), parent.0.over()), (12, 7, 0));
+    assert_eq!(parent.update(wild, again(12, &row(101, 10), 5)), [awaits(wild, 12)], "nor given more");
+    parent.handle(Event::Occupies { key: wild, true_bytes: 12 * PAGE });
+    assert_eq!((parent.0.figures(wild).unwrap().excess, parent.free_pages()), (0, 5));
+}
+
+#[test]
+fn no_process_takes_more_than_half_of_the_limit_from_those_who_obey() {
+    let mut parent = Parent::new();
+    let (wild, other) = (parent.filled(1, 8, 100), parent.filled(2, 40, 200));
+    parent.handle(Event::Occupies { key: wild, true_bytes: 1 << 40 });
+    assert_eq!((parent.pages(wild), parent.pages(other)), (8, 16), "24 of 48 pages stay with all of them");
+    assert!(parent.0.over() > 1 << 39, "and it is said by how much the limit is exceeded");
+    assert_eq!(parent.handle(Event::Forgotten { key: wild }), []);
+    assert_eq!(parent.0.figures(other).unwrap().booked, 40 * PAGE);
+}
+
+#[test]
+fn nobody_who_obeys_is_found_above_its_allowance() {
+    let mut parent = Parent::new();
+    let one = parent.filled(1, 12, 100);
+    assert_eq!(parent.handle(Event::Occupies { key: one, true_bytes: 12 * PAGE }), []);
+    assert_eq!((parent.0.figures(one).unwrap().excess, parent.pages(one)), (0, 12));
+}
+
+#[test]
+fn a_new_channel_begins_with_a_report_that_lists_everything() {
+    let mut parent = Parent::new();
+    let one = parent.filled(1, 12, 100);
+    parent.handle(Event::Disconnected { key: one });
+    parent.handle(Event::Connected { key: one });
+    parent.update(one, report(12, 1, &row(100, 11), 0));
+    assert_eq!(parent.0.figures(one).unwrap().oldest, Some(Timestamp::from_raw(100)));
+}
+
+#[test]
+fn figures_are_told_of_those_alone_whose_books_have_changed() {
+    let mut parent = Parent::new();
+    let (old, young) = (parent.filled(1, 12, 100), parent.filled(2, 12, 200));
+    let bystander = parent.filled(3, 12, 300);
+    assert_eq!(parent.0.take_changed_figures().count(), 3);
+    parent.update(young, again(12, &row(201, 10), 1));
+    let mut changed: Vec<_> = parent.0.take_changed_figures().map(|(key, _)| key).collect();
+    changed.sort();
+    assert_eq!(changed, [old, young]);
+    parent.handle(Event::Forgotten { key: bystander });
+    assert_eq!(parent.0.take_changed_figures().count(), 0);
+}

@@ -10,6 +10,7 @@ use profiler_core::time::Timestamp;
 use profiler_parent::controller::{Command, Controller, Event, Policy, ProcessFigures};
 
 use super::child::{Child, key};
+use super::ledger::Ledger;
 
 pub(crate) const PAGE: u64 = 4096;
 pub(crate) const POLICY: Policy =
@@ -30,6 +31,7 @@ struct Node {
     jobs: VecDeque<Command>,
     awaiting: bool,
     destroying: bool,
+    ledger: Ledger,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,7 @@ impl World {
             jobs: VecDeque::new(),
             awaiting: false,
             destroying: false,
+            ledger: Ledger::default(),
         });
         self.handle(Event::Join { key });
     }
@@ -173,6 +176,30 @@ impl World {
         self.handle(Event::Forgotten { key });
     }
 
+    /// The parent counts no more on what is owed.
+    pub(crate) fn overdue(&mut self) {
+        self.handle(Event::Overdue);
+    }
+
+    /// The parent looks at the pool of a process, which occupies `pages` more than it should.
+    pub(crate) fn scribble(&mut self, index: usize, pages: u64) {
+        let Some(node) = self.pick(index) else { return };
+        let (Some(child), key) = (&node.child, node.key) else { return };
+        let (true_bytes, dead) = (child.held() + pages * PAGE, node.dead);
+        self.ceiling = self.ceiling.max(self.borne() + true_bytes);
+        let booked = self.controller.figures(key).unwrap().booked;
+        self.handle(Event::Occupies { key, true_bytes });
+        let excess = if dead { 0 } else { true_bytes.saturating_sub(booked) };
+        assert_eq!(self.controller.figures(key).unwrap().excess, excess);
+    }
+
+    /// What counts against the limit: all that is booked, and of what is held against the rule no
+    /// more than half of the limit.
+    fn borne(&self) -> u64 {
+        let excess: u64 = self.controller.all_figures().map(|(_, figures)| figures.excess).sum();
+        self.controller.booked() - excess + excess.min(self.controller.limit().get() / 2)
+    }
+
     pub(crate) fn set_limit(&mut self, limit: u64) {
         self.ceiling = self.controller.booked().max(limit);
         self.handle(Event::LimitChanged { limit: ByteLimit::new(limit) });
@@ -193,8 +220,18 @@ impl World {
     fn expect_answer(&mut self, event: &Event) {
         let Some(node) = self.nodes.iter_mut().find(|node| Some(node.key) == key_of(event)) else { return };
         match event {
-            Event::Update { .. } => (node.awaiting, node.destroying) = (false, false),
-            Event::Connected { .. } => node.connected = true,
+            Event::Update { update, .. } => {
+                (node.awaiting, node.destroying) = (false, false);
+                if !node.dead {
+                    node.ledger.report(update);
+                }
+            }
+            Event::Connected { .. } => {
+                node.connected = true;
+                node.ledger.ask_back();
+            }
+            Event::Died { pool, .. } => node.ledger.die(pool),
+            Event::DeadDestroyed { held_bytes, .. } => node.ledger.destroyed(*held_bytes),
             _ => {}
         }
     }
@@ -211,6 +248,7 @@ impl World {
         };
         match &command {
             Command::Admit { allowance, .. } => {
+                node.ledger.send(allowance.get());
                 node.child = Some(Child::new(allowance.get(), PAGE));
                 node.to_parent.push_back(Event::Connected { key: to });
             }
@@ -220,15 +258,18 @@ impl World {
                 assert_eq!(allowance.get() % PAGE, 0, "a process obeys whole pages and shows no others");
                 assert!(allowance.get() >= POLICY.floor, "below the floor");
                 node.awaiting = true;
+                node.ledger.send(allowance.get());
                 node.to_child.push_back(command);
             }
             Command::Destroy { .. } => {
                 assert!(node.connected && !node.destroying && !node.dead, "a second Destroy");
                 node.destroying = true;
+                node.ledger.ask_back();
                 node.to_child.push_back(command);
             }
             Command::DestroyDead { .. } | Command::DropDead { .. } => {
                 assert!(node.dead && node.jobs.is_empty(), "a second job");
+                node.ledger.ask_back();
                 node.jobs.push_back(command);
             }
         }
@@ -258,14 +299,15 @@ impl World {
 
     /// What must hold at every instant.
     fn check(&mut self) {
-        let booked = self.controller.booked();
-        self.ceiling = self.ceiling.min(booked).max(self.controller.limit().get());
-        assert!(booked <= self.ceiling, "{booked} booked, {} allowed", self.ceiling);
-        let sum: u64 = self.controller.all_figures().map(|(_, figures)| figures.booked).sum();
-        assert_eq!(sum, booked, "the books do not add up");
+        let borne = self.borne();
+        self.ceiling = self.ceiling.min(borne).max(self.controller.limit().get());
+        assert!(borne <= self.ceiling, "{borne} booked, {} allowed", self.ceiling);
+        let sum: u64 = self.controller.all_figures().map(|(_, all)| all.booked + all.excess).sum();
+        assert_eq!(sum, self.controller.booked(), "the books do not add up");
         for node in &self.nodes {
             let Some(child) = &node.child else { continue };
             let figures = self.controller.figures(node.key).unwrap();
+            node.ledger.check(&figures);
             assert!(child.held() <= figures.booked, "{node:?} holds more than {figures:?}");
             assert!(node.dead || may_hold(node, child) <= figures.booked, "{node:?} {figures:?}");
         }
@@ -307,7 +349,10 @@ impl World {
             assert!(!node.dead || figures.booked == child.held());
             let could_give = figures.can_be_asked && (figures.allowance.get() > POLICY.floor || figures.dead);
             let gives = figures.oldest.is_some() || figures.held < figures.allowance.get();
-            assert!(self.controller.over() == 0 || !(could_give && gives), "over, and {figures:?}");
+            assert!(
+                self.borne() <= self.controller.limit().get() || !(could_give && gives),
+                "over, and {figures:?}"
+            );
         }
     }
 }
@@ -325,7 +370,7 @@ fn key_of(event: &Event) -> Option<ProcessKey> {
     match event {
         Event::Join { key } | Event::Connected { key } | Event::Disconnected { key } => Some(*key),
         Event::Update { key, .. } | Event::Died { key, .. } | Event::DeadDestroyed { key, .. } => Some(*key),
-        Event::Forgotten { key } => Some(*key),
-        Event::LimitChanged { .. } => None,
+        Event::Forgotten { key } | Event::Occupies { key, .. } => Some(*key),
+        Event::LimitChanged { .. } | Event::Overdue => None,
     }
 }

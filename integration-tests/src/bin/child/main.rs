@@ -18,6 +18,7 @@ mod pairs;
 mod part_liar;
 mod record;
 mod sandbox;
+mod sprawl;
 mod traps;
 mod vandal;
 
@@ -41,6 +42,7 @@ const FAMILIES: &[Family] = &[
     channel_liar::obey,
     books::obey,
     sandbox::obey,
+    sprawl::obey,
 ];
 
 fn main() -> anyhow::Result<()> {

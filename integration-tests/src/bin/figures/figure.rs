@@ -14,6 +14,8 @@ pub(crate) enum Promise {
     AtMost(f64),
     /// It is less than this.
     Below(f64),
+    /// It is at least this.
+    AtLeast(f64),
 }
 
 impl Promise {
@@ -22,6 +24,7 @@ impl Promise {
             Self::None => true,
             Self::AtMost(bound) => value <= bound,
             Self::Below(bound) => value < bound,
+            Self::AtLeast(bound) => value >= bound,
         }
     }
 }
@@ -32,6 +35,7 @@ impl fmt::Display for Promise {
             Self::None => f.write_str("-"),
             Self::AtMost(bound) => write!(f, "<= {bound}"),
             Self::Below(bound) => write!(f, "< {bound}"),
+            Self::AtLeast(bound) => write!(f, ">= {bound}"),
         }
     }
 }
@@ -136,6 +140,7 @@ mod tests {
     fn a_promise_is_kept_at_its_bound_unless_it_says_below() {
         assert!(Promise::AtMost(1.0).is_kept(1.0));
         assert!(!Promise::Below(1.0).is_kept(1.0));
-        assert!(!Promise::AtMost(0.0).is_kept(f64::NAN));
+        assert!(Promise::AtLeast(0.8).is_kept(0.8) && !Promise::AtLeast(0.8).is_kept(0.79));
+        assert!(!Promise::AtMost(0.0).is_kept(f64::NAN) && !Promise::AtLeast(0.0).is_kept(f64::NAN));
     }
 }

@@ -11,6 +11,7 @@
 
 mod faults;
 mod figure;
+mod flood;
 mod gather;
 mod json;
 mod limit;
@@ -31,6 +32,7 @@ type Group = fn(&mut Report) -> anyhow::Result<()>;
 const GROUPS: &[(&str, Group)] = &[
     ("record", record::measure),
     ("limit", limit::measure),
+    ("flood", flood::measure),
     ("gather", measure_gathering),
     ("json", json::measure),
     ("faults", measure_faults),

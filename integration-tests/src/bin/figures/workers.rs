@@ -30,6 +30,7 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
         Some("init") => println!("{}", init.as_nanos()),
         Some("fill") => fill(argument),
         Some("flood") => flood(),
+        Some("pace") => pace(argument),
         _ => return Some(ExitCode::from(2)),
     }
     let _ = std::io::stdout().flush();
@@ -49,17 +50,43 @@ fn fill(bytes: u64) {
     println!("filled");
 }
 
-/// Records as fast as it can until standard input is closed.
-fn flood() -> ! {
-    println!("flooding");
+/// Says something, and has the process end when standard input is closed.
+fn until_closed(said: &str) {
+    println!("{said}");
     let _ = std::io::stdout().flush();
     let body = || {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
     };
     let _ = std::thread::Builder::new().spawn(body);
+}
+
+/// Records as fast as it can until standard input is closed.
+fn flood() -> ! {
+    until_closed("flooding");
     loop {
         marker!("flood");
+    }
+}
+
+/// Records so many bytes per second, in entries of 1 KiB, until standard input is closed. What it
+/// could not record in time, because it did not get the processor, it does not make up for.
+fn pace(bytes_per_second: u64) -> ! {
+    const ENTRY_BYTES: u64 = 1024;
+    const LATEST: f64 = 0.02;
+    until_closed("pacing");
+    let text = "x".repeat(1000 - 8);
+    #[allow(clippy::disallowed_methods)] // a pace of wall time, not a timestamp
+    let start = Instant::now();
+    let (rate, mut done) = (bytes_per_second as f64 / ENTRY_BYTES as f64, 0.0);
+    loop {
+        let due = start.elapsed().as_secs_f64() * rate;
+        done = f64::max(done, due - LATEST * rate);
+        while done < due {
+            text_marker!("numbered", &category::TEST, MarkerOptions::default(), &text);
+            done += 1.0;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 

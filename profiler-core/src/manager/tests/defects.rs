@@ -194,3 +194,54 @@ fn above_a_lowered_allowance_a_released_chunk_is_destroyed_and_not_recycled() {
     bench.take(0, row).unwrap();
     assert!(bench.used() <= bench.allowed());
 }
+
+#[test]
+fn a_recording_thread_gets_the_oldest_chunk_that_is_large_enough_or_none() {
+    let mut bench = Bench::new(24);
+    let (row, _) = bench.thread();
+    let small = bench.released(row, 1);
+    while bench.manager.lock().chunks.take_free(&bench.manager, 0).is_ok() {}
+    let at_once = |bench: &Bench, least| {
+        bench.manager.lock().chunks.acquire_at_once(&bench.manager, least, least.max(2))
+    };
+    assert_eq!(at_once(&bench, 1), Err(NoChunk::NoBudget), "one page is too small");
+    assert_eq!(bench.manager.lock().chunks.oldest_done(), Some(small), "and it stays");
+    let used = bench.used();
+    let index = at_once(&bench, 0).unwrap();
+    assert_eq!((bench.used(), bench.manager.pool().budget().take_wanted()), (used, 2 * 4 * PAGE), "recycled");
+    let held = bench.opened(index, row);
+    bench.write(held, 1);
+    bench.hand_over(held);
+    bench.collect();
+    bench.manager.set_allowance(ByteLimit::new(20 * PAGE));
+    assert_eq!(at_once(&bench, 0), Err(NoChunk::NoBudget), "more is held than allowed");
+}
+
+#[test]
+fn a_stock_that_nobody_asks_for_is_given_back_and_told() {
+    let bench = Bench::new(512);
+    bench.listen();
+    bench.manager.ready.wish(2);
+    maintenance::pass(&bench.manager, None);
+    assert!(bench.manager.ready.count(2) > 0 && maintenance::clear_left_over_stock(&bench.manager));
+    let (used, _) = (bench.used(), bench.heard());
+    assert!(!maintenance::clear_left_over_stock(&bench.manager), "nothing larger than a page is left");
+    maintenance::pass(&bench.manager, None);
+    assert_eq!(bench.manager.ready.count(2), 0, "and none is made ready again");
+    let update = bench.one_report();
+    assert!(update.held_bytes() < used && update.held_bytes() == bench.used(), "{update:?}");
+    assert!(bench.allocated() <= bench.used());
+}
+
+#[test]
+fn an_allowance_that_is_said_again_is_obeyed_again() {
+    let mut bench = Bench::new(100);
+    let (row, _) = bench.thread();
+    let held = bench.take(3, row).unwrap();
+    bench.write(held, 1);
+    bench.manager.set_allowance(ByteLimit::new(10 * PAGE));
+    assert!(bench.used() > bench.allowed(), "what a thread writes to stays");
+    bench.hand_over(held);
+    bench.manager.set_allowance(ByteLimit::new(10 * PAGE));
+    assert!(bench.used() <= bench.allowed(), "and goes once it is left");
+}

@@ -6,6 +6,7 @@ mod model;
 use std::sync::{Arc, Mutex};
 
 use super::chunks::NoChunk;
+use super::maintenance;
 use super::rows::NewThread;
 use super::update::{ManagerUpdate, Update};
 use super::*;
@@ -75,12 +76,16 @@ impl Bench {
 
     /// As a recording thread's slow way.
     fn take(&mut self, class: u8, row: ThreadIndex) -> Result<Held, NoChunk> {
-        let index = self.manager.lock().chunks.acquire(&self.manager, class)?;
+        let index = maintenance::acquire(&self.manager, class)?;
+        Ok(self.opened(index, row))
+    }
+
+    fn opened(&mut self, index: ChunkIndex, row: ThreadIndex) -> Held {
         let start = self.tick();
         let pool = self.manager.pool();
         let first_entry = pool.thread_row(row).unwrap().sealed();
         pool.slot(index).unwrap().open(Opening { thread: row, start, first_entry });
-        Ok(Held { index, row })
+        Held { index, row }
     }
 
     /// Commits entries of two words each, as many as fit.

@@ -219,6 +219,12 @@ impl ThreadRow {
         self.sealed.store(entries, Ordering::Release);
     }
 
+    /// The same, said by another than the thread itself, which may have gone on. The caller holds
+    /// the manager's lock, so the row keeps its thread.
+    pub(crate) fn seal_at_least(&self, entries: u64) {
+        self.sealed.fetch_max(entries, Ordering::AcqRel);
+    }
+
     pub(crate) fn sealed(&self) -> u64 {
         self.sealed.load(Ordering::Acquire)
     }

@@ -1,0 +1,102 @@
+//! Chunks of idle threads: they do not stay where nobody uses them, and nothing is lost by that.
+
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use integration_tests::marks;
+use integration_tests::patience::until;
+use integration_tests::puppet::Puppet;
+use integration_tests::session::{self, TestSession};
+use profiler_core::sys::spawn_quiet;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+const MIB: u64 = 1 << 20;
+const THREADS: u32 = 8;
+const BUSY: u64 = 60_000;
+const AGAIN: u64 = 1000;
+
+fn own_bytes(session: &TestSession) -> u64 {
+    session.processes().first().map_or(0, |parent| parent.true_bytes)
+}
+
+/// Records, with short pauses: a machine that is busy elsewhere must not make it lose entries.
+fn record(thread: u32, numbers: std::ops::Range<u64>) {
+    for sequence in numbers {
+        marks::record(thread, sequence);
+        if sequence % 50 == 49 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+#[test]
+fn large_chunks_of_threads_that_fell_idle_go_by_age_when_another_process_needs_memory() -> anyhow::Result<()>
+{
+    let session = session::start(|builder| builder.memory_limit(48 * MIB))?;
+    let again = Arc::new(Barrier::new(THREADS as usize + 1));
+    let rested = Arc::new(Barrier::new(THREADS as usize + 1));
+    let threads = (0..THREADS).map(|thread| {
+        let (again, rested) = (Arc::clone(&again), Arc::clone(&rested));
+        spawn_quiet("worker", move || {
+            record(thread, 0..BUSY);
+            rested.wait();
+            again.wait();
+            record(thread, BUSY..BUSY + AGAIN);
+        })
+    });
+    let threads: Vec<_> = threads.collect::<std::io::Result<_>>()?;
+    rested.wait();
+    let busy = own_bytes(&session);
+    let mut other = Puppet::spawn(&session, CHILD, "other", "init")?;
+    other.ask("flood 2 100")?;
+    // Header, tables and the smallest chunks stay; one chunk of one thread would be more.
+    let gone = until(|| own_bytes(&session) < 256 << 10);
+    println!("busy {busy} bytes, idle {} bytes", own_bytes(&session));
+    assert!(busy > 8 * MIB, "{busy} bytes: the threads held little, so nothing was tested");
+    assert!(gone, "{} bytes stay in idle hands", own_bytes(&session));
+    other.tell("calm")?;
+    again.wait();
+    threads.into_iter().for_each(|thread| drop(thread.join()));
+    check(&session)
+}
+
+/// What the threads recorded after their rest is all there, and every book adds up.
+fn check(session: &TestSession) -> anyhow::Result<()> {
+    let (_, profile) = session.capture()?;
+    let (books, numbers) = (profile.parent().books()?, profile.parent().numbers()?);
+    assert_eq!(books.recorded, u64::from(THREADS) * (BUSY + AGAIN), "{books:?}");
+    assert!(books.evicted > 0, "{books:?}");
+    for thread in 0..THREADS {
+        let last = numbers[&thread].iter().rev().take(AGAIN as usize).rev().copied();
+        assert!(last.eq(BUSY..BUSY + AGAIN), "thread {thread}: {books:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn threads_that_record_in_bursts_lose_nothing_to_the_looks_at_their_chunks() -> anyhow::Result<()> {
+    const BURST: u64 = 4000;
+    let session = session::start(|builder| builder.memory_limit(64 * MIB))?;
+    let pauses = [5, 300, 900, 1100, 1000, 2100];
+    let threads: Vec<_> = (0..4_u32)
+        .map(|thread| {
+            spawn_quiet("worker", move || {
+                for (burst, pause) in (0..).zip(pauses) {
+                    record(thread, burst * BURST..(burst + 1) * BURST);
+                    std::thread::sleep(Duration::from_millis(pause + u64::from(thread) * 7));
+                }
+            })
+        })
+        .collect::<std::io::Result<_>>()?;
+    threads.into_iter().for_each(|thread| drop(thread.join()));
+    let (_, profile) = session.capture()?;
+    let (books, numbers) = (profile.parent().books()?, profile.parent().numbers()?);
+    assert_eq!((books.recorded, books.dropped), (4 * 6 * BURST, 0), "{books:?}");
+    for thread in 0..4 {
+        // The oldest may have gone before the session's first megabytes were granted; the rest is whole.
+        let kept = &numbers[&thread];
+        let first = 6 * BURST - kept.len() as u64;
+        assert!(kept.len() as u64 > 3 * BURST && kept.iter().copied().eq(first..6 * BURST), "{books:?}");
+    }
+    Ok(())
+}
