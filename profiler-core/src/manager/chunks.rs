@@ -44,6 +44,8 @@ pub(crate) struct Chunks {
     changed: bool,
     /// Chunks opened before belong to an earlier session.
     session_start: Timestamp,
+    /// Bytes that were held when a file system was found full; more is tried for little by little.
+    room: u64,
 }
 
 impl Chunks {
@@ -62,6 +64,7 @@ impl Chunks {
             kept: (0..SIZE_CLASSES).map(|_| Vec::new()).collect(),
             changed: false,
             session_start: Timestamp::ZERO,
+            room: u64::MAX,
         }
     }
 
@@ -148,11 +151,20 @@ impl Chunks {
             // What was allocated before the room ran out is not booked, so it must not stay.
             let _ = pool.map().release(extent);
             self.space.put(block, class);
+            self.room = pool.budget().used_and_allowed().0.saturating_sub(extent.len);
             return Err(NoChunk::NoBudget);
         }
         let slot = pool.slot(index).ok_or(NoChunk::NoSpace)?;
         slot.describe(offset, u32::try_from(extent.len).unwrap_or(u32::MAX));
         Ok(())
+    }
+
+    /// What the pool may hold as far as the file system has room: more than any allowance until it was
+    /// found full. A stock by the allowance alone would cost all that is recorded there.
+    pub(crate) const fn room(&mut self) -> u64 {
+        let room = self.room;
+        self.room = room.saturating_add(room / 16);
+        room
     }
 
     /// Lists what recording threads have left since the last call.

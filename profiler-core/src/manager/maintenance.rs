@@ -115,7 +115,7 @@ fn drop_ready(manager: &ChunkManager, index: ChunkIndex) {
 /// size is left in one piece, the next smaller one gets.
 fn restock(manager: &ChunkManager) {
     let (_, allowed) = manager.pool().budget().used_and_allowed();
-    let mut room = allowed / READY_SHARE;
+    let mut room = allowed.min(manager.lock().chunks.room()) / READY_SHARE;
     let mut missed = false;
     for class in (0..SIZE_CLASSES).rev() {
         let bytes = manager.pool().layout().class_bytes(class);
