@@ -3,6 +3,7 @@
 //! Drives the pure state machine of [`crate::gather::state`] with what the hub forwards and with
 //! the session's clock, and carries its decisions out.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -252,6 +253,9 @@ impl<W: Write> Gathering<'_, W> {
                 self.push(member.key, missing);
             }
         }
+        if let Some(earlier) = roster::earlier(self.shared) {
+            self.push(PoolId::new(0), earlier); // of no pool, and so behind all
+        }
         Ok(())
     }
 
@@ -285,8 +289,8 @@ fn in_order(
     members: &[Member],
     mut settled: Vec<(PoolId, CapturedProcess)>,
 ) -> Vec<(PoolId, CapturedProcess)> {
-    let place = |key: &PoolId| members.iter().position(|member| member.key == *key);
-    settled.sort_by_key(|(key, _)| place(key));
+    let places: HashMap<PoolId, usize> = members.iter().map(|member| member.key).zip(0..).collect();
+    settled.sort_by_key(|(key, _)| places.get(key).copied().unwrap_or(usize::MAX));
     settled
 }
 

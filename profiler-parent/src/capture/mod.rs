@@ -109,7 +109,8 @@ pub struct CaptureReport {
     pub path: PathBuf,
     /// Size of the file in bytes.
     pub bytes: u64,
-    /// All processes of the session, the parent first.
+    /// All processes of the session, the parent first. Of processes that ended and left nothing the
+    /// latest 1000 are told apart; a last row, `N earlier processes`, has the sum of the others.
     pub processes: Vec<CapturedProcess>,
 }
 

@@ -86,6 +86,19 @@ pub(super) fn call(shared: &Shared) -> Vec<Member> {
     members.into_iter().map(|(_, member)| member).collect()
 }
 
+/// Processes that ended so long ago that they are not told apart any more, as one row.
+pub(super) fn earlier(shared: &Shared) -> Option<CapturedProcess> {
+    let earlier = shared.processes.earlier();
+    (earlier.processes > 0).then(|| CapturedProcess {
+        name: format!("{} earlier processes", earlier.processes),
+        pid: ProcessId::new(0),
+        threads: 0,
+        counts: earlier.counts,
+        verdict: Verdict::Missing { why: Why::Expired },
+        writing: Duration::ZERO,
+    })
+}
+
 /// Why a process cannot be asked, by what is known now; `None` if it could be.
 pub(super) fn unable_now(shared: &Shared, key: PoolId) -> Option<Why> {
     shared.processes.lock().get(&key).and_then(Process::why_unable)

@@ -214,6 +214,8 @@ impl Hub {
         let buried = self.shared.processes.change(key, |process| bury(process, status, died)).flatten();
         if let Some(pool) = buried {
             self.tell(Event::Died { key: key_of(key), pool });
+        } else {
+            self.shared.processes.note_empty(key); // it never had a pool
         }
         if let Some((_, inputs)) = &self.capture {
             forward(inputs, Input::Died { child: key, why: Why::ended(status) });
@@ -333,6 +335,7 @@ impl Hub {
             Command::DropDead { key } => {
                 self.shared.processes.change(key.pool, drop_pool);
                 self.shared.forget_pool(key.pool);
+                self.shared.processes.note_empty(key.pool);
                 return Some(Event::Forgotten { key });
             }
         }
@@ -436,10 +439,6 @@ fn greet(process: &mut Process, hello: &Hello) -> bool {
 
 /// A process has ended: takes its pool over, and says what it left.
 fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> Option<DeadPool> {
-    let is_open = process.state == ProcessState::Connected;
-    if let Some(abandon) = process.abandon.as_ref().filter(|_| is_open) {
-        abandon.hang_up(); // a fork of it may hold the channel open for ever
-    }
     process.state = ProcessState::Exited(status);
     process.died = Some(died);
     process.hang_up(); // its receive thread ends, though a fork of it may hold the channel

@@ -13,6 +13,7 @@
 //! ```
 
 mod control_loop;
+mod earlier;
 mod events;
 mod link;
 mod listen;

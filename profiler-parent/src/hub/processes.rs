@@ -1,12 +1,13 @@
 //! The processes of a session, as everyone may see them.
 //!
-//! Written by the hub and by spawning, read by the session and by captures. A process stays for the
-//! whole session, also when it is dead and when its data is gone.
+//! Written by the hub and by spawning, read by the session and by captures. A process stays when it is
+//! dead, and when its data is gone as long as it is one of the latest of those, or somebody waits for it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::process::{Child, ExitStatus};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ipc_protocol::transport::listener::Abandon;
 use profiler_core::grave::Grave;
@@ -15,6 +16,7 @@ use profiler_core::losses::EntryCounts;
 use profiler_core::sys;
 use profiler_core::time::Timestamp;
 
+use super::earlier::{Earlier, EarlierProcesses};
 use crate::controller::ProcessFigures;
 use crate::gather::verdict::Why;
 use crate::outbox::Outbox;
@@ -91,12 +93,16 @@ pub(crate) struct Process {
     pub(crate) abandon: Option<Abandon>,
     /// The process itself, once the session is over: nobody watches it any more.
     pub(crate) released: Option<Child>,
+    /// Whether the host has a handle to it.
+    pub(crate) handle: Weak<()>,
 }
 
 /// All processes of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     all: Mutex<BTreeMap<PoolId, Process>>,
+    came: AtomicU64,
+    earlier: Mutex<Earlier>,
     changed: std::sync::Condvar,
 }
 
@@ -107,9 +113,26 @@ impl Processes {
 
     /// Adds a process, after all that are there.
     pub(crate) fn add(&self, key: PoolId, mut process: Process) {
+        process.order = self.came.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(key, process);
+    }
+
+    /// A process is dead and has nothing left: it, or the longest dead of those, goes into the sum.
+    pub(crate) fn note_empty(&self, key: PoolId) {
+        let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(oldest) = earlier.add(key) else { return };
         let mut all = self.lock();
-        process.order = all.len() as u64;
-        all.insert(key, process);
+        if all.get(&oldest).is_some_and(|process| process.handle.strong_count() > 0) {
+            return earlier.keep(oldest);
+        }
+        if let Some(process) = all.remove(&oldest) {
+            earlier.forget(process.remains.counts());
+        }
+    }
+
+    /// Processes that are not listed any more.
+    pub(crate) fn earlier(&self) -> EarlierProcesses {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).sum()
     }
 
     /// Removes a process that could not be started after all.
@@ -194,6 +217,16 @@ impl Processes {
     }
 }
 
+impl Remains {
+    /// The final books of what is gone.
+    fn counts(&self) -> EntryCounts {
+        match self {
+            Self::Expired(counts) => *counts,
+            Self::Pool(_) | Self::Unprofiled(_) => EntryCounts::default(),
+        }
+    }
+}
+
 impl Process {
     /// A process that is about to start.
     pub(crate) fn new(name: &str, pid: ProcessId, state: ProcessState, remains: Remains) -> Self {
@@ -211,6 +244,7 @@ impl Process {
             died: None,
             abandon: None,
             released: None,
+            handle: Weak::new(),
         }
     }
 
@@ -281,5 +315,37 @@ impl Process {
             owed_bytes: self.figures.map_or(0, |figures| figures.owed()),
             excess_bytes: true_bytes.saturating_sub(self.charge(true_bytes)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::earlier::MOST_LISTED;
+    use super::*;
+
+    fn dead(recorded: u64) -> Process {
+        let counts = EntryCounts { evicted: recorded, ..EntryCounts::default() };
+        let state = ProcessState::Exited(None);
+        Process::new("dead", ProcessId::new(1), state, Remains::Expired(counts))
+    }
+
+    #[test]
+    fn the_dead_without_data_do_not_pile_up_and_their_entries_stay_counted() {
+        let (processes, handle) = (Processes::default(), Arc::new(()));
+        for number in 0..MOST_LISTED as u128 + 10 {
+            let mut process = dead(1);
+            if number == 3 {
+                process.handle = Arc::downgrade(&handle);
+            }
+            processes.add(PoolId::new(number), process);
+            processes.note_empty(PoolId::new(number));
+        }
+        let earlier = processes.earlier();
+        assert_eq!(processes.lock().len() as u64 + earlier.processes, MOST_LISTED as u64 + 10);
+        assert_eq!((earlier.processes, earlier.counts.recorded()), (9, 9));
+        assert!(processes.lock().contains_key(&PoolId::new(3)), "the host may still ask how it ended");
+        assert!(!processes.lock().contains_key(&PoolId::new(4)));
+        let last = processes.lock().values().map(|process| process.order).max();
+        assert_eq!(last, Some(MOST_LISTED as u64 + 9), "the order in which they came is kept");
     }
 }

@@ -65,6 +65,8 @@ pub struct ProfiledChild {
     pub stdout: Option<ChildStdout>,
     /// The child's standard error, if the command asked for a pipe.
     pub stderr: Option<ChildStderr>,
+    /// While it is there, the session remembers how the child ended.
+    _alive: Arc<()>,
 }
 
 impl ProfiledChild {
@@ -229,5 +231,7 @@ fn adopt(
     let pid = ProcessId::new(child.id());
     hub.watcher().watch(key, child).map_err(|refused| refused.error)?;
     let (shared, hub) = (Arc::clone(shared), hub.clone());
-    Ok(ProfiledChild { shared, hub, key, pid, is_profiled, stdin, stdout, stderr })
+    let alive = Arc::new(());
+    shared.processes.change(key, |process| process.handle = Arc::downgrade(&alive));
+    Ok(ProfiledChild { shared, hub, key, pid, is_profiled, stdin, stdout, stderr, _alive: alive })
 }
