@@ -61,5 +61,17 @@ figures strict="0":
 fuzz seconds="60":
     .ci/fuzz {{ seconds }}
 
+# Recording and reading under the address sanitizer
+asan:
+    .ci/run asan
+
+# Floods, kills, stops and pauses: nothing lost, exceeded or grown
+soak minutes="3":
+    .ci/soak {{ minutes }}
+
+# Children killed at random moments: nothing committed may be lost
+kills count="1000":
+    .ci/kills {{ count }}
+
 # What one usually wants before a commit
 quick: fmt clippy test

@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Bytes that the recordings of all processes together may hold
     #[arg(long, value_name = "BYTES", default_value_t = SessionParams::DEFAULT_LIMIT.get())]
     pub(crate) memory_limit: u64,
+    /// Keeps what is recorded in files below this directory, for `profiler recover` if this process is killed
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pools: Option<PathBuf>,
     /// Also writes what the profile must hold, for integration-tests/viewer/check.mjs
     #[arg(long, value_name = "FILE")]
     pub(crate) expect: Option<PathBuf>,

@@ -34,9 +34,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn start(options: &Options) -> Result<Session> {
-    let started = Session::builder().name(NAME).memory_limit(options.memory_limit).start();
-    match started {
-        Err(error @ SessionError::LimitTooSmall { .. }) => Err(Refusal::new(error.to_string()).into()),
+    let mut builder = Session::builder().name(NAME).memory_limit(options.memory_limit);
+    if let Some(pools) = &options.pools {
+        builder = builder.pool_directory(pools);
+    }
+    match builder.start() {
+        Err(error @ (SessionError::LimitTooSmall { .. } | SessionError::Pools(_))) => {
+            Err(Refusal::new(error.to_string()).into())
+        }
         started => started.context("cannot profile"),
     }
 }
