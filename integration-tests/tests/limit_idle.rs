@@ -88,6 +88,14 @@ fn threads_that_record_in_bursts_lose_nothing_to_the_looks_at_their_chunks() -> 
             })
         })
         .collect::<std::io::Result<_>>()?;
+    let held = || session.processes()[0].true_bytes;
+    let mut samples = vec![held()];
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        std::thread::sleep(Duration::from_millis(10));
+        samples.push(held());
+    }
+    let gave_back = samples.windows(2).any(|pair| pair[1] < pair[0]);
+    assert!(gave_back, "nothing was taken from anybody: {samples:?}");
     threads.into_iter().for_each(|thread| drop(thread.join()));
     let (_, profile) = session.capture()?;
     let (books, numbers) = (profile.parent().books()?, profile.parent().numbers()?);

@@ -147,8 +147,9 @@ impl<S: ByteSource> PoolReader<S> {
             let end = last.map_or(thread.evicted, |last| last.first_entry.saturating_add(last.entries));
             if thread.sealed > end {
                 settled &= last.is_none_or(|last| self.is_there(last));
-                // The row was read after the chunks; what the thread left since is not in them.
-                thread.sealed = end;
+                // The row was read after the chunks; what the thread left since is not in them. What was
+                // evicted was recorded, also when it went under our eyes once too often.
+                thread.sealed = end.max(thread.evicted);
             }
         }
         Ok((books, settled))

@@ -81,7 +81,7 @@ impl Reclaimer {
         let large = recorders().into_iter().filter_map(|owner| large_chunk(owner, manager, now));
         let (idle, busy) = large.map(|large| aged(large, &before)).partition(|large| large.since < now);
         self.large = busy;
-        take_all(&idle, manager);
+        self.large.extend(take_all(idle, manager, now));
     }
 }
 
@@ -102,16 +102,17 @@ fn aged(large: Large, before: &[Large]) -> Large {
     Large { since, ..large }
 }
 
-/// Takes these chunks from their owners. Without the barrier they keep them.
-fn take_all(idle: &[Large], manager: &ChunkManager) {
+/// Takes these chunks from their owners, and gives back those that the owners keep: all of them
+/// without the barrier, and that of an owner that has just gone on. They are looked at again.
+fn take_all(mut idle: Vec<Large>, manager: &ChunkManager, now: Timestamp) -> Vec<Large> {
     if idle.is_empty() {
-        return;
+        return idle;
     }
     idle.iter().for_each(|large| large.owner.disarm());
     if sys::barrier_on_all_threads() {
         let _state = manager.lock();
-        for large in idle {
-            large.owner.reclaim(manager, large.seen, large.since);
-        }
+        idle.retain(|large| !large.owner.reclaim(manager, large.seen, large.committed, large.since));
     }
+    idle.iter_mut().for_each(|large| large.since = now);
+    idle
 }

@@ -341,17 +341,29 @@ impl Recorder {
         self.chunk.look(manager.tag())
     }
 
-    /// Takes the open chunk that was seen away from an owner that has not recorded since then, while
-    /// recording goes on. Its last entry was written before `done`.
+    /// Takes the open chunk that was seen, with what was committed in it then, away from an owner that
+    /// has not recorded since, while recording goes on. Its last entry was written before `done`.
     ///
     /// Called with the manager's lock held, after `disarm` and a barrier on all threads. The row is
     /// sealed first: an owner that finds its chunk gone begins the next one where this one ends.
-    pub(crate) fn reclaim(&self, manager: &ChunkManager, seen: Seen, done: Timestamp) -> bool {
+    pub(crate) fn reclaim(
+        &self,
+        manager: &ChunkManager,
+        seen: Seen,
+        committed: Commit,
+        done: Timestamp,
+    ) -> bool {
         let Some(slot) = manager.pool().slot(seen.index).filter(|_| self.handshake.is_idle()) else {
             return false;
         };
-        if let Some(row) = manager.pool().thread_row(slot.thread()) {
-            row.seal_at_least(slot.first_entry().wrapping_add(slot.committed().entries()));
+        let (row, end) = (slot.thread(), slot.first_entry().wrapping_add(committed.entries()));
+        // While the owner has it still, what was just read is the owner's, and not that of whoever
+        // opened the chunk next.
+        if slot.committed() != committed || self.open_chunk(manager) != Some(seen) {
+            return false;
+        }
+        if let Some(row) = manager.pool().thread_row(row) {
+            row.seal_at_least(end);
         }
         let taken = self.chunk.seize(seen);
         if taken {
@@ -396,7 +408,7 @@ fn slow_chunk(
     let state = if is_first { once_per_thread(state) } else { soon(state) };
     let mut state = state.ok_or(DropReason::Full)?;
     state.chunks.collect_done_quietly(manager);
-    state.chunks.acquire_at_once(manager, least, wished).map_err(|_| DropReason::NoBudget)
+    state.chunks.acquire_at_once(manager, least, wished, is_first).map_err(|_| DropReason::NoBudget)
 }
 
 /// Makes a chunk that nothing was written into ready again; nobody else need hear of it. False if

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use profiler_core::pool::{self, PoolSpec};
 use profiler_core::session::SessionParams;
 use profiler_core::sys::spawn_quiet;
@@ -85,6 +85,7 @@ impl Shared {
 pub(crate) struct HubHandle {
     events: Sender<HubEvent>,
     watcher: Arc<ExitWatcher<PoolId>>,
+    shared: Arc<Shared>,
 }
 
 /// The running hub.
@@ -106,7 +107,7 @@ impl RunningHub {
         let watcher = ExitWatcher::start(move |key, status| {
             let _ = exits.send(HubEvent::Exited { key, status });
         })?;
-        let handle = HubHandle { events, watcher: Arc::new(watcher) };
+        let handle = HubHandle { events, watcher: Arc::new(watcher), shared: Arc::clone(&shared) };
         let theirs = Arc::clone(&shared);
         let thread = spawn_quiet("profiler-hub", move || Hub::new(theirs).run(&queue))?;
         Ok(Self { shared, handle, thread: Some(thread) })
@@ -137,6 +138,12 @@ impl HubHandle {
         let _ = self.events.try_send(event);
     }
 
+    /// Children that could confirm something.
+    fn connected(&self) -> usize {
+        let reports = self.shared.processes.reports();
+        reports.iter().filter(|process| process.state == ProcessState::Connected).count()
+    }
+
     pub(crate) fn watcher(&self) -> &ExitWatcher<PoolId> {
         &self.watcher
     }
@@ -147,7 +154,11 @@ impl HubHandle {
         let (confirm, confirmations) = bounded(QUEUE);
         let (reply, asked) = bounded(1);
         self.send(HubEvent::Control { control, confirm, asked: reply });
-        let Ok(asked) = asked.recv_timeout(patience) else { return 0 };
+        let asked = match asked.recv_timeout(patience) {
+            Ok(asked) => asked,
+            Err(RecvTimeoutError::Timeout) => return self.connected(),
+            Err(RecvTimeoutError::Disconnected) => return 0, // the session is over
+        };
         let deadline = crossbeam_channel::after(patience);
         for left in (1..=asked).rev() {
             let confirmed = crossbeam_channel::select! {

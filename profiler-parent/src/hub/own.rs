@@ -52,7 +52,9 @@ fn start(
     };
     session::start(shared.params.clone(), options)?;
     let remains = Remains::Pool(Arc::new(session::pool_file()?));
-    shared.processes.add(key, Process::new(name, sys::process_id(), ProcessState::Parent, remains));
+    let mut process = Process::new(name, sys::process_id(), ProcessState::Parent, remains);
+    process.in_file = shared.pools.is_some();
+    shared.processes.add(key, process);
     *OWN_UPDATES.lock().unwrap_or_else(PoisonError::into_inner) = ManagerUpdate::None;
     let hub = hub.clone();
     session::set_chunk_listener(Some(Box::new(move |update| {

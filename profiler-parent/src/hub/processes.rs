@@ -63,6 +63,10 @@ pub struct ProcessReport {
     pub excess_bytes: u64,
 }
 
+/// What a file system may count for one pool beside its data, if that is more than a sixteenth: blocks
+/// that describe it, and such as are reserved for a moment.
+const FILE_SYSTEM_SLACK: u64 = 1 << 20;
+
 /// What is left of a process's data.
 #[derive(Clone, Debug)]
 pub(crate) enum Remains {
@@ -95,6 +99,8 @@ pub(crate) struct Process {
     pub(crate) released: Option<Child>,
     /// Whether the host has a handle to it.
     pub(crate) handle: Weak<()>,
+    /// Its pool lies in a file, of which the file system also counts what describes it.
+    pub(crate) in_file: bool,
 }
 
 /// All processes of a session.
@@ -201,11 +207,11 @@ impl Processes {
         }
     }
 
-    /// What the pools of all processes occupy that have not ended.
+    /// What the pools of all processes occupy that have not ended, as far as they are to blame.
     pub(crate) fn occupied_by_the_living(&self) -> Vec<(PoolId, u64)> {
         let all = self.lock();
         let living = all.iter().filter(|(_, process)| !matches!(process.state, ProcessState::Exited(_)));
-        living.map(|(key, process)| (*key, process.true_bytes())).collect()
+        living.map(|(key, process)| (*key, process.accountable_bytes())).collect()
     }
 
     /// All processes in the order in which they came, with live figures.
@@ -245,6 +251,7 @@ impl Process {
             abandon: None,
             released: None,
             handle: Weak::new(),
+            in_file: false,
         }
     }
 
@@ -290,6 +297,13 @@ impl Process {
         held.min(self.figures.map_or(held, |figures| figures.booked))
     }
 
+    /// What its pool occupies now, without what a file system may take for itself beside the data.
+    fn accountable_bytes(&self) -> u64 {
+        let booked = self.figures.map_or(0, |figures| figures.booked);
+        let slack = if self.in_file { FILE_SYSTEM_SLACK.max(booked / 16) } else { 0 };
+        self.true_bytes().saturating_sub(slack)
+    }
+
     /// What its pool occupies now.
     fn true_bytes(&self) -> u64 {
         match &self.remains {
@@ -313,7 +327,7 @@ impl Process {
             held_bytes: self.figures.map_or(0, |figures| figures.held),
             true_bytes,
             owed_bytes: self.figures.map_or(0, |figures| figures.owed()),
-            excess_bytes: true_bytes.saturating_sub(self.charge(true_bytes)),
+            excess_bytes: self.accountable_bytes().saturating_sub(self.charge(true_bytes)),
         }
     }
 }

@@ -191,6 +191,7 @@ fn spawn_profiled(
     let pid = ProcessId::new(child.id());
     let mut process = Process::new(name, pid, ProcessState::Starting, Remains::Pool(Arc::clone(&pool)));
     process.outbox = Some(outbox);
+    process.in_file = shared.pools.is_some();
     process.abandon = Some(abandon);
     shared.processes.add(key, process);
     if let Err(error) = listen(hub, key, pid, listener, token) {

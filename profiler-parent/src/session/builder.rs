@@ -144,7 +144,8 @@ impl SessionBuilder {
     /// oldest data for new, and count what they drop. A file cannot be sealed as memory is:
     /// a process of the same user that makes one shorter kills the process that records into it.
     /// It can also be made longer, so that a child that is hostile could fill the disk: use this with
-    /// children that are trusted. Needs Linux 5.14.
+    /// children that are trusted. Needs Linux 5.14 and a file system that keeps what is allocated, as ext4, xfs
+    /// and tmpfs do: one that copies on write (btrfs, ZFS) may find itself full at any store into a page.
     pub fn pool_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.pools = Some(path.into());
         self

@@ -20,7 +20,8 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     for children in [1, 8, 32] {
         let Seen { peak, sweeps, doubted } = flood(children)?;
         let ratio = peak as f64 / LIMIT as f64;
-        let enough = (sweeps < 1000).then(|| format!("only {sweeps} sweeps"));
+        let idle = (peak < LIMIT / 2).then(|| format!("only {peak} bytes were ever held"));
+        let enough = (sweeps < 1000).then(|| format!("only {sweeps} sweeps")).or(idle);
         let name = format!("limit.peak_ratio.children_{children}");
         report.put(Figure::new(name, ratio, "x").promised(Promise::AtMost(1.0)).unless(enough));
         report.put(Figure::new(format!("limit.doubted.children_{children}"), doubted as f64, "sweeps"));

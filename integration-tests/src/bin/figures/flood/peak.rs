@@ -21,7 +21,8 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     for children in [1, 8, 32, 100] {
         let seen = flood(children)?;
         let ratio = seen.peak as f64 / LIMIT as f64;
-        let enough = (seen.sweeps < 200).then(|| format!("only {} sweeps", seen.sweeps));
+        let idle = (seen.peak < LIMIT / 2).then(|| format!("only {} bytes were ever held", seen.peak));
+        let enough = (seen.sweeps < 200).then(|| format!("only {} sweeps", seen.sweeps)).or(idle);
         let name = format!("flood.peak_ratio.children_{children}");
         report.put(Figure::new(name, ratio, "x").promised(Promise::AtMost(1.0)).unless(enough));
         report.put(Figure::new(format!("flood.doubted.children_{children}"), seen.doubted as f64, "sweeps"));
