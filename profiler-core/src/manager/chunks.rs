@@ -96,19 +96,15 @@ impl Chunks {
     }
 
     /// A chunk for a recording thread, from the wished class to the least that will do. No system
-    /// call: without free budget the oldest released chunk is recycled, if it is large enough. In a file
-    /// a free chunk must be allocated first, which may take the disk's time: that is the maintenance
-    /// thread's work, except for a thread that has no chunk yet.
+    /// call: without free budget the oldest released chunk is recycled, if it is large enough. But in
+    /// a file a free chunk must be allocated first: one call, rather than the loss of old data.
     pub(crate) fn acquire_at_once(
         &mut self,
         manager: &ChunkManager,
         least: u8,
         wished: u8,
-        is_first: bool,
     ) -> Result<ChunkIndex, NoChunk> {
-        let may_take_free = is_first || !manager.pool().is_file();
-        let classes = (least..=wished).rev().filter(|_| may_take_free);
-        let free = classes.into_iter().find_map(|class| self.take_free(manager, class).ok());
+        let free = (least..=wished).rev().find_map(|class| self.take_free(manager, class).ok());
         if let Some(index) = free {
             return Ok(index);
         }

@@ -395,7 +395,8 @@ impl Recorder {
 }
 
 /// The slow way to a chunk, from the largest class that is wished to the least that will do. Makes no
-/// system call; what only giving memory back would bring is the maintenance thread's affair.
+/// system call (but one to allocate a chunk in a file); what only giving memory back would bring is the
+/// maintenance thread's affair.
 #[cold]
 fn slow_chunk(
     manager: &ChunkManager,
@@ -408,7 +409,7 @@ fn slow_chunk(
     let state = if is_first { once_per_thread(state) } else { soon(state) };
     let mut state = state.ok_or(DropReason::Full)?;
     state.chunks.collect_done_quietly(manager);
-    state.chunks.acquire_at_once(manager, least, wished, is_first).map_err(|_| DropReason::NoBudget)
+    state.chunks.acquire_at_once(manager, least, wished).map_err(|_| DropReason::NoBudget)
 }
 
 /// Makes a chunk that nothing was written into ready again; nobody else need hear of it. False if

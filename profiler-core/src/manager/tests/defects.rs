@@ -202,7 +202,7 @@ fn a_recording_thread_gets_the_oldest_chunk_that_is_large_enough_or_none() {
     let small = bench.released(row, 1);
     while bench.manager.lock().chunks.take_free(&bench.manager, 0).is_ok() {}
     let at_once = |bench: &Bench, least| {
-        bench.manager.lock().chunks.acquire_at_once(&bench.manager, least, least.max(2), false)
+        bench.manager.lock().chunks.acquire_at_once(&bench.manager, least, least.max(2))
     };
     assert_eq!(at_once(&bench, 1), Err(NoChunk::NoBudget), "one page is too small");
     assert_eq!(bench.manager.lock().chunks.oldest_done(), Some(small), "and it stays");
