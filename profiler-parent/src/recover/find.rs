@@ -28,7 +28,7 @@ pub enum FindError {
         why: Vec<String>,
     },
     /// It holds the directories of several sessions.
-    #[error("{} holds several sessions; name one:{}", path.display(), list(sessions))]
+    #[error("{} holds several sessions, name one{}", path.display(), list(sessions))]
     Several {
         /// The directory.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum FindError {
 }
 
 fn list(items: &[String]) -> String {
-    items.iter().map(|item| format!(" {item};")).collect::<String>().trim_end_matches(';').to_owned()
+    if items.is_empty() { String::new() } else { format!(": {}", items.join("; ")) }
 }
 
 /// The session's directory: `path` itself if pools lie in it, else the only one below it.
@@ -57,7 +57,7 @@ pub(super) fn session_directory(path: &Path) -> Result<PathBuf, FindError> {
         (None, _) => Err(FindError::NoPools { path: path.to_owned(), why: Vec::new() }),
         (Some(last), false) => {
             sessions.push(last);
-            let sessions = sessions.iter().map(|path| super::shown(path)).collect();
+            let sessions = sessions.iter().map(|path| path.display().to_string()).collect();
             Err(FindError::Several { path: path.to_owned(), sessions })
         }
     }

@@ -116,8 +116,9 @@ impl Session {
     ///
     /// That is not zero where a process stands still (stopped, or in a debugger) with more than the others
     /// can give in its place, and where the limit is below what all processes need at least, each of
-    /// which keeps its header and two small chunks; [`ProcessReport::owed_bytes`] says who holds
-    /// them. While more than the limit is held nobody gets more, and no process joins; the sum
+    /// which keeps its header, two small chunks, and the chunks (up to 1 MiB each) into which threads
+    /// are recording until they are full or rest for a second; [`ProcessReport::owed_bytes`] says who was
+    /// asked to give. While more than the limit is held nobody gets more, and no process joins; the sum
     /// shrinks whenever somebody can give. What is over-held goes when its process goes on or ends.
     ///
     /// # Errors

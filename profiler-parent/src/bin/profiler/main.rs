@@ -50,8 +50,10 @@ fn explain(stop: &clap::Error) -> ExitCode {
         return fail("what to do? `profiler --help` says what there is");
     }
     let text = stop.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    fail(line.strip_prefix("error: ").unwrap_or(line))
+    // What is wrong may go on below, as a list; the usage after it does not belong to one line.
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    fail(line.strip_prefix("error: ").unwrap_or(&line))
 }
 
 fn fail(why: &str) -> ExitCode {
