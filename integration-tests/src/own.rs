@@ -5,7 +5,7 @@ use std::fs;
 /// Counts of what a leak would make grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Possessions {
-    /// Threads.
+    /// Threads of the profiler. A test harness starts and ends others.
     pub threads: usize,
     /// Open descriptors.
     pub descriptors: usize,
@@ -19,10 +19,15 @@ impl Possessions {
         let entries = |path| fs::read_dir(path).map_or(0, Iterator::count);
         let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
         Self {
-            threads: entries("/proc/self/task"),
+            threads: thread_names().iter().filter(|name| name.starts_with("profiler-")).count(),
             descriptors: entries("/proc/self/fd"),
             pools: maps.lines().filter(|line| line.contains("profiler-pool")).count(),
         }
+    }
+
+    /// Whether nothing was added. There can be less: what an earlier test gave back late.
+    pub fn within(&self, before: &Self) -> bool {
+        self.threads <= before.threads && self.descriptors <= before.descriptors && self.pools <= before.pools
     }
 }
 

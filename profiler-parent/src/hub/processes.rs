@@ -211,7 +211,7 @@ impl Processes {
     pub(crate) fn occupied_by_the_living(&self) -> Vec<(PoolId, u64)> {
         let all = self.lock();
         let living = all.iter().filter(|(_, process)| !matches!(process.state, ProcessState::Exited(_)));
-        living.map(|(key, process)| (*key, process.accountable_bytes())).collect()
+        living.map(|(key, process)| (*key, process.accountable(process.true_bytes()))).collect()
     }
 
     /// All processes in the order in which they came, with live figures.
@@ -297,11 +297,11 @@ impl Process {
         held.min(self.figures.map_or(held, |figures| figures.booked))
     }
 
-    /// What its pool occupies now, without what a file system may take for itself beside the data.
-    fn accountable_bytes(&self) -> u64 {
+    /// `true_bytes` without what a file system may take for itself beside the data.
+    fn accountable(&self, true_bytes: u64) -> u64 {
         let booked = self.figures.map_or(0, |figures| figures.booked);
         let slack = if self.in_file { FILE_SYSTEM_SLACK.max(booked / 16) } else { 0 };
-        self.true_bytes().saturating_sub(slack)
+        true_bytes.saturating_sub(slack)
     }
 
     /// What its pool occupies now.
@@ -313,7 +313,7 @@ impl Process {
     }
 
     fn report(&self) -> ProcessReport {
-        let true_bytes = self.true_bytes();
+        let true_bytes = self.true_bytes(); // once: it changes all the time
         let unprofiled = match &self.remains {
             Remains::Unprofiled(why) => Some(why.clone()),
             Remains::Pool(_) | Remains::Expired(_) => None,
@@ -327,7 +327,7 @@ impl Process {
             held_bytes: self.figures.map_or(0, |figures| figures.held),
             true_bytes,
             owed_bytes: self.figures.map_or(0, |figures| figures.owed()),
-            excess_bytes: self.accountable_bytes().saturating_sub(self.charge(true_bytes)),
+            excess_bytes: self.accountable(true_bytes).saturating_sub(self.charge(true_bytes)),
         }
     }
 }
