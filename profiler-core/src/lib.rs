@@ -35,6 +35,7 @@ pub mod pool;
 pub mod profile;
 pub mod reader;
 pub mod record;
+pub mod sampler;
 pub mod session;
 mod sync;
 pub mod sys;

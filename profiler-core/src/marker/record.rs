@@ -15,7 +15,7 @@ use crate::ids::{DefinitionId, ThreadId};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::record::recorder::Recorder;
-use crate::record::writer::{Front, Home, Tail};
+use crate::record::writer::{Front, Home, Room, Tail};
 use crate::record::{gate, local};
 
 /// Sites of markers whose names are made at run time.
@@ -29,7 +29,7 @@ pub fn add_untyped_marker(name: &str, category: impl Into<CategoryPair>, options
     let (front, category) = (front(options.timing.resolve(), options.thread), category.into());
     let site = |manager: &ChunkManager| dynamic_site(manager, category, "", no_type);
     with_site(site, |recorder, site| {
-        add_named(recorder, site, front, name, |_: &mut [u8]| Ok(Some(0)));
+        add_named(recorder, site, front, name, |_: Room<'_>| Ok(Some(0)));
     });
 }
 
@@ -53,7 +53,7 @@ pub fn add_marker<M: ProfilerMarker>(
         dynamic_site(manager, category, M::TYPE_NAME, |manager| define_type(manager, payload))
     };
     with_site(site, |recorder, site| {
-        add_named(recorder, site, front, name, |room| encoded(payload, room));
+        add_named(recorder, site, front, name, |room| encoded(payload, room.bytes));
     });
 }
 
@@ -218,7 +218,7 @@ fn front(timing: Timing, thread: Option<ThreadId>) -> Front {
 
 fn add_named<F>(recorder: &Recorder, site: Site, front: Front, name: &str, encode: F)
 where
-    F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
+    F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
 {
     let front = Front { head: site.complete(front.head), ..front };
     recorder.with_tail(front, Tail { name, encode });
@@ -238,7 +238,7 @@ fn add_encoded<M: ProfilerMarker>(
     payload: &M,
 ) {
     let front = Front { head, fixed: [first, second, third] };
-    recorder.with_tail(front, Tail { name: "", encode: |room: &mut [u8]| encoded(payload, room) });
+    recorder.with_tail(front, Tail { name: "", encode: |room: Room<'_>| encoded(payload, room.bytes) });
 }
 
 #[inline]

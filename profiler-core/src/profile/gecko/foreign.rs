@@ -88,7 +88,7 @@ impl<'a> Owners<'a> {
 pub(super) fn markers<'e>(entries: impl Iterator<Item = Entry<'e>>) -> impl Iterator<Item = MarkerEntry<'e>> {
     entries.filter_map(|entry| match entry {
         Entry::Marker(marker) => Some(marker),
-        Entry::Unknown(_) => None,
+        _ => None,
     })
 }
 
@@ -96,12 +96,20 @@ pub(super) fn markers<'e>(entries: impl Iterator<Item = Entry<'e>>) -> impl Iter
 mod tests {
     use super::*;
     use crate::entry::Timing;
+    use crate::entry::stack::Stack;
     use crate::ids::DefinitionId;
 
     fn marker(foreign: Option<u64>, at: u64) -> MarkerEntry<'static> {
         let timing = Timing::Instant(Timestamp::from_raw(at));
         let foreign = foreign.map(ThreadId::new);
-        MarkerEntry { site: DefinitionId::NONE, timing, foreign, name: None, payload: &[] }
+        MarkerEntry {
+            site: DefinitionId::NONE,
+            timing,
+            foreign,
+            name: None,
+            payload: &[],
+            stack: Stack::EMPTY,
+        }
     }
 
     #[test]

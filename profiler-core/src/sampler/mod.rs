@@ -1,0 +1,9 @@
+//! Periodic samples of what every thread does.
+//!
+//! Invariant: what samples refer to is in the pool's definitions before they are committed.
+
+mod writer;
+
+pub use writer::{Sample, SampleWriter};
+
+pub use crate::entry::stack::{Frame, MAX_FRAMES};

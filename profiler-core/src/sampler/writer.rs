@@ -1,0 +1,156 @@
+//! From frames to entries: what the sampler's thread records.
+//!
+//! Used by the sampler, and by programs that bring a sampler of their own (an interpreter, a virtual
+//! machine). A writer belongs to one thread and one session. It allocates only when a thread is sampled for the
+//! first time or a stack is deeper than all before.
+
+use std::collections::HashMap;
+
+use crate::definition_cell::pool_tag;
+use crate::entry::periodic::OverheadEntry;
+use crate::entry::sample::{SampleHead, write_sample};
+use crate::entry::stack::{Frame, MAX_FRAMES};
+use crate::entry::{Kind, Timing, head_of, with_length};
+use crate::ids::{DefinitionId, ThreadId};
+use crate::record::local;
+use crate::record::writer::{Front, Room, Tail};
+use crate::time::Timestamp;
+
+/// One sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample<'a> {
+    /// When.
+    pub at: Timestamp,
+    /// Processor time since the thread's sample before, in nanoseconds; `None` if it was not measured.
+    pub cpu_ns: Option<u64>,
+    /// Outermost first. Of more than [`MAX_FRAMES`] the outermost are left out.
+    pub frames: &'a [Frame],
+    /// Whether frames further out are missing.
+    pub cut: bool,
+    /// Whether unwinding came to a frame that it could not leave.
+    pub failed: bool,
+}
+
+/// Records samples of any thread of this process in the calling thread's chunks.
+#[derive(Debug, Default)]
+pub struct SampleWriter {
+    place: Place,
+    threads: HashMap<ThreadId, LastStack>,
+}
+
+/// Where the next entry goes.
+#[derive(Debug)]
+struct Place {
+    /// The pool whose definitions the frames name.
+    tag: u64,
+    /// Number of the chunk written to last, and how many entries it had.
+    chunk: u64,
+    entries: u64,
+}
+
+/// The stack of a thread's sample before, and the chunk that it is in.
+#[derive(Debug, Default)]
+struct LastStack {
+    chunk: u64,
+    frames: Vec<Frame>,
+}
+
+impl SampleWriter {
+    /// A writer for the session that runs now; in a later one it writes nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Records a sample; false if it was dropped, which is counted.
+    pub fn sample(&mut self, thread: ThreadId, sample: &Sample<'_>) -> bool {
+        let frames = sample.frames.get(sample.frames.len().saturating_sub(MAX_FRAMES)..).unwrap_or_default();
+        let cut = sample.cut || frames.len() < sample.frames.len();
+        let head = SampleHead { cpu_ns: sample.cpu_ns, cut, failed: sample.failed };
+        let last = self.threads.entry(thread).or_default();
+        let written = self.place.write(Kind::Sample, sample.at, Some(thread), |chunk, room| {
+            let shared = last.shared(chunk, frames);
+            write_sample(room, head, shared, frames.get(shared..)?.iter().copied())
+        });
+        if written {
+            last.chunk = self.place.chunk;
+            last.frames.clear();
+            last.frames.extend_from_slice(frames);
+        }
+        written
+    }
+
+    /// Records that a thread does what it did at its last sample, and used no processor time since; false if
+    /// it has none, or if this one was dropped.
+    pub fn same_as_before(&mut self, thread: ThreadId, at: Timestamp) -> bool {
+        let Some(last) = self.threads.get_mut(&thread).filter(|last| last.chunk > 0) else { return false };
+        let head = SampleHead { cpu_ns: Some(0), ..SampleHead::default() };
+        let written = self.place.write(Kind::Sample, at, Some(thread), |chunk, room| {
+            // The one before is in another chunk, and may go before this one: then it is written anew.
+            let shared = if last.chunk == chunk { last.frames.len() } else { 0 };
+            write_sample(room, head, shared, last.frames.get(shared..)?.iter().copied())
+        });
+        if written {
+            last.chunk = self.place.chunk;
+        }
+        written
+    }
+
+    /// Forgets threads that are gone.
+    pub fn keep_only(&mut self, is_there: impl Fn(ThreadId) -> bool) {
+        self.threads.retain(|thread, _| is_there(*thread));
+    }
+
+    /// Records what a tick cost.
+    #[allow(dead_code)] // until the sampler that uses it
+    pub(crate) fn overhead(&mut self, overhead: &OverheadEntry) -> bool {
+        let body = overhead.encode();
+        self.place.write(Kind::Overhead, overhead.at, None, |_, room| {
+            room.get_mut(..body.len())?.copy_from_slice(&body);
+            Some(body.len())
+        })
+    }
+}
+
+impl LastStack {
+    /// How many of the outermost frames are those of the sample before, if that is in this chunk.
+    fn shared(&self, chunk: u64, frames: &[Frame]) -> usize {
+        let same = self.frames.iter().zip(frames).take_while(|(before, now)| before == now);
+        if self.chunk == chunk { same.count() } else { 0 }
+    }
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { tag: pool_tag(), chunk: 0, entries: 0 }
+    }
+}
+
+impl Place {
+    /// Writes an entry whose body `fill` writes, told the number of the chunk that it goes to.
+    fn write(
+        &mut self,
+        kind: Kind,
+        at: Timestamp,
+        thread: Option<ThreadId>,
+        mut fill: impl FnMut(u64, &mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let head = head_of(kind, Timing::Instant(at), thread.is_some(), DefinitionId::NONE);
+        let tagged = with_length(head, usize::try_from(self.tag).unwrap_or(0));
+        let front = Front { head: tagged, fixed: [at.raw(), thread.map_or(0, ThreadId::get), 0] };
+        let (chunk, entries) = (self.chunk, self.entries);
+        let mut committed = None;
+        let encode = |room: Room<'_>| {
+            // In a chunk the number of entries only grows, and a fresh one begins at 0.
+            let is_fresh = room.entries_before == 0 || room.entries_before < entries;
+            let number = if is_fresh { chunk + 1 } else { chunk };
+            let len = fill(number, room.bytes);
+            committed = len.map(|_| (number, room.entries_before + 1));
+            Ok(len)
+        };
+        local::with_recorder(|recorder| recorder.with_tail(front, Tail { name: "", encode }));
+        if let Some(at) = committed {
+            (self.chunk, self.entries) = at;
+        }
+        committed.is_some()
+    }
+}
