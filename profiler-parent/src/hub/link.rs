@@ -22,6 +22,8 @@ const MAX_UNASKED: u32 = 64;
 /// Messages to a child after which it must show that it reads: by a number that it cannot know
 /// otherwise, since it may answer what it has not read. All of them fit the socket several times.
 const MAX_UNREAD: u32 = 32;
+/// Requests that are kept for a child that reads nothing: one control request, and the latest captures.
+const MAX_LATE: usize = 16;
 
 /// What a message of a child is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +92,8 @@ pub(super) struct Link {
     echo: Option<RequestId>,
     /// The latest `Await`, until it has shown it.
     held: Option<ToChild>,
+    /// What else it will be told then: requests that it must answer some time.
+    late: VecDeque<ToChild>,
     broken: bool,
 }
 
@@ -107,6 +111,7 @@ impl Link {
             unread: 0,
             echo: None,
             held: None,
+            late: VecDeque::new(),
             broken: false,
         }
     }
@@ -115,8 +120,11 @@ impl Link {
     /// has not shown that it reads.
     pub(super) fn send(&mut self, message: &ToChild) {
         let is_known = matches!(message, ToChild::GetGatherProfileProgress { .. }) && self.progress;
-        if is_known || self.unread >= 2 * MAX_UNREAD {
+        if is_known {
             return;
+        }
+        if self.unread >= 2 * MAX_UNREAD {
+            return self.tell_later(message);
         }
         if matches!(message, ToChild::AwaitNextChunkManagerUpdate { .. }) && self.unread >= MAX_UNREAD {
             self.held = Some(message.clone());
@@ -131,6 +139,19 @@ impl Link {
         }
         if self.unread >= MAX_UNREAD && self.echo.is_none() {
             self.ask_for_echo();
+        }
+    }
+
+    /// Keeps a request that somebody counts on; what is asked or told again anyway is left out.
+    fn tell_later(&mut self, message: &ToChild) {
+        let comes_again = matches!(
+            message,
+            ToChild::AwaitNextChunkManagerUpdate { .. }
+                | ToChild::GetGatherProfileProgress { .. }
+                | ToChild::DestroyReleasedChunksAtOrBefore { .. }
+        );
+        if !comes_again && self.late.len() < MAX_LATE {
+            self.late.push_back(message.clone());
         }
     }
 
@@ -156,6 +177,9 @@ impl Link {
     fn hear_echo(&mut self) {
         self.echo = None;
         self.unread = 0;
+        for late in std::mem::take(&mut self.late) {
+            self.send(&late);
+        }
         if let Some(held) = self.held.take() {
             self.send(&held);
         }
@@ -239,7 +263,7 @@ mod tests {
     use ipc_protocol::transport::in_process;
     use profiler_core::manager::update::ManagerUpdate;
     use profiler_core::profile::ProfileSpec;
-    use profiler_core::time::Anchor;
+    use profiler_core::time::{Anchor, Timestamp};
 
     #[test]
     fn requests_to_a_child_that_does_not_answer_coalesce() {
@@ -312,6 +336,27 @@ mod tests {
         let update = ToParent::ChunkManagerUpdate(ManagerUpdate::None);
         let worth: Vec<Worth> = (0..=MAX_UNASKED).map(|_| link.judge(&update)).collect();
         assert_eq!(worth.iter().filter(|worth| **worth == Worth::Flood).count(), 1);
+    }
+
+    #[test]
+    fn a_request_to_a_child_that_reads_nothing_reaches_it_once_it_reads() {
+        let (parent, mut child) = in_process::pair();
+        let mut link = Link::new(parent.sender);
+        let end = ToChild::DestroyReleasedChunksAtOrBefore { timestamp: Timestamp::ZERO };
+        for _ in 0..10 * MAX_UNREAD {
+            link.send(&end);
+        }
+        link.control(Control::Pause, None, &SessionParams::default(), ByteLimit::new(0));
+        let mut echo = None;
+        for _ in 0..2 * MAX_UNREAD {
+            let message = child.receiver.recv().unwrap();
+            assert!(!matches!(message, ToChild::Pause { .. }), "the socket might be full");
+            if let ToChild::Echo { request } = message {
+                echo = Some(request);
+            }
+        }
+        link.judge(&ToParent::Done { request: echo.expect("it is asked to show that it reads") });
+        assert_eq!(child.receiver.recv().unwrap(), ToChild::Pause { request: RequestId::new(0) });
     }
 
     #[test]

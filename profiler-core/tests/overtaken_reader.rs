@@ -1,0 +1,98 @@
+//! A reader that is overtaken: chunks go, and new ones come, between any two of its reads. Whatever it
+//! sees then, no entry falls out of the books.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+
+use profiler_core::ids::ByteLimit;
+use profiler_core::marker;
+use profiler_core::reader::{ByteSource, PoolReader};
+use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::time::Timestamp;
+
+/// Entries before a reader comes: several chunks in each of some slices of time.
+const SLICES: u64 = 12;
+const SLICE: u64 = 1_000;
+const BEFORE: u64 = SLICES * SLICE;
+/// Those that come each time when it is overtaken.
+const MORE: u64 = 700;
+
+/// When a reader is overtaken, and by whom.
+#[derive(Clone, Copy, Debug)]
+struct Overtaking {
+    /// Before this read, and again every so many reads.
+    at: usize,
+    every: usize,
+    /// Entries are recorded, and not only evicted.
+    records: bool,
+    /// By threads that end: they leave no open chunk, and their books are moved.
+    by_others: bool,
+}
+
+/// A pool whose process goes on while it is read, and evicts its oldest slice.
+struct Busy {
+    pool: std::fs::File,
+    slices: RefCell<VecDeque<Timestamp>>,
+    reads: Rc<Cell<usize>>,
+    how: Overtaking,
+}
+
+impl ByteSource for Busy {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let read = self.reads.replace(self.reads.get() + 1);
+        if read >= self.how.at && (read - self.how.at) % self.how.every == 0 {
+            if self.how.records {
+                record(MORE, self.how.by_others);
+            }
+            let oldest = self.slices.borrow_mut().pop_front().unwrap_or_else(Timestamp::now);
+            session::destroy_released_chunks_at_or_before(oldest);
+        }
+        self.pool.read_at(buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        ByteSource::len(&self.pool)
+    }
+}
+
+fn record(count: u64, by_another: bool) {
+    let all = move || (0..count).for_each(|_| marker!("entry"));
+    if by_another { std::thread::Builder::new().spawn(all).unwrap().join().unwrap() } else { all() }
+}
+
+/// What a reader finds that is overtaken so, what there is in the end, and how often it read.
+fn read_overtaken(how: Overtaking) -> (u64, u64, usize) {
+    let params = SessionParams { limit: ByteLimit::new(4 << 20), ..SessionParams::default() };
+    session::start(params, StartOptions::default()).unwrap();
+    let slice = |_| {
+        record(SLICE, how.by_others);
+        Timestamp::now()
+    };
+    let slices = RefCell::new((0..SLICES).map(slice).collect());
+    let reads = Rc::new(Cell::new(0));
+    let source = Busy { pool: session::pool_file().unwrap(), slices, reads: Rc::clone(&reads), how };
+    let seen = PoolReader::open(source).unwrap().snapshot().unwrap().counts();
+    let end = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts();
+    session::stop();
+    (seen.recorded(), end.recorded(), reads.get())
+}
+
+#[test]
+fn no_entry_falls_out_of_the_books_wherever_and_however_often_a_reader_is_overtaken() {
+    for number in 0..4 {
+        let (records, by_others) = (number & 1 == 1, number & 2 == 2);
+        for every in [usize::MAX, 1, 2, 3, 5, 8] {
+            for at in 0..40 {
+                let how = Overtaking { at, every, records, by_others };
+                let (seen, end, reads) = read_overtaken(how);
+                assert!((BEFORE..=end).contains(&seen), "{seen} of {end}: {how:?}");
+                assert!(records || end == BEFORE, "{end}: {how:?}");
+                if reads < at {
+                    break;
+                }
+            }
+        }
+    }
+}
