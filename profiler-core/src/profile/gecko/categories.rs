@@ -53,7 +53,8 @@ pub(super) fn pair_of(rows: &[CategoryRow], name: Option<&str>, subcategory: Opt
     let category = index_of(rows, name);
     let row = rows.iter().find(|row| Some(row.name.as_str()) == name);
     let known = row.zip(subcategory);
-    let subcategory = known.and_then(|(row, name)| place_of(row.subcategories.iter().map(String::as_str), name));
+    let subcategory =
+        known.and_then(|(row, name)| place_of(row.subcategories.iter().map(String::as_str), name));
     (category, subcategory.unwrap_or(0))
 }
 

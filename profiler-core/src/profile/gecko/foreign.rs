@@ -13,7 +13,9 @@ use crate::entry::{Entry, MarkerEntry};
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::losses::Drops;
 use crate::profile::frame_names::thread_without_row;
-use crate::reader::{ByteSource, ChunkBuffer, ChunkInfo, ChunkRead, PoolReader, ReadError, Snapshot, ThreadInfo};
+use crate::reader::{
+    ByteSource, ChunkBuffer, ChunkInfo, ChunkRead, PoolReader, ReadError, Snapshot, ThreadInfo,
+};
 use crate::time::Timestamp;
 
 /// Place of a thread in the snapshot's list; those that are known from samples alone come after them.

@@ -74,9 +74,13 @@ impl FrameTable {
         out.begin_array();
         for frame in &self.rows {
             let row = match *frame {
-                ShownFrame::Outermost(Frame::Label(id)) | ShownFrame::Inner(Frame::Label(id)) => label(context, id),
+                ShownFrame::Outermost(Frame::Label(id)) | ShownFrame::Inner(Frame::Label(id)) => {
+                    label(context, id)
+                }
                 // What is further in is about the same, unless a label says otherwise.
-                ShownFrame::Outermost(frame) => Row { about: user.map(|user| (user, 0)), ..code(context, frame) },
+                ShownFrame::Outermost(frame) => {
+                    Row { about: user.map(|user| (user, 0)), ..code(context, frame) }
+                }
                 ShownFrame::Inner(frame) => code(context, frame),
                 ShownFrame::Truncated => Row::named(TRUNCATED_STACK),
             };
@@ -107,7 +111,11 @@ impl<'a> Row<'a> {
         out.bool(false);
         out.u64(0);
         out.null();
-        if self.line > 0 { out.u64(u64::from(self.line)) } else { out.null() }
+        if self.line > 0 {
+            out.u64(u64::from(self.line))
+        } else {
+            out.null()
+        }
         out.null();
         match self.about {
             Some((category, subcategory)) => {
@@ -127,8 +135,8 @@ fn label<'a>(context: &'a Context<'_>, id: DefinitionId) -> Row<'a> {
     let definitions = &context.snapshot.definitions;
     let Some(label) = definitions.label(id) else { return Row::named("(unknown label)") };
     let category = definitions.category(label.category);
-    let subcategory =
-        category.and_then(|category| category.subcategories.get(usize::from(label.subcategory).checked_sub(1)?));
+    let subcategory = category
+        .and_then(|category| category.subcategories.get(usize::from(label.subcategory).checked_sub(1)?));
     let name = category.map(|category| category.name.as_str());
     let about = categories::pair_of(&context.spec.categories, name, subcategory.map(String::as_str));
     Row { location: plain_name(&label.name), line: label.line, about: Some(about) }

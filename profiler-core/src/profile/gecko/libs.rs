@@ -77,7 +77,8 @@ impl<'a> Libs<'a> {
     fn place(&mut self, module: &ModuleDefinition) -> Option<Shown> {
         let real = Shown { base: module.base, start: module.start, end: module.end };
         let lead = real.start.checked_sub(real.base)?;
-        let is_again = |(shown, other): &(Shown, &ModuleDefinition)| *shown == real && is_same_file(other, module);
+        let is_again =
+            |(shown, other): &(Shown, &ModuleDefinition)| *shown == real && is_same_file(other, module);
         if self.rows.get(&real.start).is_some_and(is_again) {
             return Some(real);
         }

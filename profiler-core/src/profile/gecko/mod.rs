@@ -45,3 +45,6 @@ pub use value::write_value;
 /// Version of the format: the first with flow identifiers and stack-based markers; no table
 /// of script sources is needed yet.
 pub const GECKO_VERSION: u32 = 31;
+
+#[cfg(all(test, not(loom)))]
+mod tests;

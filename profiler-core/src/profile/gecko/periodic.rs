@@ -30,7 +30,9 @@ impl<'a> Periodic<'a> {
         match entry {
             Entry::Counters(counters) => {
                 let cells = counters.values().map(|counter| counter.cell);
-                cells.for_each(|cell| self.counters.get_mut(&cell).into_iter().for_each(|known| push(known, chunk)));
+                cells.for_each(|cell| {
+                    self.counters.get_mut(&cell).into_iter().for_each(|known| push(known, chunk))
+                });
             }
             Entry::Overhead(_) => {}
             _ => return false,

@@ -42,7 +42,8 @@ fn write_counter<S: ByteSource, W: Write>(
 ) -> Result<(), Failure> {
     let cell = counter.definition.cell;
     let chunks = threads.periodic.of(cell);
-    let is_whole = context.spec.since.is_none() && chunks.first().is_none_or(|chunk| is_first(context, chunk));
+    let is_whole =
+        context.spec.since.is_none() && chunks.first().is_none_or(|chunk| is_first(context, chunk));
     let mut table = CounterTable::begin(context, counter, out);
     for chunk in chunks {
         threads.for_each_entry(context, chunk, |entry| {
@@ -78,7 +79,8 @@ fn write_overhead<S: ByteSource, W: Write>(
                 last_ns = last_ns.max(context.ns(overhead.at));
                 overhead::write_row(last_ns, overhead, out);
             }
-            written = written.saturating_add(u64::from(matches!(entry, Entry::Overhead(_) | Entry::Counters(_))));
+            written =
+                written.saturating_add(u64::from(matches!(entry, Entry::Overhead(_) | Entry::Counters(_))));
         })?;
         threads.count(chunk.0, written);
     }

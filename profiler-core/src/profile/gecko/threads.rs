@@ -81,7 +81,8 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         mut progress: ProgressLogger<'_>,
     ) -> Result<ShownRange, Failure> {
         let mut samples = thread::begin(context, ThreadHead::of(info), out);
-        let mut own = self.write_samples(context, (place, info), &mut samples, progress.sub(0, 50, "samples"))?;
+        let mut own =
+            self.write_samples(context, (place, info), &mut samples, progress.sub(0, 50, "samples"))?;
         let mut markers = samples.end();
         own += self.write_markers(context, place, &mut markers, progress.sub(50, 100, "markers"))?;
         let delivered = own.saturating_add(self.owners.given(place));
@@ -116,10 +117,15 @@ impl<'a, S: ByteSource> Threads<'a, S> {
                 let Entry::Sample(sample) = entry else { continue };
                 if sample.foreign.map_or(*recorder == place, |tid| tid == info.tid) {
                     path.follow(&sample);
-                    if context.is_wanted(sample.at) && self.owners.owner_of_sample(*recorder, &sample) == Some(place)
+                    if context.is_wanted(sample.at)
+                        && self.owners.owner_of_sample(*recorder, &sample) == Some(place)
                     {
                         let row = table.row(&sample, &mut path);
-                        if is_one { table.write(row) } else { rows.push(row) }
+                        if is_one {
+                            table.write(row)
+                        } else {
+                            rows.push(row)
+                        }
                         written = written.saturating_add(1);
                     }
                 }
@@ -142,9 +148,11 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         table: &mut MarkerTable<'_, '_, W>,
         mut progress: ProgressLogger<'_>,
     ) -> Result<u64, Failure> {
-        let own = self.part.snapshot.threads.get(place).map(|info| info.chunks.as_slice()).unwrap_or_default();
+        let own =
+            self.part.snapshot.threads.get(place).map(|info| info.chunks.as_slice()).unwrap_or_default();
         let own = own.iter().map(|chunk| (place, chunk));
-        let chunks: Vec<OwnedChunk<'a>> = own.chain(self.owners.marker_chunks(place).iter().copied()).collect();
+        let chunks: Vec<OwnedChunk<'a>> =
+            own.chain(self.owners.marker_chunks(place).iter().copied()).collect();
         let mut written_own = 0_u64;
         for (number, chunk) in chunks.iter().enumerate() {
             self.part.latch.check()?;
@@ -173,8 +181,12 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         let (mut written, mut others) = (0_u64, 0_u64);
         for entry in entries.filter(|entry| entry.last().is_some_and(|last| context.is_wanted(last))) {
             match entry {
-                Entry::Marker(marker) if self.owners.owner(recorder, &marker) == place => table.write(&marker, tid),
-                Entry::Allocation(allocation) if recorder == place => allocations::write(table, tid, &allocation),
+                Entry::Marker(marker) if self.owners.owner(recorder, &marker) == place => {
+                    table.write(&marker, tid)
+                }
+                Entry::Allocation(allocation) if recorder == place => {
+                    allocations::write(table, tid, &allocation)
+                }
                 entry => {
                     let is_periodic = recorder == place && self.periodic.note((recorder, chunk), &entry);
                     others = others.saturating_add(u64::from(is_periodic));
@@ -210,7 +222,8 @@ impl<'a, S: ByteSource> Threads<'a, S> {
     pub(super) fn write_log<W: Write>(&self, context: &Context<'_>, out: &mut JsonWriter<W>) -> EntryCounts {
         let threads = self.part.snapshot.threads.iter().enumerate();
         let delivered = |place: Place| self.delivered.get(place).copied().unwrap_or(0);
-        let books: Vec<_> = threads.map(|(place, info)| (info, losses::counts(info, delivered(place)))).collect();
+        let books: Vec<_> =
+            threads.map(|(place, info)| (info, losses::counts(info, delivered(place)))).collect();
         let mut total = self.part.snapshot.gone;
         books.iter().for_each(|(_, counts)| total += *counts);
         losses::write_log(context, &books, &total, out);
