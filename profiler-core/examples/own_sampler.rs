@@ -74,7 +74,7 @@ fn sample_script() -> anyhow::Result<()> {
     let frames = Frames::define().context("no room for names")?;
     let thread = ThreadId::new(u64::from(std::process::id()));
     let clock = PoolReader::open(session::pool_file().context("no session")?)?.header().clock;
-    let tick = clock.converter(Anchor::take()).ticks_in(10_000);
+    let tick = clock.converter(Anchor::take()).ticks_in(1_000_000);
     let begun = Timestamp::now().raw().saturating_sub(TICKS * tick);
     let mut writer = SampleWriter::new();
     for number in 0..TICKS {
@@ -84,7 +84,7 @@ fn sample_script() -> anyhow::Result<()> {
             5..8 => &[frames.program, frames.eval],
             _ => &[frames.program, frames.eval, frames.machine],
         };
-        let sample = Sample { at, cpu_ns: Some(1_000), frames: stack, cut: false, failed: false };
+        let sample = Sample { at, cpu_ns: Some(1_000_000), frames: stack, cut: false, failed: false };
         // Every tenth time it sleeps, and does what it did.
         let is_asleep = number % 10 == 4;
         anyhow::ensure!((is_asleep && writer.same_as_before(thread, at)) || writer.sample(thread, &sample), "dropped");
@@ -114,9 +114,14 @@ fn expectation() -> serde_json::Value {
             "process": NAME,
             "name": "GeckoMain",
             "samples": TICKS,
-            "selfSamples": { "parse": TICKS / 2, "eval": TICKS * 3 / 10, "program": 0 },
+            "selfSamples": {
+                "parse": TICKS / 2,
+                "eval": TICKS * 3 / 10,
+                "libscript.so!0x7f1234001234": TICKS / 5,
+                "program": 0,
+            },
             "totalSamples": { "program": TICKS, "eval": TICKS / 2, "parse": TICKS / 2 },
-            "cpuMs": { "min": 0, "max": 1 },
+            "cpuMs": { "min": 890, "max": 900 },
         }],
     })
 }
