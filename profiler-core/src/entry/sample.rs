@@ -65,6 +65,17 @@ impl<'a> SampleEntry<'a> {
             own,
         })
     }
+
+    /// How many of the outermost frames are those of the thread's sample before, in the same chunk. No more
+    /// than that one had.
+    pub const fn shared(&self) -> usize {
+        self.shared as usize
+    }
+
+    /// The frames that come after those.
+    pub const fn own(&self) -> Stack<'a> {
+        self.own
+    }
 }
 
 /// What a sample says beside its frames.

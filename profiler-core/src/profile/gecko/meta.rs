@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io::Write;
 
 use super::context::Context;
-use super::{GECKO_VERSION, categories, late, losses, machine, schema};
+use super::{GECKO_VERSION, categories, late, losses, machine, markers, schema};
 use crate::marker::schema::MarkerSchema;
 use crate::params::{Features, SessionParams};
 use crate::profile::json::JsonWriter;
@@ -99,7 +99,7 @@ fn write_configuration<W: Write>(params: &SessionParams, out: &mut JsonWriter<W>
 fn write_schemas<W: Write>(context: &Context<'_>, out: &mut JsonWriter<W>) {
     out.key("markerSchema");
     out.begin_array();
-    let own = [losses::schema(), late::schema()];
+    let own = [losses::schema(), late::schema(), markers::schema()];
     let known = context.snapshot.definitions.marker_types();
     let all = own.iter().chain(known.into_iter().map(|marker_type| &marker_type.schema));
     let mut names = HashSet::new();

@@ -11,20 +11,29 @@
 //! order of keys is free in the format, hence `meta` comes last: the root's says which range
 //! of time is shown, and that is known when all processes have been written.
 
+mod allocations;
 mod categories;
 mod context;
 mod counters;
 mod foreign;
+mod frames;
 mod late;
+mod libs;
 mod losses;
 mod machine;
 mod markers;
 mod meta;
+mod overhead;
 mod paused;
+mod periodic;
 mod plan;
 mod process;
+mod process_tables;
+mod samples;
 mod schema;
+mod stacks;
 mod thread;
+mod threads;
 mod value;
 
 pub use categories::merge_categories;
@@ -36,3 +45,6 @@ pub use value::write_value;
 /// Version of the format: the first with flow identifiers and stack-based markers; no table
 /// of script sources is needed yet.
 pub const GECKO_VERSION: u32 = 31;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
