@@ -35,13 +35,13 @@ pub fn merge_categories(rows: &mut Vec<CategoryRow>, definitions: &Definitions) 
 }
 
 /// The row of a category that is known by name; row 0 for any other.
-pub(super) fn index_of(rows: &[CategoryRow], name: Option<&str>) -> u64 {
+pub fn index_of(rows: &[CategoryRow], name: Option<&str>) -> u64 {
     let index = rows.iter().position(|row| name == Some(row.name.as_str()));
     index.and_then(|index| u64::try_from(index).ok()).unwrap_or(0)
 }
 
 /// Writes the list; without any row, the default category alone.
-pub(super) fn write<W: Write>(rows: &[CategoryRow], out: &mut JsonWriter<W>) {
+pub fn write<W: Write>(rows: &[CategoryRow], out: &mut JsonWriter<W>) {
     out.key("categories");
     out.begin_array();
     if rows.is_empty() {
@@ -49,6 +49,19 @@ pub(super) fn write<W: Write>(rows: &[CategoryRow], out: &mut JsonWriter<W>) {
     }
     rows.iter().for_each(|row| write_row(row, out));
     out.end_array();
+}
+
+/// The number in row `row` of a category's subcategory; 0, which is "Other", if it is not there.
+pub fn subcategory_index(
+    rows: &[CategoryRow],
+    row: u64,
+    category: &CategoryDefinition,
+    subcategory: u16,
+) -> u64 {
+    let name = usize::from(subcategory).checked_sub(1).and_then(|at| category.subcategories.get(at));
+    let names = usize::try_from(row).ok().and_then(|row| rows.get(row)).map(|row| &row.subcategories);
+    let index = names.zip(name).and_then(|(names, name)| names.iter().position(|known| known == name));
+    index.and_then(|index| u64::try_from(index).ok()).unwrap_or(0)
 }
 
 fn row(name: &str, color: &str) -> CategoryRow {
