@@ -149,6 +149,11 @@ impl Definitions {
         all
     }
 
+    /// Whether there is any such file.
+    pub fn has_modules(&self) -> bool {
+        !self.modules.is_empty()
+    }
+
     /// A label.
     pub fn label(&self, id: DefinitionId) -> Option<&LabelDefinition> {
         self.labels.get(&id)

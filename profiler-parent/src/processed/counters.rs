@@ -13,7 +13,10 @@ use profiler_core::reader::{CounterDefinition, CounterInfo};
 use profiler_core::session::Features;
 
 use super::process::Process;
-use super::rows::RowStore;
+use super::rows::{RowStore, Rows};
+
+/// Counters of bytes that are there.
+const MEMORY: &str = "Memory";
 
 /// Value and number of changes at one time, in nanoseconds.
 type Point = (i64, i64, u64);
@@ -30,11 +33,7 @@ pub(super) fn write<W: Write>(
         let over_time = sifted.counters.get(&counter.definition.cell).filter(|rows| !rows.is_empty());
         match over_time {
             Some(values) => {
-                let points = |show: &mut dyn FnMut(Point)| {
-                    values.for_each(rows, |[at, value, number]| {
-                        show((process.ns_of_raw(at), value.cast_signed(), number));
-                    })
-                };
+                let points = |show: &mut dyn FnMut(Point)| over_time_of(process, counter, values, rows, show);
                 write_counter(process, main_thread, &counter.definition, &points, out)?;
             }
             None => write_total(process, main_thread, counter, out)?,
@@ -43,6 +42,39 @@ pub(super) fn write<W: Write>(
     if let Some(counter) = resident_memory(process) {
         write_total(process, main_thread, &counter, out)?;
     }
+    Ok(())
+}
+
+/// Nothing when recording began, the values on the way, and what the counter is now. Of one whose first values are
+/// evicted, what was before them is not known; only of memory is it shown as if it had come then.
+fn over_time_of(
+    process: &Process<'_>,
+    counter: &CounterInfo,
+    values: &Rows<3>,
+    rows: &RowStore,
+    show: &mut dyn FnMut(Point),
+) -> io::Result<()> {
+    let mut last: Option<i64> = None;
+    let is_whole = process.sifted.has_all_counters;
+    let mut base = (0, 0);
+    values.for_each(rows, |[at, value, number]| {
+        let (at, value) = (process.ns_of_raw(at), value.cast_signed());
+        if last.is_none() {
+            let is_known = is_whole || counter.definition.category == MEMORY;
+            base = if is_known { (0, 0) } else { (value, number) };
+            let start = if is_whole { process.recording_start_ns() } else { at };
+            show((start, base.0, base.1));
+            last = Some(start);
+            if !is_known {
+                return;
+            }
+        }
+        let at = last.map_or(at, |last| at.max(last));
+        show((at, value, number));
+        last = Some(at);
+    })?;
+    let end = process.end_ns().max(last.unwrap_or(0).saturating_add(1));
+    show((end, counter.value, counter.number));
     Ok(())
 }
 
@@ -75,7 +107,7 @@ fn resident_memory(process: &Process<'_>) -> Option<CounterInfo> {
     let definition = CounterDefinition {
         cell: CounterIndex::new(u32::MAX),
         name: NAME.to_owned(),
-        category: "Memory".to_owned(),
+        category: MEMORY.to_owned(),
         description: "Memory that the process has resident".to_owned(),
     };
     let bytes = resident_bytes(sifted.role.pid)?;
@@ -164,7 +196,7 @@ impl<'a> Display<'a> {
             ],
         };
         match (counter.category.as_str(), label) {
-            ("Memory", _) => Self {
+            (MEMORY, _) => Self {
                 unit: "bytes",
                 color: "orange",
                 location: Some("timeline-memory"),

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use profiler_core::entry::stack::Frame;
 use profiler_core::ids::DefinitionId;
-use profiler_core::profile::gecko::shared::{category_index, subcategory_index};
+use profiler_core::profile::gecko::shared::category_pair;
 use profiler_core::profile::{CategoryRow, StringId, StringTable};
 use profiler_core::reader::Definitions;
 
@@ -18,11 +18,20 @@ use super::libs::{LibId, Libs};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum RawFrame {
     /// Code of a module, relative to it.
-    Code(LibId, u64),
+    Code(LibId, u64, Position),
     /// Code of no known module.
-    Unknown(u64),
+    Unknown(u64, Position),
     /// A label.
     Label(Label),
+    /// Stands for frames that are missing further out.
+    Truncated,
+}
+
+/// Where code stands in its stack. The outermost says what the stack is about, unless a label does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Position {
+    Outermost,
+    Inner,
 }
 
 /// What a label shows.
@@ -52,16 +61,39 @@ impl Frames {
         &self.all
     }
 
+    /// Where a frame of code stands.
+    pub(super) fn position(&self, number: usize) -> Position {
+        match self.all.get(number) {
+            Some(RawFrame::Code(_, _, position) | RawFrame::Unknown(_, position)) => *position,
+            _ => Position::Inner,
+        }
+    }
+
     /// The frame of an interrupted instruction.
-    pub(super) fn instruction(&mut self, frame: Frame, translation: &mut Translation<'_>) -> FrameId {
-        let frame = translation.translate(frame, 0);
+    pub(super) fn instruction(
+        &mut self,
+        frame: Frame,
+        position: Position,
+        translation: &mut Translation<'_>,
+    ) -> FrameId {
+        let frame = translation.translate(frame, position, 0);
         self.intern(frame)
     }
 
     /// The frame of a call.
-    pub(super) fn return_address(&mut self, frame: Frame, translation: &mut Translation<'_>) -> FrameId {
-        let frame = translation.translate(frame, 1);
+    pub(super) fn return_address(
+        &mut self,
+        frame: Frame,
+        position: Position,
+        translation: &mut Translation<'_>,
+    ) -> FrameId {
+        let frame = translation.translate(frame, position, 1);
         self.intern(frame)
+    }
+
+    /// What stands for missing frames.
+    pub(super) fn truncated(&mut self) -> FrameId {
+        self.intern(RawFrame::Truncated)
     }
 
     fn intern(&mut self, frame: RawFrame) -> FrameId {
@@ -93,13 +125,13 @@ pub(super) struct Known {
 }
 
 impl Translation<'_> {
-    fn translate(&mut self, frame: Frame, nudge: u64) -> RawFrame {
+    fn translate(&mut self, frame: Frame, position: Position, nudge: u64) -> RawFrame {
         match frame {
             Frame::Code(module, relative) => match self.lib(module) {
-                Some(lib) => RawFrame::Code(lib, relative.saturating_sub(nudge)),
-                None => RawFrame::Unknown(relative.saturating_sub(nudge)),
+                Some(lib) => RawFrame::Code(lib, relative.saturating_sub(nudge), position),
+                None => RawFrame::Unknown(relative.saturating_sub(nudge), position),
             },
-            Frame::Unknown(address) => RawFrame::Unknown(address.saturating_sub(nudge)),
+            Frame::Unknown(address) => RawFrame::Unknown(address.saturating_sub(nudge), position),
             Frame::Label(id) => RawFrame::Label(self.label(id)),
         }
     }
@@ -124,13 +156,14 @@ impl Translation<'_> {
             return Label { name, category: 0, subcategory: 0, file: None, line: None };
         };
         let category = self.definitions.category(found.category);
-        let row = category_index(self.categories, category.map(|category| category.name.as_str()));
-        let subcategory = category.map_or(0, |category| {
-            subcategory_index(self.categories, row, category, found.subcategory)
-        });
+        let subcategory = category
+            .and_then(|category| category.subcategories.get(usize::from(found.subcategory).checked_sub(1)?));
+        let name = category.map(|category| category.name.as_str());
+        let (category, subcategory) =
+            category_pair(self.categories, name, subcategory.map(String::as_str));
         Label {
             name: self.strings.intern(if found.name.is_empty() { "(unnamed)" } else { &found.name }),
-            category: row,
+            category,
             subcategory,
             file: (!found.file.is_empty()).then(|| self.strings.intern(&found.file)),
             line: (found.line > 0).then_some(found.line),

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use profiler_core::profile::JsonWriter;
+use profiler_core::profile::debug_id::{breakpad_id, code_id};
+use profiler_core::profile::frame_names::module_name;
 use profiler_core::reader::ModuleDefinition;
 
 /// Number of a file.
@@ -43,7 +45,7 @@ impl Libs {
 
     /// Shown name of a file.
     pub(super) fn name(&self, id: LibId) -> &str {
-        self.all.get(id.0 as usize).map_or("", |module| base_name(&module.path))
+        self.all.get(id.0 as usize).map_or("", |module| module_name(&module.path))
     }
 
     /// Writes the key `libs`.
@@ -51,7 +53,7 @@ impl Libs {
         out.key("libs");
         out.begin_array();
         for module in &self.all {
-            let name = base_name(&module.path);
+            let name = module_name(&module.path);
             out.begin_object();
             out.entry_str("arch", std::env::consts::ARCH);
             for key in ["name", "debugName"] {
@@ -64,28 +66,12 @@ impl Libs {
             out.key("codeId");
             match module.build_id.is_empty() {
                 true => out.null(),
-                false => out.string(&hex(&module.build_id)),
+                false => out.string(&code_id(&module.build_id)),
             }
             out.end_object();
         }
         out.end_array();
     }
-}
-
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("(unknown module)")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The first 16 bytes as a GUID, whose first three fields are little-endian in the file, and an age of 0.
-fn breakpad_id(build_id: &[u8]) -> String {
-    let byte = |at: usize| build_id.get(at).copied().unwrap_or(0);
-    const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
-    let guid: String = ORDER.into_iter().map(|at| format!("{:02X}", byte(at))).collect();
-    if build_id.is_empty() { String::new() } else { format!("{guid}0") }
 }
 
 #[cfg(test)]
@@ -109,12 +95,5 @@ mod tests {
         assert_eq!(libs.intern(&module("/bin/a", &[1], 0x9000)), first);
         assert_ne!(libs.intern(&module("/bin/a", &[2], 0x1000)), first);
         assert_eq!((libs.name(first), libs.len()), ("a", 2));
-    }
-
-    #[test]
-    fn a_breakpad_id_is_the_build_id_as_a_guid() {
-        let build_id: Vec<u8> = (1..=20).collect();
-        assert_eq!(breakpad_id(&build_id), "0403020106050807090A0B0C0D0E0F100");
-        assert_eq!(breakpad_id(&[]), "");
     }
 }

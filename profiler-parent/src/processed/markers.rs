@@ -195,7 +195,7 @@ fn write_data(
 }
 
 /// Type of the payload of markers that have a stack and nothing else.
-pub(super) const STACK_ONLY: &str = "ProfilerStack";
+pub(super) const STACK_ONLY: &str = "NoPayloadUserData";
 
 fn write_field(shape: Shape, value: FieldValue<'_>, strings: &mut StringTable, out: &mut Column) {
     match shape {

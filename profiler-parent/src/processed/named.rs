@@ -4,11 +4,13 @@
 //! into each other becomes several frames, so that every node of the observed tree becomes a path; the
 //! last node of that path is the number that samples refer to.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use profiler_core::profile::frame_names::TRUNCATED_STACK;
 use profiler_core::profile::{StringId, StringTable};
 
-use super::frames::{Frames, RawFrame};
+use super::frames::{Frames, Position, RawFrame};
 use super::libs::{LibId, Libs};
 use super::names::{CodeNames, Symbols};
 use super::stacks::{NodeId, Stacks};
@@ -77,39 +79,38 @@ pub(super) struct Named {
     pub(super) frames: Vec<NamedFrame>,
     /// For every raw frame its frames: first, and how many.
     spans: Vec<(u32, u32)>,
+    user: Option<u64>,
     /// Addresses of code, and how many of them have names.
     pub(super) addresses: (u64, u64),
 }
 
 impl Named {
-    /// Asks for all names.
+    /// Asks for all names. `user` is the category of code that no label says more of.
     pub(super) fn new(
-        raw: &Frames,
-        libs: &Libs,
+        (raw, libs, user): (&Frames, &Libs, Option<u64>),
         strings: &mut StringTable,
         symbols: &mut dyn Symbols,
     ) -> Self {
-        let mut named = Self { spans: vec![(0, 0); raw.all().len()], ..Self::default() };
+        let mut named = Self { spans: vec![(0, 0); raw.all().len()], user, ..Self::default() };
         let mut code: Vec<(LibId, u64, usize)> = Vec::new();
         for (number, frame) in raw.all().iter().enumerate() {
-            if let RawFrame::Code(lib, address) = frame {
+            if let RawFrame::Code(lib, address, _) = frame {
                 code.push((*lib, *address, number));
             }
         }
         code.sort_unstable();
         named.addresses.0 = u64::try_from(code.len()).unwrap_or(0);
         for (lib, module) in libs.iter() {
-            let first = code.partition_point(|(of, ..)| *of < lib);
-            let of_lib = code.get(first..).unwrap_or_default();
-            let of_lib = of_lib.get(..of_lib.partition_point(|(of, ..)| *of == lib)).unwrap_or_default();
-            if of_lib.is_empty() {
+            let of_lib = part(&code, |(of, ..)| of.cmp(&lib));
+            let mut addresses: Vec<u64> = of_lib.iter().map(|(_, address, _)| *address).collect();
+            addresses.dedup();
+            if addresses.is_empty() {
                 continue;
             }
-            let addresses: Vec<u64> = of_lib.iter().map(|(_, address, _)| *address).collect();
             symbols.resolve(module, &addresses, &mut |address, names| {
-                let known = addresses.binary_search(&address).ok().and_then(|at| of_lib.get(at));
-                if let Some((.., number)) = known {
-                    named.add_code(*number, (lib, address), names, strings);
+                for (.., number) in part(of_lib, |(_, of, _)| of.cmp(&address)) {
+                    let position = raw.position(*number);
+                    named.add_code((*number, position), (lib, address), names, strings);
                 }
             });
         }
@@ -121,9 +122,14 @@ impl Named {
         named
     }
 
+    /// The category of a frame of code.
+    fn about(&self, position: Position) -> Option<(u64, u64)> {
+        self.user.filter(|_| position == Position::Outermost).map(|user| (user, 0))
+    }
+
     fn add_code(
         &mut self,
-        number: usize,
+        (number, position): (usize, Position),
         (lib, address): (LibId, u64),
         names: &CodeNames<'_>,
         strings: &mut StringTable,
@@ -144,9 +150,9 @@ impl Named {
         for (depth, frame) in (0..).zip(names.frames.iter().rev()) {
             let source = frame.file.map(|file| strings.intern(file));
             let func = Func { name: strings.intern(frame.function), lib: Some(lib), source };
-            let func = self.funcs.intern(func);
-            let line = frame.line;
-            self.frames.push(NamedFrame { func, address: Some(address), depth, native, category: None, line });
+            let (func, line) = (self.funcs.intern(func), frame.line);
+            let category = if depth == 0 { self.about(position) } else { None };
+            self.frames.push(NamedFrame { func, address: Some(address), depth, native, category, line });
         }
         self.set_span(number, first);
     }
@@ -156,18 +162,22 @@ impl Named {
         let mut named =
             NamedFrame { func: 0, address: None, depth: 0, native: None, category: None, line: None };
         let func = match frame {
-            RawFrame::Code(lib, address) => {
-                named.address = Some(*address);
+            RawFrame::Code(lib, address, position) => {
+                (named.address, named.category) = (Some(*address), self.about(*position));
                 let name = strings.intern(&format!("{}+{address:#x}", libs.name(*lib)));
                 Func { name, lib: Some(*lib), source: None }
             }
-            RawFrame::Unknown(address) => {
+            RawFrame::Unknown(address, position) => {
+                named.category = self.about(*position);
                 Func { name: strings.intern(&format!("{address:#x}")), lib: None, source: None }
             }
             RawFrame::Label(label) => {
                 named.category = Some((label.category, label.subcategory));
                 named.line = label.line;
                 Func { name: label.name, lib: None, source: label.file }
+            }
+            RawFrame::Truncated => {
+                Func { name: strings.intern(TRUNCATED_STACK), lib: None, source: None }
             }
         };
         named.func = self.funcs.intern(func);
@@ -199,6 +209,13 @@ impl Named {
         }
         Numbers(numbers)
     }
+}
+
+/// The part of a sorted list that is equal to what `compare` looks for.
+fn part<T>(sorted: &[T], compare: impl Fn(&T) -> Ordering) -> &[T] {
+    let first = sorted.partition_point(|item| compare(item) == Ordering::Less);
+    let rest = sorted.get(first..).unwrap_or_default();
+    rest.get(..rest.partition_point(|item| compare(item) == Ordering::Equal)).unwrap_or_default()
 }
 
 /// The number in the profile of every observed node.

@@ -25,6 +25,11 @@ impl Owners {
         Self { places }
     }
 
+    /// Whether a thread has, or had, this number.
+    pub(super) fn knows(&self, tid: ThreadId) -> bool {
+        self.places.contains_key(&tid)
+    }
+
     /// The thread that an entry belongs to. A number that nobody has leaves it with the recorder; of
     /// threads that had one number in turn, it is the last that had it by then.
     pub(super) fn owner(&self, recorder: Place, foreign: Option<ThreadId>, at: Timestamp) -> Place {

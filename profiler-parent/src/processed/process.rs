@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use profiler_core::entry::{Entry, MarkerEntry};
+use profiler_core::ids::ThreadId;
 use profiler_core::losses::EntryCounts;
+use profiler_core::profile::frame_names::thread_without_row;
 use profiler_core::profile::gecko::IncompleteProcess;
 use profiler_core::profile::gecko::shared::{
     ENTRIES_LOST, INCOMPLETE_PROCESS, MarkerPlans, counts, write_books, write_incomplete_process, write_losses,
@@ -71,6 +73,12 @@ impl Process<'_> {
         all.filter(|(_, info, sifted)| info.is_main || !sifted.is_servant())
     }
 
+    /// Threads that have samples and no row; they come after all others.
+    pub(super) fn sampled_only(&self) -> impl Iterator<Item = (ThreadId, &SiftedThread)> {
+        let rows = self.sifted.snapshot.threads.len();
+        self.sifted.sampled_only.iter().copied().zip(self.sifted.threads.iter().skip(rows))
+    }
+
     /// Whether nothing is left of the main thread.
     pub(super) fn lacks_main(&self) -> bool {
         !self.sifted.snapshot.threads.iter().any(|thread| thread.is_main)
@@ -106,6 +114,14 @@ impl Process<'_> {
             self.add_losses(info, delivered, &mut markers, shared);
             let ledger = Ledger { rows: &shared.rows, numbers, converter: self.converter };
             written.shown += thread::write(self, &Head::of(info), sifted, markers, ledger, out)?;
+            written.threads += 1;
+        }
+        for (tid, sifted) in self.sampled_only() {
+            let markers = MarkerColumns::begin(self.converter);
+            let ledger = Ledger { rows: &shared.rows, numbers, converter: self.converter };
+            let name = thread_without_row(tid);
+            let head = Head::without_row(self, tid, &name);
+            written.shown += thread::write(self, &head, sifted, markers, ledger, out)?;
             written.threads += 1;
         }
         Ok(written)
@@ -234,7 +250,7 @@ impl<S: ByteSource> Fill<'_, S> {
         let definitions = &self.process.sifted.snapshot.definitions;
         let (categories, known) = (self.process.categories, &mut self.known);
         let mut translation = Translation { definitions, categories, libs, strings, known };
-        let innermost = Innermost::ReturnAddress;
-        self.path.node(marker.stack.frames(), innermost, &mut translation, (frames, stacks))
+        let kind = (Innermost::ReturnAddress, marker.stack.is_cut());
+        self.path.node(marker.stack.frames(), kind, &mut translation, (frames, stacks))
     }
 }

@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use profiler_core::pool::layout::Life;
+use profiler_core::profile::frame_names::USER;
 use profiler_core::profile::gecko::IncompleteProcess;
+use profiler_core::profile::gecko::shared::find_category;
 use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
 use profiler_core::reader::PoolReader;
 use profiler_core::session::SessionParams;
@@ -16,7 +18,7 @@ use super::meta::Meta;
 use super::named::{Named, Numbers};
 use super::names::Symbols;
 use super::process::{Process, Written};
-use super::sift::{Role, Shared, Sifted, Terms, sift};
+use super::sift::{Role, Shared, Sifted, SiftedThread, Terms, sift};
 use super::visible::{Activity, Visible, choose};
 use super::{counters, overhead, tables};
 
@@ -87,7 +89,8 @@ impl<'a> ProcessedProfile<'a> {
     ) -> io::Result<()> {
         give_numbers(&mut self.members);
         let Shared { frames, libs, strings, .. } = &mut self.shared;
-        let named = Named::new(frames, libs, strings, symbols);
+        let user = find_category(&self.spec.categories, USER.name());
+        let named = Named::new((frames, libs, user), strings, symbols);
         let numbers = named.nodes(&self.shared.stacks, |_, _| {});
         let mut out = JsonWriter::new(out);
         out.begin_object();
@@ -186,13 +189,15 @@ impl<'a> ProcessedProfile<'a> {
             let process = process(member, self.clock, self.spec);
             let nothing = Activity { process: number, is_main: true, ..Activity::default() };
             threads.extend(process.lacks_main().then_some(nothing));
-            threads.extend(process.listed().map(|(_, info, sifted)| Activity {
+            let activity = |is_main: bool, sifted: &SiftedThread| Activity {
                 process: number,
-                is_main: info.is_main,
+                is_main,
                 cpu_ns: sifted.cpu_ns,
                 busy_samples: sifted.busy_samples,
                 markers: sifted.markers,
-            }));
+            };
+            threads.extend(process.listed().map(|(_, info, sifted)| activity(info.is_main, sifted)));
+            threads.extend(process.sampled_only().map(|(_, sifted)| activity(false, sifted)));
         }
         choose(&threads)
     }

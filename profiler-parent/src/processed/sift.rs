@@ -11,7 +11,7 @@ use std::io;
 use profiler_core::entry::{Entry, MarkerEntry};
 use profiler_core::entry::stack::Frame;
 use profiler_core::entry::sample::{AllocationEntry, SampleEntry, Stacks as SharedFrames};
-use profiler_core::ids::{CounterIndex, ProcessId};
+use profiler_core::ids::{CounterIndex, ProcessId, ThreadId};
 use profiler_core::profile::{CategoryRow, StringTable};
 use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::time::Timestamp;
@@ -21,6 +21,9 @@ use super::libs::Libs;
 use super::owners::{Owners, Place};
 use super::rows::{RowStore, Rows};
 use super::stacks::{Innermost, NodeId, PathCache, Stacks};
+
+/// Most threads of a process that are known from samples alone. Samples of more are counted as evicted.
+const MAX_SAMPLED_ONLY: usize = 1000;
 
 /// What all processes share while pools are looked through.
 #[derive(Debug, Default)]
@@ -79,7 +82,13 @@ pub(super) struct Sifted {
     pub(super) role: Role,
     pub(super) snapshot: Snapshot,
     pub(super) owners: Owners,
+    /// In the order of the snapshot's, then of `sampled_only`.
     pub(super) threads: Vec<SiftedThread>,
+    /// Threads that have samples and no row.
+    pub(super) sampled_only: Vec<ThreadId>,
+    rows: usize,
+    /// Whether the first values of counters that are left are the first that there were.
+    pub(super) has_all_counters: bool,
     /// Time, value, number of changes.
     pub(super) counters: BTreeMap<CounterIndex, Rows<3>>,
     /// Time, locking, counters, threads, all.
@@ -105,6 +114,9 @@ pub(super) fn sift<S: ByteSource>(
     let mut sifted = Sifted {
         owners: Owners::new(&snapshot),
         threads: snapshot.threads.iter().map(|_| SiftedThread::default()).collect(),
+        sampled_only: Vec::new(),
+        rows: snapshot.threads.len(),
+        has_all_counters: terms.since.is_none(),
         role,
         snapshot,
         counters: BTreeMap::new(),
@@ -119,6 +131,8 @@ pub(super) fn sift<S: ByteSource>(
             let ChunkRead::Entries(entries) = read else { continue };
             frames.begin_chunk();
             for entry in entries {
+                let is_first = thread.chunks.first().is_some_and(|first| first.first_entry == 0);
+                sifted.has_all_counters &= is_first || !matches!(entry, Entry::Counters(_));
                 let mut pass = Pass { sifted: &mut sifted, shared, terms, place, chunk: number };
                 pass.take(&entry, &mut frames)?;
             }
@@ -150,7 +164,11 @@ impl Pass<'_, '_> {
                 self.marker(marker);
                 return Ok(());
             }
-            Entry::Sample(sample) => self.sample(sample, stack)?,
+            Entry::Sample(sample) => {
+                if !self.sample(sample, stack)? {
+                    return Ok(());
+                }
+            }
             Entry::Allocation(allocation) => self.allocation(allocation)?,
             Entry::Counters(counters) => {
                 for value in counters.values() {
@@ -177,7 +195,8 @@ impl Pass<'_, '_> {
     fn marker(&mut self, marker: &MarkerEntry<'_>) {
         let owner = self.sifted.owners.owner(self.place, marker.foreign, marker.timing.last());
         if !marker.stack.is_empty() {
-            self.node(owner, marker.stack.frames(), Innermost::ReturnAddress);
+            let kind = (Innermost::ReturnAddress, marker.stack.is_cut());
+            self.node(owner, marker.stack.frames(), kind);
         }
         let at = (self.place, self.chunk);
         if let Some(recorder) = self.sifted.threads.get_mut(self.place) {
@@ -191,24 +210,45 @@ impl Pass<'_, '_> {
         }
     }
 
-    fn sample(
-        &mut self,
-        sample: &SampleEntry<'_>,
-        stack: &[Frame],
-    ) -> io::Result<()> {
-        let owner = self.sifted.owners.owner(self.place, sample.foreign, sample.at);
-        let node = self.node(owner, stack.iter().copied(), Innermost::Instruction);
+    /// Takes a sample; false if there is no place for it.
+    fn sample(&mut self, sample: &SampleEntry<'_>, stack: &[Frame]) -> io::Result<bool> {
+        let Some(owner) = self.sampled(sample) else { return Ok(false) };
+        let kind = (Innermost::Instruction, sample.cut || sample.failed);
+        let node = self.node(owner, stack.iter().copied(), kind);
         let cpu = sample.cpu_ns.map_or(0, |ns| ns.saturating_add(1));
-        let Some(thread) = self.sifted.threads.get_mut(owner) else { return Ok(()) };
+        let Some(thread) = self.sifted.threads.get_mut(owner) else { return Ok(false) };
         if !thread.samples.is_empty() {
             thread.cpu_ns = thread.cpu_ns.saturating_add(sample.cpu_ns.unwrap_or(0));
         }
         thread.busy_samples += u64::from(node.is_some() && sample.cpu_ns != Some(0));
-        thread.samples.push(&mut self.shared.rows, [sample.at.raw(), cpu, plus_one(node)])
+        thread.samples.push(&mut self.shared.rows, [sample.at.raw(), cpu, plus_one(node)])?;
+        Ok(true)
+    }
+
+    /// Whose sample it is. A thread that has no row is known from its samples alone; `None` for one too many of those.
+    fn sampled(&mut self, sample: &SampleEntry<'_>) -> Option<Place> {
+        let Some(tid) = sample.foreign.filter(|tid| !self.sifted.owners.knows(*tid)) else {
+            return Some(self.sifted.owners.owner(self.place, sample.foreign, sample.at));
+        };
+        let sampled_only = &mut self.sifted.sampled_only;
+        let number = match sampled_only.iter().position(|known| *known == tid) {
+            Some(number) => number,
+            None if sampled_only.len() >= MAX_SAMPLED_ONLY => return None,
+            None => {
+                sampled_only.push(tid);
+                self.sifted.threads.push(SiftedThread::default());
+                sampled_only.len() - 1
+            }
+        };
+        Some(self.sifted.rows.saturating_add(number))
     }
 
     fn allocation(&mut self, allocation: &AllocationEntry<'_>) -> io::Result<()> {
-        let node = self.node(self.place, allocation.stack.frames(), Innermost::ReturnAddress);
+        let node = self.node(
+            self.place,
+            allocation.stack.frames(),
+            (Innermost::ReturnAddress, allocation.stack.is_cut()),
+        );
         let row = [
             allocation.at.raw(),
             allocation.bytes.cast_unsigned(),
@@ -223,14 +263,14 @@ impl Pass<'_, '_> {
         &mut self,
         owner: Place,
         stack: impl ExactSizeIterator<Item = Frame>,
-        innermost: Innermost,
+        kind: (Innermost, bool),
     ) -> Option<NodeId> {
         let Sifted { snapshot, threads, known, .. } = &mut *self.sifted;
         let Shared { strings, libs, frames, stacks, .. } = &mut *self.shared;
         let definitions = &snapshot.definitions;
         let mut translation =
             Translation { definitions, categories: self.terms.categories, libs, strings, known };
-        threads.get_mut(owner)?.path.node(stack, innermost, &mut translation, (frames, stacks))
+        threads.get_mut(owner)?.path.node(stack, kind, &mut translation, (frames, stacks))
     }
 }
 

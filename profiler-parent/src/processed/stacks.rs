@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use profiler_core::entry::stack::Frame;
 
-use super::frames::{FrameId, Frames, Translation};
+use super::frames::{FrameId, Frames, Position, Translation};
 
 /// Most nodes: 16 bytes each, 32 MiB at most.
 const MAX_NODES: usize = 1 << 21;
@@ -101,6 +101,7 @@ impl Stacks {
 /// The nodes of a thread's last stack.
 #[derive(Debug, Default)]
 pub(super) struct PathCache {
+    is_cut: bool,
     callers: Vec<(Frame, NodeId)>,
 }
 
@@ -114,20 +115,23 @@ pub(super) enum Innermost {
 }
 
 impl PathCache {
-    /// The node of a stack, outermost frame first; `None` for an empty one.
+    /// The node of a stack, outermost frame first; `None` for an empty one. Of one that is cut, frames further
+    /// out are missing.
     pub(super) fn node(
         &mut self,
         stack: impl ExactSizeIterator<Item = Frame>,
-        innermost: Innermost,
+        (innermost, is_cut): (Innermost, bool),
         translation: &mut Translation<'_>,
         (frames, stacks): (&mut Frames, &mut Stacks),
     ) -> Option<NodeId> {
         let depth = stack.len();
-        let mut caller: Option<NodeId> = None;
-        let mut is_known = true;
+        let mut is_known = self.is_cut == is_cut;
+        self.is_cut = is_cut;
+        let mut caller = if is_cut { stacks.node(None, frames.truncated()) } else { None };
         for (level, frame) in stack.enumerate() {
+            let position = if level == 0 { Position::Outermost } else { Position::Inner };
             if level + 1 == depth && innermost == Innermost::Instruction {
-                let id = frames.instruction(frame, translation);
+                let id = frames.instruction(frame, position, translation);
                 caller = stacks.node(caller, id);
                 break;
             }
@@ -137,7 +141,7 @@ impl PathCache {
                 None => {
                     is_known = false;
                     self.callers.truncate(level);
-                    let id = frames.return_address(frame, translation);
+                    let id = frames.return_address(frame, position, translation);
                     let node = stacks.node(caller, id);
                     self.callers.extend(node.map(|node| (frame, node)));
                     node

@@ -46,6 +46,13 @@ impl<'a> Head<'a> {
         Self { name: MAIN_THREAD, tid, registered, ended: process.sifted.role.ended, is_main: true }
     }
 
+    /// Of a thread of which there are samples and nothing else.
+    pub(super) fn without_row(process: &Process<'_>, tid: ThreadId, name: &'a str) -> Self {
+        let header = &process.sifted.snapshot.header;
+        let ended = process.sifted.role.ended;
+        Self { name, tid, registered: header.recording_start, ended, is_main: false }
+    }
+
     fn write<W: Write>(&self, process: &Process<'_>, out: &mut JsonWriter<W>) {
         let role = &process.sifted.role;
         out.entry_str("name", self.name);

@@ -35,7 +35,7 @@ pub use value::write_value;
 
 /// What the writer of the processed format has in common with this one.
 pub mod shared {
-    pub use super::categories::{index_of as category_index, subcategory_index, write as write_categories};
+    pub use super::categories::{find as find_category, pair_of as category_pair, write as write_categories};
     pub use super::late::{
         MARKER_NAME as INCOMPLETE_PROCESS, schema as incomplete_process_schema,
         write_payload as write_incomplete_process,
