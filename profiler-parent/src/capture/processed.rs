@@ -53,6 +53,9 @@ pub(super) fn run(
         settled.push(one);
     }
     roster::note_overdrawn(shared, &mut log);
+    if profile.lost_frames() > 0 {
+        log.note(format!("left out {} frames: too many different stacks", profile.lost_frames()));
+    }
     let incomplete = incomplete(shared, &settled, spec.later.ticks);
     let mut processes = Vec::new();
     let finish = |summaries: &[ProcessSummary], json: &mut JsonWriter<_>| {

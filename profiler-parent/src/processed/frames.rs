@@ -159,8 +159,7 @@ impl Translation<'_> {
         let subcategory = category
             .and_then(|category| category.subcategories.get(usize::from(found.subcategory).checked_sub(1)?));
         let name = category.map(|category| category.name.as_str());
-        let (category, subcategory) =
-            category_pair(self.categories, name, subcategory.map(String::as_str));
+        let (category, subcategory) = category_pair(self.categories, name, subcategory.map(String::as_str));
         Label {
             name: self.strings.intern(if found.name.is_empty() { "(unnamed)" } else { &found.name }),
             category,

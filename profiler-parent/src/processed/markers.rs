@@ -219,11 +219,7 @@ fn intern_value(value: FieldValue<'_>, strings: &mut StringTable) -> StringId {
 }
 
 /// Writes a list; what is none is written as a list of one.
-fn write_list(
-    value: FieldValue<'_>,
-    out: &mut Column,
-    mut write: impl FnMut(FieldValue<'_>, &mut Column),
-) {
+fn write_list(value: FieldValue<'_>, out: &mut Column, mut write: impl FnMut(FieldValue<'_>, &mut Column)) {
     out.begin_array();
     match value {
         FieldValue::List(items) => items.for_each(|item| write(item, out)),

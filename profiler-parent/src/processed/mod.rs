@@ -37,7 +37,7 @@ mod tables;
 mod thread;
 mod visible;
 
-pub(crate) use profile::{OpenPool, ProcessedProfile};
+pub(crate) use profile::ProcessedProfile;
 pub(crate) use sift::Role;
 
 /// Version of the format: the first whose tables are shared by all threads.

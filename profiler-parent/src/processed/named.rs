@@ -176,9 +176,7 @@ impl Named {
                 named.line = label.line;
                 Func { name: label.name, lib: None, source: label.file }
             }
-            RawFrame::Truncated => {
-                Func { name: strings.intern(TRUNCATED_STACK), lib: None, source: None }
-            }
+            RawFrame::Truncated => Func { name: strings.intern(TRUNCATED_STACK), lib: None, source: None },
         };
         named.func = self.funcs.intern(func);
         self.frames.push(named);

@@ -8,7 +8,8 @@ use profiler_core::losses::EntryCounts;
 use profiler_core::profile::frame_names::thread_without_row;
 use profiler_core::profile::gecko::IncompleteProcess;
 use profiler_core::profile::gecko::shared::{
-    ENTRIES_LOST, INCOMPLETE_PROCESS, MarkerPlans, counts, write_books, write_incomplete_process, write_losses,
+    ENTRIES_LOST, INCOMPLETE_PROCESS, MarkerPlans, counts, write_books, write_incomplete_process,
+    write_losses,
 };
 use profiler_core::profile::{CategoryRow, JsonWriter, ShownRange};
 use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
@@ -94,7 +95,13 @@ impl Process<'_> {
         out: &mut JsonWriter<W>,
     ) -> io::Result<Written> {
         let plans = MarkerPlans::new(&self.sifted.snapshot.definitions, self.categories);
-        let mut fill = Fill { process: self, reader, sites: Sites::new(&plans), known: Known::default(), path: PathCache::default() };
+        let mut fill = Fill {
+            process: self,
+            reader,
+            sites: Sites::new(&plans),
+            known: Known::default(),
+            path: PathCache::default(),
+        };
         let delivered = self.sifted.threads.iter().map(|thread| thread.delivered).collect();
         let mut written = Written { delivered, main_thread: next, ..Written::default() };
         if self.lacks_main() {

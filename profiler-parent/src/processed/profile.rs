@@ -69,6 +69,11 @@ impl<'a> ProcessedProfile<'a> {
         Ok(true)
     }
 
+    /// How many frames found no room among all stacks.
+    pub(crate) const fn lost_frames(&self) -> u64 {
+        self.shared.stacks.lost()
+    }
+
     fn since(&self, began: Timestamp) -> u64 {
         let converter = self.clock.converter(self.spec.later);
         let ns = converter.since_start_ns(Timestamp::now()).saturating_sub(converter.since_start_ns(began));

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use profiler_core::entry::{Entry, MarkerEntry};
-use profiler_core::entry::stack::Frame;
 use profiler_core::entry::sample::{AllocationEntry, SampleEntry, Stacks as SharedFrames};
+use profiler_core::entry::stack::Frame;
+use profiler_core::entry::{Entry, MarkerEntry};
 use profiler_core::ids::{CounterIndex, ProcessId, ThreadId};
 use profiler_core::profile::{CategoryRow, StringTable};
 use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
@@ -72,7 +72,10 @@ pub(super) struct SiftedThread {
 impl SiftedThread {
     /// Whether there is nothing to show of a thread that records for others.
     pub(super) const fn is_servant(&self) -> bool {
-        self.delivered + self.given > 0 && self.samples.is_empty() && self.allocations.is_empty() && self.markers == 0
+        self.delivered + self.given > 0
+            && self.samples.is_empty()
+            && self.allocations.is_empty()
+            && self.markers == 0
     }
 }
 
@@ -178,7 +181,8 @@ impl Pass<'_, '_> {
                 }
             }
             Entry::Overhead(overhead) => {
-                let times = [overhead.locking_ns, overhead.counters_ns, overhead.threads_ns, overhead.total_ns];
+                let times =
+                    [overhead.locking_ns, overhead.counters_ns, overhead.threads_ns, overhead.total_ns];
                 let [locking, counters, threads, total] = times;
                 let row = [overhead.at.raw(), locking, counters, threads, total];
                 self.sifted.overhead.push(&mut self.shared.rows, row)?;
@@ -249,12 +253,7 @@ impl Pass<'_, '_> {
             allocation.stack.frames(),
             (Innermost::ReturnAddress, allocation.stack.is_cut()),
         );
-        let row = [
-            allocation.at.raw(),
-            allocation.bytes.cast_unsigned(),
-            allocation.address,
-            plus_one(node),
-        ];
+        let row = [allocation.at.raw(), allocation.bytes.cast_unsigned(), allocation.address, plus_one(node)];
         let Some(thread) = self.sifted.threads.get_mut(self.place) else { return Ok(()) };
         thread.allocations.push(&mut self.shared.rows, row)
     }

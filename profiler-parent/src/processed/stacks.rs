@@ -55,7 +55,9 @@ impl Stacks {
         loop {
             match self.index.get(place).copied().unwrap_or(0) {
                 0 => break,
-                taken if self.nodes.get(taken as usize - 1) == Some(&entry) => return Some(NodeId(taken - 1)),
+                taken if self.nodes.get(taken as usize - 1) == Some(&entry) => {
+                    return Some(NodeId(taken - 1));
+                }
                 _ => place = (place + 1) & mask,
             }
         }
@@ -92,7 +94,7 @@ impl Stacks {
     /// Keyed, because frames come from processes that may want them all to collide.
     fn hash(&self, (caller, frame): (u32, FrameId)) -> usize {
         let mixed = ((u64::from(caller) << 32) | u64::from(frame.0)) ^ self.key;
-        let wide = u128::from(mixed) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        let wide = u128::from(mixed).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         let folded = (wide ^ (wide >> 64)) as u64;
         (folded.wrapping_mul(self.key | 1) >> 20) as usize
     }
@@ -135,7 +137,8 @@ impl PathCache {
                 caller = stacks.node(caller, id);
                 break;
             }
-            let cached = if is_known { self.callers.get(level).filter(|(known, _)| *known == frame) } else { None };
+            let cached =
+                if is_known { self.callers.get(level).filter(|(known, _)| *known == frame) } else { None };
             caller = match cached {
                 Some((_, node)) => Some(*node),
                 None => {

@@ -50,7 +50,12 @@ pub(super) fn choose(threads: &[Activity]) -> Visible {
     let scores: Vec<u64> = threads.iter().map(|thread| thread.score(&best)).collect();
     let most = scores.iter().copied().max().unwrap_or(0);
     let of_process = |number: usize| {
-        threads.iter().zip(&scores).filter(|(thread, _)| thread.process == number).map(|(_, score)| score).sum::<u64>()
+        threads
+            .iter()
+            .zip(&scores)
+            .filter(|(thread, _)| thread.process == number)
+            .map(|(_, score)| score)
+            .sum::<u64>()
     };
     let score_at = |place: usize| scores.get(place).copied().unwrap_or(0);
     let (mut mains, mut others): (Vec<_>, Vec<_>) =
