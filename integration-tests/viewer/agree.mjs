@@ -16,8 +16,10 @@ import { fileURLToPath } from "node:url";
 
 import { CannotRun, Refused, Viewer, needNode } from "./check.mjs";
 
-// Times are read from text and added up in floating point: to a nanosecond.
-const TOLERANCE_MS = 1e-6;
+// Each capture measures the clock's pace once more.
+const TOLERANCE_MS = 1e-4;
+// Markers of the profiler's own that last until the capture.
+const UNTIL_CAPTURE = ["Entries lost", "Incomplete process"];
 // Stacks of markers are asked for one by one.
 const MARKER_STACKS = 200;
 // Values of the moment at which each file was written.
@@ -42,7 +44,12 @@ function same(what, gecko, processed) {
   say(place < 0, `${what} (${gecko.length})`, `at ${place} of ${gecko.length} and ${processed.length}: ${gecko[place]} | ${processed[place]}`);
 }
 
-const time = (ms) => (ms === undefined || ms === null ? "-" : (Math.round(ms / TOLERANCE_MS) * TOLERANCE_MS).toFixed(6));
+/** Compares lists of numbers that may differ a little. */
+function close(what, gecko, processed) {
+  const differ = (a, b) => a !== b && (a === undefined || b === undefined || !(Math.abs(a - b) <= TOLERANCE_MS));
+  const at = gecko.findIndex((item, index) => differ(item, processed[index]));
+  say(at < 0, `${what} (${gecko.length})`, `at ${at}: ${gecko[at]} | ${processed[at]}`);
+}
 
 /** A function by its name, or else by its address. */
 function functionName(name) {
@@ -53,7 +60,14 @@ function functionName(name) {
 
 function markerText(row) {
   const fields = (row.fields ?? []).map((field) => `${field.label}=${field.formattedValue}`);
-  return [row.name, time(row.start), time(row.duration), row.category, row.label, row.hasStack === true, ...fields].join(" ; ");
+  return [row.name, row.category, row.label, row.hasStack === true, ...fields].join(" ; ");
+}
+
+/** All markers in an order that does not depend on how exact their times are. */
+function inOrder(rows) {
+  const texts = rows.map((row) => ({ row, text: markerText(row) }));
+  const before = (a, b) => (a.text === b.text ? a.row.start - b.row.start : a.text < b.text ? -1 : 1);
+  return texts.sort(before);
 }
 
 async function markers(viewer, thread) {
@@ -106,9 +120,16 @@ const counterText = (counter) => {
 
 async function compareThread(gecko, processed, one, other) {
   const [ours, theirs] = [await markers(gecko.viewer, one), await markers(processed.viewer, other)];
-  const order = (rows) => rows.map((row) => ({ row, text: markerText(row) })).sort((a, b) => (a.text < b.text ? -1 : 1));
-  const [first, second] = [order(ours), order(theirs)];
+  const [first, second] = [inOrder(ours), inOrder(theirs)];
   same(`${one.key}: markers`, first.map(({ text }) => text), second.map(({ text }) => text));
+  close(`${one.key}: when they began`, first.map(({ row }) => row.start), second.map(({ row }) => row.start));
+  const lasting = (rows) => {
+    // Whatever never ended lasts to the end of the file.
+    const end = rows.reduce((latest, { row }) => Math.max(latest, row.start + (row.duration ?? 0)), 0);
+    const isOpen = ({ row }) => UNTIL_CAPTURE.includes(row.name) || Math.abs(row.start + (row.duration ?? 0) - end) < TOLERANCE_MS;
+    return rows.map((one) => (isOpen(one) ? Infinity : one.row.duration));
+  };
+  close(`${one.key}: how long they lasted`, lasting(first), lasting(second));
   const withStack = (rows) => rows.filter(({ row }) => row.hasStack).slice(0, MARKER_STACKS);
   const stacks = async (file, rows) => {
     const all = [];
