@@ -47,7 +47,11 @@ impl TestSession {
     /// # Errors
     /// When the capture fails, or what it saved is no profile.
     pub fn capture(&self) -> anyhow::Result<(CaptureReport, Profile)> {
-        let report = self.session()?.capture().save(self.path("profile.json"))?;
+        let report = self
+            .session()?
+            .capture()
+            .format(profiler_parent::Format::Gecko)
+            .save(self.path("profile.json"))?;
         let profile = Profile::read(&report.path)?;
         Ok((report, profile))
     }

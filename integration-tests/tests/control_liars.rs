@@ -87,7 +87,9 @@ fn state_of(session: &Session) -> ProcessState {
 }
 
 fn capture(session: &Session, directory: &Path) -> anyhow::Result<Profile> {
-    Profile::read(&session.capture().save(directory.join("profile.json"))?.path)
+    Profile::read(
+        &session.capture().format(profiler_parent::Format::Gecko).save(directory.join("profile.json"))?.path,
+    )
 }
 
 /// All that both recorded is there, and the profile says how it came.

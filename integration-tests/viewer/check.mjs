@@ -72,12 +72,12 @@ const MARK = "\u2063";
 /** The check could not run: exit code 2. */
 export class CannotRun extends Error {}
 /** The viewer refused: exit code 1. */
-class Refused extends Error {}
+export class Refused extends Error {}
 
 // ---- the viewer's loader -------------------------------------------------------------------
 
 /** One profile, loaded by the viewer's own code in a daemon of its own. */
-class Viewer {
+export class Viewer {
   constructor(profile) {
     this.profile = profile;
     this.directory = temporaryDirectory();

@@ -12,12 +12,13 @@ mod hub;
 pub mod outbox;
 pub mod output;
 mod pools;
+pub mod processed;
 pub mod recover;
 pub mod session;
 pub mod spawn;
 mod sys;
 
-pub use capture::{Capture, CaptureError, CaptureEvent, CaptureReport, CapturedProcess};
+pub use capture::{Capture, CaptureError, CaptureEvent, CaptureReport, CapturedProcess, Format};
 pub use gather::verdict::{Verdict, Why};
 pub use hub::{ProcessReport, ProcessState, ProfiledChild, SpawnedError};
 pub use pools::{PoolDirectoryError, Unsuitable};

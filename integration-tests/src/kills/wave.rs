@@ -147,7 +147,10 @@ impl Wave {
         while !are_dead() {
             match self.disturbance {
                 Disturbance::Captures => {
-                    session.capture().save(directory.path().join("profile.json"))?;
+                    session
+                        .capture()
+                        .format(profiler_parent::Format::Gecko)
+                        .save(directory.path().join("profile.json"))?;
                 }
                 Disturbance::Pauses => {
                     session.pause();
@@ -225,7 +228,10 @@ pub fn pool_of(pid: u32) -> Option<File> {
 /// is added.
 fn judge_saved(session: &Session, killed: &[Killed], tally: &mut Tally) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let report = session.capture().save(directory.path().join("profile.json"))?;
+    let report = session
+        .capture()
+        .format(profiler_parent::Format::Gecko)
+        .save(directory.path().join("profile.json"))?;
     let profile = Profile::read(&report.path)?;
     for killed in killed {
         let is_it =

@@ -48,7 +48,7 @@ fn capture(session: &Session, path: &std::path::Path) -> Result<Run> {
     let before = status_kib("VmRSS:")?;
     #[allow(clippy::disallowed_methods)] // a stopwatch around the capture
     let start = Instant::now();
-    let report = session.capture().save(path)?;
+    let report = session.capture().format(profiler_parent::Format::Gecko).save(path)?;
     let wall = start.elapsed();
     let growth_mib = (status_kib("VmHWM:")? - before) / 1024.0;
     Ok(Run { wall, growth_mib, report })

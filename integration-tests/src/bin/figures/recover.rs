@@ -39,7 +39,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
         for _ in 0..RUNS {
             #[allow(clippy::disallowed_methods)] // a stopwatch around the recovery
             let began = Instant::now();
-            recover(pools, &target)?;
+            recover(pools, &target, profiler_parent::Format::Gecko)?;
             rates.push(committed as f64 / MB / began.elapsed().as_secs_f64());
         }
         report.put(Figure::new(figure, median(&rates), "MB/s").unless(too_few.clone()));

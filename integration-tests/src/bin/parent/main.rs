@@ -56,7 +56,9 @@ impl Parent {
             ["connected", count] => self.connected(count.parse()?)?,
             ["acknowledge", threads, out] => acks::flood(threads.parse()?, &append(out)?)?,
             ["text", text] => text_marker!("text", &category::OTHER, Default::default(), *text),
-            ["capture", file] => drop(self.session()?.capture().save(file)?),
+            ["capture", file] => {
+                drop(self.session()?.capture().format(profiler_parent::Format::Gecko).save(file)?)
+            }
             ["end"] => self.session = None,
             _ => bail!("unknown: {line}"),
         }

@@ -161,7 +161,11 @@ impl Soak {
     /// Captures, and has the profile checked against what the children said before and after.
     fn capture(&mut self) -> anyhow::Result<()> {
         let before = self.crew.said()?;
-        let report = self.session.capture().save(self.directory.path().join("profile.json"))?;
+        let report = self
+            .session
+            .capture()
+            .format(profiler_parent::Format::Gecko)
+            .save(self.directory.path().join("profile.json"))?;
         let after = self.crew.said()?;
         let mut bounds = Bounds::default();
         for ((name, before), (_, after)) in before.iter().zip(&after) {

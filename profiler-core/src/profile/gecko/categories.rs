@@ -44,12 +44,12 @@ pub(super) fn index_of(rows: &[CategoryRow], name: Option<&str>) -> u64 {
 }
 
 /// The row of a category.
-pub(super) fn find(rows: &[CategoryRow], name: &str) -> Option<u64> {
+pub fn find(rows: &[CategoryRow], name: &str) -> Option<u64> {
     place_of(rows.iter().map(|row| row.name.as_str()), name)
 }
 
 /// The row of a category and the number of its subcategory; 0 for what is unknown.
-pub(super) fn pair_of(rows: &[CategoryRow], name: Option<&str>, subcategory: Option<&str>) -> (u64, u64) {
+pub fn pair_of(rows: &[CategoryRow], name: Option<&str>, subcategory: Option<&str>) -> (u64, u64) {
     let category = index_of(rows, name);
     let row = rows.iter().find(|row| Some(row.name.as_str()) == name);
     let known = row.zip(subcategory);
@@ -63,7 +63,7 @@ fn place_of<'a>(mut names: impl Iterator<Item = &'a str>, name: &str) -> Option<
 }
 
 /// Writes the list; without any row, the default category alone.
-pub(super) fn write<W: Write>(rows: &[CategoryRow], out: &mut JsonWriter<W>) {
+pub fn write<W: Write>(rows: &[CategoryRow], out: &mut JsonWriter<W>) {
     out.key("categories");
     out.begin_array();
     if rows.is_empty() {

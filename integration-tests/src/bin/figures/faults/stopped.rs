@@ -40,7 +40,8 @@ fn extra(stopped: usize) -> Result<f64> {
     ensure!(pids.iter().all(|pid| until(|| state_of(*pid) == Some('T'))), "a child does not stop");
     let directory = tempfile::tempdir()?;
     let watch = Stopwatch::start();
-    let captured = session.capture().save(directory.path().join("profile.json"));
+    let captured =
+        session.capture().format(profiler_parent::Format::Gecko).save(directory.path().join("profile.json"));
     let took = watch.elapsed();
     pids.iter().for_each(|pid| signal(*pid, libc::SIGCONT));
     for worker in &mut workers {

@@ -76,7 +76,7 @@ fn spread(rates: &[u64]) -> Result<Vec<Look>> {
 }
 
 fn look(session: &Session, path: &Path, count: usize) -> Result<Look> {
-    session.capture().save(path).context("cannot capture")?;
+    session.capture().format(profiler_parent::Format::Gecko).save(path).context("cannot capture")?;
     let profile = Profile::read(path)?;
     let (mut spans, mut recorded, mut dropped) = (Vec::new(), 0, 0);
     for number in 0..count {
