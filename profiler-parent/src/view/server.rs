@@ -107,6 +107,11 @@ impl Server {
         Ok(Self { address, token, shared, thread: Some(thread.map_err(ViewError::Thread)?) })
     }
 
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Where everything is served, without a slash at the end.
     pub fn base(&self) -> String {
         format!("http://{}/{}", self.address, self.token)
