@@ -202,7 +202,7 @@ mod tests {
     fn what_else_is_json_or_not_is_no_profile() {
         assert_eq!(whole(r#"{"meta":{}}"#), Err("it has no threads".to_owned()));
         assert_eq!(whole(r#"{"threads":[]}"#), Err("it has no meta".to_owned()));
-        assert_eq!(whole(r#"{"meta":{},"threads":[{]"#).is_err(), true);
+        assert!(whole(r#"{"meta":{},"threads":[{]"#).is_err());
         assert_eq!(whole(r#"{"meta":{},"threads":["#), Err("it ends too early".to_owned()));
         for wrong in
             ["", "[]", "7", "hello", "{} {}", r#"{"meta":3,"threads":[]}"#, r#"{"meta":{},"threads":{}}"#]

@@ -4,6 +4,7 @@
 //! reads, each with a timeout, and no more; what it sends beyond that is not looked at.
 
 use std::io::{self, Read, Write};
+use std::thread::Builder;
 
 use super::request::{MAX_HEAD, Method, Refusal, Request, end_of_head, parse};
 use super::response::Response;
@@ -15,12 +16,13 @@ const HEAD_READS: usize = 32;
 const MAX_BODY: u64 = 16 << 20;
 /// Reads in which a body must be there.
 const BODY_READS: usize = 4096;
+/// Of the thread that looks for symbols.
+const STACK: usize = 8 << 20;
 
 /// Reads the request and answers it.
 pub(super) fn serve(stream: &mut (impl Read + Write), site: &Site) -> io::Result<()> {
-    let (head, beginning) = match read_head(stream)? {
-        Ok(read) => read,
-        Err(refusal) => return Response::new(refusal.status()).write_alone(stream),
+    let Some((head, beginning)) = read_head(stream)? else {
+        return Response::new(Refusal::HeadTooLarge.status()).write_alone(stream);
     };
     match parse(&head) {
         Ok(request) => answer(&request, beginning, stream, site),
@@ -28,8 +30,8 @@ pub(super) fn serve(stream: &mut (impl Read + Write), site: &Site) -> io::Result
     }
 }
 
-/// The head, and what came of the body with it.
-fn read_head(stream: &mut impl Read) -> io::Result<Result<(Vec<u8>, Vec<u8>), Refusal>> {
+/// The head, and what came of the body with it; `None` if it does not end.
+fn read_head(stream: &mut impl Read) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
     let mut bytes = Vec::new();
     for _ in 0..HEAD_READS {
         let mut block = [0; 4096];
@@ -40,13 +42,13 @@ fn read_head(stream: &mut impl Read) -> io::Result<Result<(Vec<u8>, Vec<u8>), Re
         bytes.extend_from_slice(block.get(..read).unwrap_or_default());
         if let Some(end) = end_of_head(&bytes) {
             let body = bytes.split_off(end);
-            return Ok(Ok((bytes, body)));
+            return Ok(Some((bytes, body)));
         }
         if bytes.len() > MAX_HEAD {
             break;
         }
     }
-    Ok(Err(Refusal::HeadTooLarge))
+    Ok(None)
 }
 
 fn answer(
@@ -107,11 +109,23 @@ fn symbolicate(
         return refuse(413).write_alone(stream);
     }
     let body = read_body(beginning, usize::try_from(length).unwrap_or(usize::MAX), stream)?;
-    let answer = std::str::from_utf8(&body).ok().and_then(|question| (site.symbolicate)(question));
-    let Some(answer) = answer else { return refuse(400).write_alone(stream) };
+    let Ok(question) = std::str::from_utf8(&body) else { return refuse(400).write_alone(stream) };
+    let answer = match with_stack(|| (site.symbolicate)(&site.file, question)) {
+        Ok(Some(answer)) => answer,
+        Ok(None) => return refuse(400).write_alone(stream),
+        Err(()) => return refuse(500).write_alone(stream),
+    };
     let response = Response::new(200).for_any_origin().with("Content-Type", "application/json");
     response.write_head(stream, answer.len() as u64)?;
     stream.write_all(answer.as_bytes())
+}
+
+/// Runs what may go deep: debug information nests as it likes. An error if there is no thread for it, or it panics.
+fn with_stack<T: Send>(body: impl FnOnce() -> T + Send) -> Result<T, ()> {
+    std::thread::scope(|scope| {
+        let builder = Builder::new().name("profiler-symbols".to_owned()).stack_size(STACK);
+        builder.spawn_scoped(scope, body).map_err(drop)?.join().map_err(drop)
+    })
 }
 
 fn read_body(mut body: Vec<u8>, length: usize, stream: &mut impl Read) -> io::Result<Vec<u8>> {

@@ -5,11 +5,13 @@
 //! of its own.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 
 use serde::{Deserialize, Serialize};
 
-/// Answers the JSON of a `symbolicate/v5` request; `None` if it is no such request.
-pub type Symbolicate = dyn Fn(&str) -> Option<String> + Send + Sync;
+/// Answers the JSON of a `symbolicate/v5` request; `None` if it is no such request. It is given the file that is
+/// served as well: [`super::libraries`] says of which libraries may be asked. Several requests may come at once.
+pub type Symbolicate = dyn Fn(&File, &str) -> Option<String> + Send + Sync;
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
@@ -44,7 +46,7 @@ struct Frame {
 }
 
 /// Says of every library that it is not known: a viewer shows addresses then.
-pub fn no_symbols(question: &str) -> Option<String> {
+pub fn no_symbols(_: &File, question: &str) -> Option<String> {
     let jobs = match serde_json::from_str(question).ok()? {
         Question::Many { jobs } => jobs,
         Question::One(job) => vec![job],
@@ -77,6 +79,10 @@ mod tests {
 
     use super::*;
 
+    fn ask(question: &str) -> Option<String> {
+        no_symbols(&tempfile::tempfile().unwrap(), question)
+    }
+
     #[test]
     fn every_address_gets_a_frame_and_no_library_is_found() {
         let job = json!({"memoryMap": [["libc.so.6", "AB0"]], "stacks": [[[0, 255], [-1, 3]], []]});
@@ -90,7 +96,7 @@ mod tests {
         for (question, results) in
             [(json!({"jobs": [job, job]}), json!([found, found])), (job.clone(), json!([found]))]
         {
-            let answer: Value = serde_json::from_str(&no_symbols(&question.to_string()).unwrap()).unwrap();
+            let answer: Value = serde_json::from_str(&ask(&question.to_string()).unwrap()).unwrap();
             assert_eq!(answer, json!({ "results": results }));
         }
     }
@@ -99,7 +105,7 @@ mod tests {
     fn what_is_no_question_gets_no_answer() {
         for wrong in ["", "[]", "{}", r#"{"jobs":[{"memoryMap":[],"stacks":[[[0]]]}]}"#, &"[".repeat(100_000)]
         {
-            assert_eq!(no_symbols(wrong), None, "{}", wrong.len());
+            assert_eq!(ask(wrong), None, "{}", wrong.len());
         }
     }
 }

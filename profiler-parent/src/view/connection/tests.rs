@@ -40,7 +40,10 @@ fn site(content: &[u8], is_compressed: bool) -> Site {
         file,
         is_compressed,
         hosts: ["127.0.0.1:7".to_owned(), "localhost:7".to_owned()],
-        symbolicate: Box::new(|question| (question.len() < 100).then(|| format!("<{question}>"))),
+        symbolicate: Box::new(|_, question| {
+            assert_ne!(question, "a question that breaks everything");
+            (question.len() < 100).then(|| format!("<{question}>"))
+        }),
     }
 }
 
@@ -139,6 +142,7 @@ fn symbols_are_answered_in_however_many_pieces_the_question_comes() {
     let status =
         |length: &str, body: &str| ask(&site, 9999, &post(length, body)).get(9..12).map(str::to_owned);
     assert_eq!(status("", question).as_deref(), Some("411"));
+    assert_eq!(status("Content-Length: 33\r\n", "a question that breaks everything").as_deref(), Some("500"));
     assert_eq!(status("Content-Length: 99999999999\r\n", "").as_deref(), Some("413"));
     assert_eq!(status("Content-Length: 200\r\n", &"x".repeat(200)).as_deref(), Some("400"));
     assert_eq!(status("Content-Length: 200\r\n", "too short"), None, "no answer to half a question");

@@ -33,7 +33,8 @@ use stop::Stopping;
 /// starts in a session of its own, in that session's profile.
 ///
 /// Ctrl-C ends CMD, and then its profile is written as always. A third one kills CMD.
-/// The exit code is CMD's, 128 + N if signal N ended it, and 2 if there is no profile.
+/// The exit code is CMD's, or 128 + N if signal N ended it; 2 if CMD cannot be started or its profile not be
+/// written.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Where the profile goes; compressed if the name ends in .gz [default: profile.json.gz, or
