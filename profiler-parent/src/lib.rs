@@ -17,10 +17,12 @@ pub mod recover;
 pub mod session;
 pub mod spawn;
 mod sys;
+#[cfg(feature = "cli")]
+pub mod view;
 
 pub use capture::{Capture, CaptureError, CaptureEvent, CaptureReport, CapturedProcess, Format};
 pub use gather::verdict::{Verdict, Why};
-pub use hub::{ProcessReport, ProcessState, ProfiledChild, SpawnedError};
+pub use hub::{ChildSignals, ProcessReport, ProcessState, ProfiledChild, SpawnedError};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use profiler_core as core;
 pub use profiler_core::{marker, scope, text_marker};

@@ -38,7 +38,7 @@ pub(crate) use link::Control;
 pub(crate) use own::join_own;
 pub(crate) use processes::{Process, Processes, Remains};
 pub use processes::{ProcessReport, ProcessState};
-pub use spawn::{ProfiledChild, SpawnedError};
+pub use spawn::{ChildSignals, ProfiledChild, SpawnedError};
 pub(crate) use spawn::{Trust, spawn_child};
 
 use crate::gather::state::Patience;

@@ -64,9 +64,10 @@ impl ChildHandle {
         rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
     }
 
-    /// Ends it at once. An error if it has ended already.
-    pub(crate) fn kill(&self) -> io::Result<()> {
-        Ok(rustix::process::pidfd_send_signal(&self.0, Signal::KILL)?)
+    /// Sends it a signal. An error if it has ended already.
+    pub(crate) fn signal(&self, signal: i32) -> io::Result<()> {
+        let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(rustix::process::pidfd_send_signal(&self.0, signal)?)
     }
 
     /// Takes its exit status, if it has ended.

@@ -49,7 +49,7 @@ impl ChildHandle {
     }
 
     /// Never called.
-    pub(crate) fn kill(&self) -> io::Result<()> {
+    pub(crate) fn signal(&self, _: i32) -> io::Result<()> {
         match *self {}
     }
 
