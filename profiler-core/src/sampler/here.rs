@@ -15,12 +15,15 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use super::unwind::{Cache, Snapshot, StackWords, walk};
 use super::{Captured, PlacedFrame};
 use crate::record::gate;
+use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys::native::machine::{Registers, own_stack};
 
 /// So many threads may capture at the same time; one more finds no place.
 const CACHES: usize = 4;
 
 static CURRENT: RwLock<Option<Arc<Snapshot>>> = RwLock::new(None);
+/// Whether a captured stack had an address in no module that is known.
+static MET_UNKNOWN: AtomicU64 = AtomicU64::new(0);
 static CAPTURING: [Mutex<Option<Cache>>; CACHES] = [const { Mutex::new(None) }; CACHES];
 
 thread_local! {
@@ -46,6 +49,9 @@ fn try_capture(registers: Registers, frames: &mut [PlacedFrame]) -> Option<Captu
     let stack = OwnStack { start: registers.sp, end };
     let walked = walk(&snapshot, place.as_mut()?, registers, &stack, frames);
     drop(place);
+    if walked.unknown.is_some() {
+        MET_UNKNOWN.store(1, Ordering::Relaxed);
+    }
     let all = frames.len();
     // The innermost one is in this file.
     let len = walked.len.checked_sub(1)?;
@@ -97,4 +103,9 @@ pub(super) fn publish(snapshot: Option<Arc<Snapshot>>) -> Option<Arc<Snapshot>> 
         }
     }
     std::mem::replace(&mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner), snapshot)
+}
+
+/// Whether a captured stack had an unknown address since the last time this was asked.
+pub(super) fn has_met_unknown() -> bool {
+    MET_UNKNOWN.load(Ordering::Relaxed) != 0 && MET_UNKNOWN.swap(0, Ordering::Relaxed) != 0
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what samples refer to is in the pool's definitions before they are committed.
 
+pub(crate) mod control;
 mod writer;
 
 #[cfg(not(all(
@@ -11,6 +12,12 @@ mod writer;
 )))]
 #[path = "absent.rs"]
 pub(crate) mod here;
+#[cfg(not(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+use here::run;
 
 /// What only the systems have that are sampled on.
 macro_rules! native {
@@ -27,12 +34,18 @@ macro_rules! native {
 native! {
     mod capture;
     mod elf;
+    mod eye;
     pub(crate) mod here;
     mod maps;
     mod modules;
+    mod schedule;
+    mod targets;
+    mod thread;
     mod unwind;
+    use thread::run;
 }
 
+pub use control::SamplingStats;
 pub use writer::{Sample, SampleWriter};
 
 pub use crate::entry::stack::{Frame, MAX_FRAMES};

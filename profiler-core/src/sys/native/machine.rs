@@ -26,7 +26,10 @@ impl Registers {
         // SAFETY: the caller's promise; the kernel filled it in.
         let all = unsafe { &(*context).uc_mcontext.gregs };
         let get = |index: libc::c_int| {
-            usize::try_from(index).ok().and_then(|index| all.get(index)).map_or(0, |word| word.cast_unsigned())
+            usize::try_from(index)
+                .ok()
+                .and_then(|index| all.get(index))
+                .map_or(0, |word| word.cast_unsigned())
         };
         Self { pc: get(libc::REG_RIP), sp: get(libc::REG_RSP), fp: get(libc::REG_RBP), lr: 0 }
     }

@@ -67,17 +67,18 @@ pub(crate) fn send(thread: ThreadId, word: u64) -> io::Result<()> {
     let tid = libc::pid_t::try_from(thread.get()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let pid = std::process::id().cast_signed();
     let mut info = [0_u64; 16];
-    let halves = |low: i32, high: i32| u64::from(low.cast_unsigned()) | (u64::from(high.cast_unsigned()) << 32);
+    let halves =
+        |low: i32, high: i32| u64::from(low.cast_unsigned()) | (u64::from(high.cast_unsigned()) << 32);
     // As the kernel lays it out on 64-bit machines: signal, error, code, padding, sender, its user, word.
-    if let [signal, code, sender, value, ..] = &mut info {
-        *signal = halves(libc::SIGPROF, 0);
-        *code = halves(libc::SI_QUEUE, 0);
-        // SAFETY: has no arguments and cannot fail.
-        *sender = halves(pid, unsafe { libc::getuid() }.cast_signed());
-        *value = word;
-    }
+    let [signal, code, sender, value, ..] = &mut info;
+    *signal = halves(libc::SIGPROF, 0);
+    *code = halves(libc::SI_QUEUE, 0);
+    // SAFETY: has no arguments and cannot fail.
+    *sender = halves(pid, unsafe { libc::getuid() }.cast_signed());
+    *value = word;
     // SAFETY: the kernel reads 128 bytes of `info`, which is as long, and sends only to our own process.
-    let failed = unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, libc::SIGPROF, info.as_ptr()) };
+    let failed =
+        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, libc::SIGPROF, info.as_ptr()) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -89,8 +90,8 @@ unsafe extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, 
     let saved = unsafe { *errno };
     if let Some((before, answer)) = BEFORE.get() {
         // SAFETY: the kernel gave us both, and they live until we return.
-        let is_answered = unsafe { word_in(info) }
-            .is_some_and(|word| unsafe { answer(word, context.cast_const().cast()) });
+        let is_answered =
+            unsafe { word_in(info) }.is_some_and(|word| unsafe { answer(word, context.cast_const().cast()) });
         if !is_answered {
             // SAFETY: the arguments that the kernel gave us go to the handler that was there before.
             unsafe { chain(before, signal, info, context) };
