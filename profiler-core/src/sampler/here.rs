@@ -109,3 +109,71 @@ pub(super) fn publish(snapshot: Option<Arc<Snapshot>>) -> Option<Arc<Snapshot>> 
 pub(super) fn has_met_unknown() -> bool {
     MET_UNKNOWN.load(Ordering::Relaxed) != 0 && MET_UNKNOWN.swap(0, Ordering::Relaxed) != 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::elf::Image;
+    use super::super::maps::Maps;
+    use super::super::unwind::Placed;
+    use super::*;
+    use crate::entry::stack::Frame;
+    use crate::ids::DefinitionId;
+    use crate::sys::native::memory::OwnMemory;
+
+    /// All files of this process, none of them defined.
+    fn snapshot() -> Snapshot {
+        let (mut maps, memory) = (Maps::default(), OwnMemory::open());
+        maps.read().unwrap();
+        let images: Vec<_> = maps
+            .iter()
+            .filter(|line| line.offset == 0 && line.readable && line.inode != 0)
+            .filter_map(|line| Image::read(&memory, line.start))
+            .collect();
+        let placed = images.iter().map(|image| {
+            let (start, end) = (image.bias + image.addresses.start, image.bias + image.addresses.end);
+            (Placed { start, end, bias: image.bias, id: DefinitionId::NONE }, image)
+        });
+        Snapshot::new(placed.collect(), (0, 0))
+    }
+
+    #[inline(never)]
+    fn inner(room: &mut [PlacedFrame]) -> Captured {
+        std::hint::black_box(capture(room))
+    }
+
+    #[inline(never)]
+    fn outer(room: &mut [PlacedFrame]) -> Captured {
+        std::hint::black_box(inner(room))
+    }
+
+    #[test]
+    fn a_thread_captures_the_functions_that_it_is_in_outermost_first() {
+        gate::set_up();
+        let mut room = [(Frame::Unknown(0), 0); 200];
+        assert_eq!(outer(&mut room), Captured::default(), "nobody has published anything");
+        publish(Some(Arc::new(snapshot())));
+        let captured = outer(&mut room);
+        let mut few = [(Frame::Unknown(0), 0); 3];
+        let cut = outer(&mut few);
+        let is_alone = std::thread::scope(|scope| {
+            let places: Vec<_> = CAPTURING.iter().map(|place| place.lock().unwrap()).collect();
+            let alone = scope.spawn(|| outer(&mut [(Frame::Unknown(0), 0); 200])).join().unwrap();
+            drop(places);
+            alone == Captured::default()
+        });
+        publish(None);
+        let frames = &room[..captured.len];
+        let place = |function: *const ()| {
+            let is_in = |address: u64| (function as u64..function as u64 + 300).contains(&address);
+            frames.iter().position(|(frame, _)| matches!(frame, Frame::Unknown(address) if is_in(*address)))
+        };
+        let [outer, inner] = [outer as *const (), inner as *const ()].map(place);
+        assert!(outer.unwrap() < inner.unwrap(), "{frames:?}");
+        assert_eq!(inner.unwrap(), captured.len - 1, "the capture itself is no frame");
+        assert!(frames.windows(2).all(|pair| pair[0].1 > pair[1].1), "further out is further up: {frames:?}");
+        assert!(!captured.cut && frames.len() > 5, "down to the start of the thread");
+        assert_eq!(cut, Captured { len: 2, cut: true });
+        assert_eq!(few[1].0, frames[captured.len - 1].0);
+        assert!(is_alone, "nobody waits for a place");
+    }
+}

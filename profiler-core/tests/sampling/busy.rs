@@ -52,7 +52,8 @@ pub(crate) fn beside(name: &str, work: impl FnOnce(&AtomicBool) -> u64 + Send, b
     });
 }
 
-struct Stop<'a>(&'a AtomicBool);
+/// Tells a thread to stop when it is dropped.
+pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {

@@ -12,7 +12,7 @@ use crate::read::{Session, samples_of};
 
 /// Waits again and again, as an event loop does, and counts the waits that a signal ended.
 #[inline(never)]
-fn wait_often(stop: &AtomicBool, interrupted: &AtomicU64, wait: impl Fn() -> libc::c_int) -> u64 {
+fn wait_often(stop: &AtomicBool, interrupted: &AtomicU64, wait: fn() -> libc::c_int) -> u64 {
     while !stop.load(Ordering::Relaxed) {
         let failed = wait();
         if failed < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) {
@@ -40,9 +40,11 @@ fn a_thread_that_waits_in_a_loop_is_shown_there_and_never_interrupted() {
         let interrupted = AtomicU64::new(0);
         let work = |stop: &AtomicBool| wait_often(stop, &interrupted, wait);
         beside("waiter", work, |thread| {
-            let samples = samples_of(thread, 1000);
+            let samples = samples_of(thread, 400);
             let shown = samples.iter().filter(|sample| {
-                sample.place_of(wait as *const ()).is_some() && !sample.failed && sample.addresses.len() > 4
+                sample.place_of(wait_often as *const ()).is_some()
+                    && !sample.failed
+                    && sample.addresses.len() > 4
             });
             let shown = shown.count();
             assert!(shown * 10 >= samples.len() * 9, "{shown} of {}: {:?}", samples.len(), samples.last());

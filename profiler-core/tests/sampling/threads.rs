@@ -1,10 +1,10 @@
 //! Which threads are sampled, and whose samples they are.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use profiler_core::{marker, thread};
 
-use crate::busy::{beside, innermost};
+use crate::busy::{Stop, beside, innermost};
 use crate::read::{Session, samples, samples_of, until};
 
 #[test]
@@ -30,8 +30,9 @@ fn a_found_thread_that_records_later_keeps_its_row() {
         innermost(stop)
     };
     beside("late", work, |late| {
+        let recording = Stop(&record); // also if the next line panics
         samples_of(late, 20);
-        record.store(true, Ordering::Relaxed);
+        drop(recording);
         until(|| {
             let (_, snapshot) = samples();
             let rows: Vec<_> = snapshot.threads.iter().filter(|row| row.tid == late).collect();

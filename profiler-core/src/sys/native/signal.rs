@@ -56,7 +56,11 @@ fn current() -> io::Result<libc::sigaction> {
 
 /// Whether a signal that is sent now comes to our handler.
 pub(crate) fn is_ours() -> bool {
-    current().is_ok_and(|action| action.sa_sigaction == on_signal as *const () as usize)
+    let is_ours = |action: libc::sigaction| {
+        // Without the flag it would be called without what it reads.
+        action.sa_sigaction == on_signal as *const () as usize && action.sa_flags & libc::SA_SIGINFO != 0
+    };
+    current().is_ok_and(is_ours)
 }
 
 /// Sends a thread of this process the signal with a word.
