@@ -108,6 +108,7 @@ impl Session {
 
     /// Waits until every selected thread of every child has been sampled once more.
     pub fn wait_one_periodic_sampling(&self) -> usize {
+        profiler_core::session::wait_one_periodic_sampling();
         self.hub.handle.control(Control::WaitOnePeriodicSampling, CONFIRM)
     }
 
