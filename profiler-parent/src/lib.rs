@@ -15,6 +15,7 @@ mod pools;
 pub mod recover;
 pub mod session;
 pub mod spawn;
+pub mod symbols;
 mod sys;
 
 pub use capture::{Capture, CaptureError, CaptureEvent, CaptureReport, CapturedProcess};
