@@ -59,6 +59,11 @@ impl Source {
 pub(super) struct Bytes<'d>(&'d Source);
 
 impl Bytes<'_> {
+    /// Whether that much may still be read.
+    pub(super) fn has(self, bytes: u64) -> bool {
+        self.0.room.get() >= bytes
+    }
+
     pub(super) fn take(self, bytes: u64) -> bool {
         self.0.take(bytes)
     }

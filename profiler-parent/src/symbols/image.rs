@@ -81,7 +81,8 @@ impl<'d> Image<'d> {
         let Some(section) = self.file.section_by_name(name) else { return Ok(Cow::Borrowed(&[])) };
         let packed = section.compressed_file_range()?;
         let is_packed = packed.format != object::CompressionFormat::None;
-        if is_packed && !self.bytes.take(packed.uncompressed_size) {
+        let unpacked = if is_packed { packed.uncompressed_size } else { 0 };
+        if !self.bytes.has(packed.compressed_size.saturating_add(unpacked)) || !self.bytes.take(unpacked) {
             return Err(SectionError::TooMuch);
         }
         Ok(section.compressed_data()?.decompress()?)

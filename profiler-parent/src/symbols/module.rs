@@ -72,8 +72,9 @@ fn in_file(found: &Found, addresses: &[u64], options: &SymbolOptions) -> Outcome
         _ => Debug { image: &image, path: &own.path, program: &own.path },
     };
     let mut texts = Texts::default();
-    let located = debug.locate(addresses, options, &mut texts, &mut problems);
+    // First, because they are small: debug information may use up what may be read.
     let tables = tables(&image, separate_image.as_ref(), &own.path, &mut problems);
+    let located = debug.locate(addresses, options, &mut texts, &mut problems);
     let source = source_of(&located, &tables);
     let (places, bytes) = compose(addresses, located, &tables, &mut texts);
     let debug_file = separate.as_ref().map(|file| file.path.clone());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ModuleKey, Place, Symbols, Wanted};
+use super::{ModuleKey, Place, SourceFrame, Symbols, Wanted};
 
 /// Most addresses in one request.
 const MOST_ADDRESSES: usize = 4 << 20;
@@ -61,42 +61,42 @@ struct Job {
 }
 
 #[derive(Serialize)]
-struct Answer {
-    results: Vec<JobAnswer>,
+struct Answer<'r> {
+    results: Vec<JobAnswer<'r>>,
 }
 
 #[derive(Serialize)]
-struct JobAnswer {
-    stacks: Vec<Vec<FrameAnswer>>,
+struct JobAnswer<'r> {
+    stacks: Vec<Vec<FrameAnswer<'r>>>,
     /// By `debugName/breakpadId`; true if there is anything known of it.
     found_modules: HashMap<String, bool>,
 }
 
 #[derive(Serialize)]
-struct FrameAnswer {
+struct FrameAnswer<'r> {
     frame: usize,
-    module: String,
+    module: &'r str,
     module_offset: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    function: Option<Arc<str>>,
+    function: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     function_offset: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     function_size: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<Arc<str>>,
+    file: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    inlines: Vec<InlineAnswer>,
+    inlines: Vec<InlineAnswer<'r>>,
 }
 
 #[derive(Serialize)]
-struct InlineAnswer {
+struct InlineAnswer<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    function: Option<Arc<str>>,
+    function: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<Arc<str>>,
+    file: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
 }
@@ -155,51 +155,42 @@ fn library_of(job: &Job, library: i64) -> Option<(&str, &str)> {
     Some((name, id))
 }
 
-fn answer_job(job: &Job, known: &Known<'_>) -> JobAnswer {
-    let stack = |frames: &Vec<(i64, u64)>| {
-        frames.iter().enumerate().map(|(at, (library, address))| {
-            let key = library_of(job, *library);
-            let place = key.and_then(|key| known.get(&key)?.get(address));
-            answer_frame(at, key.map_or("", |(name, _)| name), *address, place)
-        })
+fn answer_job<'r>(job: &'r Job, known: &'r Known<'_>) -> JobAnswer<'r> {
+    let frame = |at: usize, (library, address): (i64, u64)| {
+        let key = library_of(job, library);
+        let place = key.and_then(|key| known.get(&key)?.get(&address));
+        answer_frame(at, key.map_or("", |(name, _)| name), address, place.map(|place| &**place))
     };
-    let is_found = |key| known.get(key).is_some_and(|places| places.values().any(|place| !place.frames.is_empty()));
+    let stack = |frames: &Vec<(i64, u64)>| frames.iter().enumerate().map(|(at, one)| frame(at, *one)).collect();
     let found = job.memory_map.iter().map(|(name, id)| {
-        (format!("{name}/{id}"), is_found(&(name.as_str(), id.as_str())))
+        let places = known.get(&(name.as_str(), id.as_str()));
+        let any = places.is_some_and(|places| places.values().any(|place| !place.frames.is_empty()));
+        (format!("{name}/{id}"), any)
     });
-    JobAnswer {
-        stacks: job.stacks.iter().map(|frames| stack(frames).collect()).collect(),
-        found_modules: found.collect(),
-    }
+    JobAnswer { found_modules: found.collect(), stacks: job.stacks.iter().map(stack).collect() }
 }
 
-fn answer_frame(at: usize, module: &str, address: u64, place: Option<&Arc<Place>>) -> FrameAnswer {
-    let mut answer = FrameAnswer {
-        frame: at,
-        module: module.to_owned(),
-        module_offset: format!("{address:#x}"),
-        function: None,
-        function_offset: None,
-        function_size: None,
-        file: None,
-        line: None,
-        inlines: Vec::new(),
-    };
-    let Some((outer, inlined)) = place.and_then(|place| place.frames.split_last()) else { return answer };
+fn answer_frame<'r>(at: usize, module: &'r str, address: u64, place: Option<&'r Place>) -> FrameAnswer<'r> {
+    let frames = place.and_then(|place| place.frames.split_last());
+    let outer = frames.map(|(outer, _)| outer);
     let code = place.and_then(|place| place.function);
-    answer.function = outer.function.clone();
-    // The viewer takes a name only together with this.
-    answer.function_offset = outer.function.as_ref().map(|_| {
-        format!("{:#x}", code.map_or(0, |code| address.saturating_sub(code.start)))
-    });
-    answer.function_size = code.filter(|code| code.size > 0).map(|code| format!("{:#x}", code.size));
-    answer.file = outer.file.clone();
-    answer.line = Some(outer.line).filter(|line| *line > 0);
-    let inline = |frame: &super::SourceFrame| InlineAnswer {
-        function: frame.function.clone(),
-        file: frame.file.clone(),
+    let function = outer.and_then(|outer| outer.function.as_deref());
+    let inline = |frame: &'r SourceFrame| InlineAnswer {
+        function: frame.function.as_deref(),
+        file: frame.file.as_deref(),
         line: Some(frame.line).filter(|line| *line > 0),
     };
-    answer.inlines = inlined.iter().map(inline).collect();
-    answer
+    FrameAnswer {
+        frame: at,
+        module,
+        module_offset: format!("{address:#x}"),
+        function,
+        // The viewer takes a name only together with this.
+        function_offset: function
+            .map(|_| format!("{:#x}", code.map_or(0, |code| address.saturating_sub(code.start)))),
+        function_size: code.filter(|code| code.size > 0).map(|code| format!("{:#x}", code.size)),
+        file: outer.and_then(|outer| outer.file.as_deref()),
+        line: outer.map(|outer| outer.line).filter(|line| *line > 0),
+        inlines: frames.map(|(_, inlined)| inlined.iter().map(inline).collect()).unwrap_or_default(),
+    }
 }
