@@ -10,9 +10,6 @@ use std::ops::Range;
 
 use object::read::{ReadCache, ReadRef};
 
-/// Longest name in a file's own table of names.
-const LONGEST_STRING: u64 = 4096;
-
 /// Where bytes come from.
 #[derive(Debug)]
 enum Store {
@@ -88,8 +85,11 @@ impl<'d> ReadRef<'d> for Bytes<'d> {
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'d [u8], ()> {
         match &self.0.store {
             Store::Memory(bytes) => bytes.as_slice().read_bytes_at_until(range, delimiter),
-            Store::File(file) if self.take(LONGEST_STRING) => file.read_bytes_at_until(range, delimiter),
-            Store::File(_) => Err(()),
+            // The reader itself gives up on longer names than a page.
+            Store::File(file) => {
+                let text = file.read_bytes_at_until(range, delimiter)?;
+                if self.take(text.len() as u64 + 1) { Ok(text) } else { Err(()) }
+            }
         }
     }
 }

@@ -182,7 +182,9 @@ fn names_of_rust_are_readable_with_inlined_methods_and_closures() {
         assert_eq!((file_name.as_str(), *at, turn.len()), (file, line(RUST, 1), 2));
         assert_eq!(built.mark(2, &mut symbols), frames(&[("program::drive", file, line(RUST, 2))]));
         let closure = &built.mark(3, &mut symbols)[0];
-        assert!(closure.0.contains("main") && closure.0.contains("closure"), "{closure:?}");
+        // Lines alone come without the path of what was inlined.
+        let is_short = flags == ["-Cdebuginfo=line-tables-only"];
+        assert!(closure.0.contains("closure") && (is_short || closure.0.contains("main")), "{closure:?}");
         assert_eq!((closure.1.as_str(), closure.2), (file, line(RUST, 3)));
     }
 }
