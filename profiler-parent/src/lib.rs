@@ -16,6 +16,7 @@ pub mod processed;
 pub mod recover;
 pub mod session;
 pub mod spawn;
+pub mod symbols;
 mod sys;
 #[cfg(feature = "cli")]
 pub mod view;
