@@ -16,6 +16,7 @@
 
 mod gathering;
 pub(crate) mod log;
+pub(crate) mod names;
 pub(crate) mod own_part;
 pub(crate) mod parts;
 mod processed;
@@ -34,7 +35,7 @@ use profiler_core::losses::EntryCounts;
 use crate::gather::verdict::Verdict;
 use crate::hub::{HubHandle, Shared};
 use crate::output::{OutputError, ProfileFile};
-use crate::processed::names::{NoSymbols, Symbols};
+use crate::processed::names::Symbols;
 
 /// Events that a capture keeps for whoever listens; more are dropped.
 const EVENTS: usize = 1024;
@@ -60,6 +61,13 @@ pub enum CaptureEvent {
         pid: ProcessId,
         /// How it came out.
         verdict: Verdict,
+    },
+    /// Names are looked up in a module: the first time, its debug information is read.
+    Naming {
+        /// Its file.
+        module: String,
+        /// For so many addresses.
+        addresses: usize,
     },
 }
 
@@ -148,8 +156,9 @@ impl std::fmt::Debug for Capture {
 
 impl Capture {
     pub(crate) fn new(shared: Arc<Shared>, hub: HubHandle) -> Self {
-        let (format, symbols) = (Format::default(), Box::new(NoSymbols));
-        Self { shared, hub, events: bounded(EVENTS), format, symbols }
+        let events = bounded(EVENTS);
+        let symbols = Box::new(shared.names.telling(&events.0));
+        Self { shared, hub, events, format: Format::default(), symbols }
     }
 
     /// How the capture gets on, for another thread to watch. Ends with the capture.
@@ -163,8 +172,8 @@ impl Capture {
         self
     }
 
-    /// Takes the names of code from here; without it, frames show their module and address. In the Gecko format
-    /// there are none.
+    /// Takes the names of code from here and not from the debug information of its files;
+    /// [`crate::processed::names::NoSymbols`] leaves module and address. In the Gecko format there are no names.
     pub fn symbols(mut self, symbols: impl Symbols + Send + 'static) -> Self {
         self.symbols = Box::new(symbols);
         self

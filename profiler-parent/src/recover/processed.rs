@@ -14,9 +14,9 @@ use super::survey::{Survey, SurveyedProcess};
 use super::{RecoverError, find};
 use crate::capture::CapturedProcess;
 use crate::capture::log::GatheringLog;
+use crate::capture::names::Names;
 use crate::gather::verdict::{Verdict, Why};
 use crate::output::ProfileFile;
-use crate::processed::names::NoSymbols;
 use crate::processed::{ProcessedProfile, Role};
 
 /// A process and what is known of it before its summary is.
@@ -44,7 +44,7 @@ pub(super) fn recover(survey: Survey, target: &Path) -> Result<Recovery, Recover
         processes = report(&all, summaries);
         log.write(pid, &processes, json);
     };
-    let written = profile.write(&mut NoSymbols, &incomplete(&all), finish, &mut file);
+    let written = profile.write(&mut Names::default(), &incomplete(&all), finish, &mut file);
     written.map_err(|source| RecoverError::Write { path: target.to_owned(), source })?;
     let bytes = file.commit()?;
     let (directory, passed_over) = (survey.directory, survey.passed_over);

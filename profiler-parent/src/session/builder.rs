@@ -193,6 +193,7 @@ impl SessionBuilder {
             patience: self.patience,
             processes: Processes::default(),
             pools: self.pools.as_deref().map(PoolDirectory::create).transpose()?,
+            names: crate::capture::names::Names::default(),
             turn: std::sync::Mutex::new(()),
         };
         Session::start(shared, &self.name.unwrap_or_else(program_name))

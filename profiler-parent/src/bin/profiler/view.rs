@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use profiler_parent::view::{Server, VIEWER, no_symbols, viewer_link};
+use profiler_parent::symbols::SymbolOptions;
+use profiler_parent::view::{Server, VIEWER, symbols_of_this_machine, viewer_link};
 
 use crate::report::say;
 use crate::signals::Signals;
@@ -41,7 +42,8 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let viewer = viewer(std::env::var(VIEWER_VARIABLE).ok())?;
-    let server = Server::start(&options.file, options.port, Box::new(no_symbols))?;
+    let server =
+        Server::start(&options.file, options.port, symbols_of_this_machine(SymbolOptions::default()))?;
     let mut signals = Signals::catch()?;
     let link = viewer_link(&viewer, &server.base());
     say(&link);

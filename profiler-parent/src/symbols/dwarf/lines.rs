@@ -50,7 +50,12 @@ pub(super) struct Files(HashMap<u64, Option<TextId>>);
 
 impl Files {
     /// The path of a file by its number.
-    pub(super) fn path(&mut self, unit: UnitRef<'_, Slice<'_>>, file: u64, texts: &mut Texts) -> Option<TextId> {
+    pub(super) fn path(
+        &mut self,
+        unit: UnitRef<'_, Slice<'_>>,
+        file: u64,
+        texts: &mut Texts,
+    ) -> Option<TextId> {
         *self.0.entry(file).or_insert_with(|| {
             let program = unit.line_program.as_ref()?;
             path(unit, program.header(), file).map(|path| texts.file(&path))
@@ -77,7 +82,8 @@ fn path<'a>(
 }
 
 fn push(path: &mut Vec<u8>, part: &[u8]) {
-    let is_absolute = part.starts_with(b"/") || part.get(1..3) == Some(b":\\") || part.get(1..3) == Some(b":/");
+    let is_absolute =
+        part.starts_with(b"/") || part.get(1..3) == Some(b":\\") || part.get(1..3) == Some(b":/");
     if is_absolute {
         path.clear();
     } else if !path.is_empty() && !path.ends_with(b"/") {

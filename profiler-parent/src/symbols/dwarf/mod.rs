@@ -140,7 +140,8 @@ impl<'a> Search<'_, 'a> {
         let mut names = Names::new(self.units, self.shared);
         for unit_hits in hits.chunk_by(|one, other| one.0 == other.0) {
             let Some((unit, _)) = unit_hits.first() else { continue };
-            let wanted = unit_hits.iter().map(|(_, address)| *address).filter(|at| !batch.is_known(*at)).collect();
+            let wanted =
+                unit_hits.iter().map(|(_, address)| *address).filter(|at| !batch.is_known(*at)).collect();
             self.try_unit(*unit, wanted, batch, &mut names)?;
         }
         for unit in unranged {
