@@ -51,7 +51,8 @@ struct Frames {
 
 impl Frames {
     fn define() -> Option<Self> {
-        let label = |name, line| sampler::define_label(name, &category::IO, "script.js", line).map(Frame::Label);
+        let label =
+            |name, line| sampler::define_label(name, &category::IO, "script.js", line).map(Frame::Label);
         let base = 0x7f12_3400_0000;
         let module = ModuleDefinition {
             path: "/usr/lib/libscript.so".to_owned(),
@@ -87,7 +88,10 @@ fn sample_script() -> anyhow::Result<()> {
         let sample = Sample { at, cpu_ns: Some(1_000_000), frames: stack, cut: false, failed: false };
         // Every tenth time it sleeps, and does what it did.
         let is_asleep = number % 10 == 4;
-        anyhow::ensure!((is_asleep && writer.same_as_before(thread, at)) || writer.sample(thread, &sample), "dropped");
+        anyhow::ensure!(
+            (is_asleep && writer.same_as_before(thread, at)) || writer.sample(thread, &sample),
+            "dropped"
+        );
     }
     Ok(())
 }
