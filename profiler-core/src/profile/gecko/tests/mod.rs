@@ -373,7 +373,9 @@ fn equal_stacks_of_samples_and_markers_are_one_row() {
     marker_with_stack(site("plain", false), session.ms(1), &frames, None, Some(main_thread()));
     on_thread("sampling", || {
         let mut writer = SampleWriter::new();
-        (1..100).for_each(|at| drop(writer.sample(main_thread(), &sample(session.ms(at), None, &frames))));
+        for at in 1..100 {
+            writer.sample(main_thread(), &sample(session.ms(at), None, &frames));
+        }
     });
     let profile = profile();
     let main = thread(&profile, "GeckoMain");
