@@ -9,10 +9,12 @@
 // Compared are: processes and their names; threads with their names and numbers of markers and samples;
 // every marker (name, times, category, label, fields, and its stack where it has one); the call tree of
 // every thread with samples, by function; counters with their names and values. Not compared is what one of the formats cannot say:
-// how a counter is drawn, files and lines. A function without a name is its address in its library.
+// how a counter is drawn, files and lines. A function without a name is its library and its address there, in steps
+// of four bytes: the processed file must be one without names, or the Gecko file one without code.
 
-import { existsSync, realpathSync } from "node:fs";
+import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { gunzipSync } from "node:zlib";
 
 import { CannotRun, Refused, Viewer, needNode } from "./check.mjs";
 
@@ -51,11 +53,26 @@ function close(what, gecko, processed) {
   say(at < 0, `${what} (${gecko.length})`, `at ${at}: ${gecko[at]} | ${processed[at]}`);
 }
 
-/** A function by its name, or else by its address. */
-function functionName(name) {
+/** The libraries of every process of a file in the Gecko format, by process number. */
+function librariesOf(file) {
+  const bytes = readFileSync(file);
+  const root = JSON.parse((bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes).toString("utf8"));
+  return new Map([root, ...(root.processes ?? [])].map((one) => [`${one.threads[0]?.pid}`, one.libs ?? []]));
+}
+
+/** Where a call is and where it returns to are one byte apart, and one format has these, the other those. */
+const step = (address) => `0x${((address + 1n) & ~3n).toString(16)}`;
+
+/** A function by its name, or else by its address in its library. */
+function functionName(name, libraries) {
   const plain = (name ?? "").replace(MARKS, "");
-  const address = /(?:^|\+)(0x[0-9a-f]+)$/i.exec(plain);
-  return address === null ? plain : address[1].toLowerCase();
+  const inLibrary = /^(.*)\+(0x[0-9a-f]+)$/i.exec(plain);
+  if (inLibrary !== null) return `${inLibrary[1]}+${step(BigInt(inLibrary[2]))}`;
+  if (!/^0x[0-9a-f]+$/i.test(plain)) return plain;
+  const address = BigInt(plain);
+  const library = libraries.find(({ start, end }) => BigInt(start) <= address && address < BigInt(end));
+  if (library === undefined) return step(address);
+  return `${library.name}+${step(address - BigInt(library.start) + BigInt(library.offset))}`;
 }
 
 function markerText(row) {
@@ -75,31 +92,30 @@ async function markers(viewer, thread) {
   return answer.flatMarkers;
 }
 
-/** All nodes of a call tree as paths with their samples, in the order of paths. */
-function paths(node, above, all) {
-  const path = [...above, functionName(node.name)];
-  if (node.nodeDepth !== undefined || node.totalSamples !== undefined) {
-    all.push(`${path.join(" > ")}: ${node.totalSamples} ${node.selfSamples}`);
-  }
-  for (const child of node.children ?? []) paths(child, path, all);
-  return all;
+/** Adds all nodes of a call tree to `all`: samples and samples of their own, by the names from the root on. */
+function addPaths(node, above, libraries, all) {
+  const path = `${above} > ${functionName(node.name, libraries)}`;
+  const sum = all.get(path) ?? { total: 0, self: 0 };
+  all.set(path, { total: sum.total + node.totalSamples, self: sum.self + node.selfSamples });
+  for (const child of node.children ?? []) addPaths(child, path, libraries, all);
 }
 
-async function callTree(viewer, thread) {
+async function callTree({ viewer, libraries }, thread) {
   const question = ["thread", "samples-top-down", "--include-idle", "--max-lines", "100000", "--thread", thread.threadHandle];
-  const answer = await viewer.ask(...question);
-  const root = answer.regularCallTree ?? answer.callTree ?? answer.tree;
-  if (root === undefined) throw new CannotRun(`no call tree in ${Object.keys(answer)}`);
-  return paths(root, [], []).sort();
+  const { regularCallTree } = await viewer.ask(...question);
+  if (regularCallTree === undefined) throw new CannotRun("the viewer's answer has no call tree");
+  const all = new Map();
+  addPaths(regularCallTree, "", libraries.get(thread.pid) ?? [], all);
+  return [...all].map(([path, { total, self }]) => `${path}: ${total} ${self}`).sort();
 }
 
-async function stackOf(viewer, row) {
-  const answer = await viewer.ask("marker", "stack", row.handle);
-  return (answer.stack?.frames ?? answer.frames ?? []).map((frame) => functionName(frame.name)).join(" < ");
+async function stackOf({ viewer, libraries }, { handle }, thread) {
+  const { stack } = await viewer.ask("marker", "stack", handle);
+  return (stack?.frames ?? []).map(({ name }) => functionName(name, libraries.get(thread.pid) ?? [])).join(" < ");
 }
 
 /** All of one file that is compared. */
-async function look(viewer) {
+async function look(viewer, libraries) {
   const info = await viewer.ask("profile", "info", "--all");
   const listed = await viewer.ask("thread", "list", "--limit", "0", "--sort", "index");
   const threads = [];
@@ -110,7 +126,7 @@ async function look(viewer) {
   }
   threads.sort((a, b) => (a.key < b.key ? -1 : 1));
   const { counters } = await viewer.ask("counter", "list");
-  return { viewer, processes: info.processes, threads, counters };
+  return { viewer, libraries, processes: info.processes, threads, counters };
 }
 
 const counterText = (counter) => {
@@ -131,16 +147,16 @@ async function compareThread(gecko, processed, one, other) {
   };
   close(`${one.key}: how long they lasted`, lasting(first), lasting(second));
   const withStack = (rows) => rows.filter(({ row }) => row.hasStack).slice(0, MARKER_STACKS);
-  const stacks = async (file, rows) => {
+  const stacks = async (file, rows, thread) => {
     const all = [];
-    for (const { row } of withStack(rows)) all.push(await stackOf(file.viewer, row));
+    for (const { row } of withStack(rows)) all.push(await stackOf(file, row, thread));
     return all;
   };
   if (withStack(first).length > 0) {
-    same(`${one.key}: stacks of markers`, await stacks(gecko, first), await stacks(processed, second));
+    same(`${one.key}: stacks of markers`, await stacks(gecko, first, one), await stacks(processed, second, other));
   }
   if (one.samples > 0 && other.samples > 0) {
-    same(`${one.key}: call tree`, await callTree(gecko.viewer, one), await callTree(processed.viewer, other));
+    same(`${one.key}: call tree`, await callTree(gecko, one), await callTree(processed, other));
     const cpu = [one, other].map((thread) => `${Math.round(thread.cpuMs * 1000)}`);
     same(`${one.key}: processor time`, [cpu[0]], [cpu[1]]);
   }
@@ -166,7 +182,8 @@ async function main([gecko, processed]) {
   const viewers = [gecko, processed].map((file) => new Viewer(realpathSync(file)));
   try {
     for (const viewer of viewers) await viewer.load();
-    const [first, second] = [await look(viewers[0]), await look(viewers[1])];
+    const first = await look(viewers[0], librariesOf(gecko));
+    const second = await look(viewers[1], new Map());
     await compare(first, second);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;

@@ -107,13 +107,13 @@ impl Frames {
         })
     }
 
-    /// A stack of one of many shapes.
+    /// A stack of one of many shapes. All addresses are multiples of four, as `agree.mjs` wants them.
     fn stack(&self, number: u64) -> Vec<Frame> {
         let mut stack = vec![Frame::Code(self.program, 0x1000), Frame::Code(self.program, 0x2000)];
         match number % 5 {
             0 => stack.push(Frame::Label(self.parse)),
-            1 => stack.extend([Frame::Label(self.run), Frame::Code(self.library, 0x40 + number % 3)]),
-            2 => stack.extend((0..number % 40).map(|level| Frame::Code(self.library, 0x100 + level % 4))),
+            1 => stack.extend([Frame::Label(self.run), Frame::Code(self.library, 0x40 + number % 3 * 4)]),
+            2 => stack.extend((0..number % 40).map(|level| Frame::Code(self.library, 0x100 + level % 4 * 4))),
             3 => stack.push(Frame::Unknown(0x1234_5678)),
             _ => stack.insert(0, Frame::Label(self.run)),
         }
