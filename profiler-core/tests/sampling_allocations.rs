@@ -72,7 +72,7 @@ fn a_sample_allocates_nothing_once_all_is_warm() {
         let (allocations, samples) = allocations(300);
         stop.store(true, Ordering::Relaxed);
         // What is left: the list of threads ten times a second, the modules once a second, new chunks.
-        assert!(allocations < samples, "{allocations} allocations in {samples} samples");
+        assert!(allocations < samples / 2, "{allocations} allocations in {samples} samples");
         println!("{allocations} allocations in {samples} samples");
     });
     session::stop();

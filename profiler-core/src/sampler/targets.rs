@@ -7,7 +7,7 @@
 //! Invariants: a target's row is held (`manager::rows`), so that the samples of a thread that has ended belong to
 //! somebody as long as it is among the last [`MOST_GONE`] that did; of one thread number there is one target.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::capture::Bounds;
@@ -58,6 +58,7 @@ pub(super) struct Targets {
     /// Threads that are not sampled, each looked at twice.
     ignored: HashMap<ThreadId, bool>,
     gone: VecDeque<ThreadIndex>,
+    listed: Vec<ThreadId>,
     seen_changes: Option<u64>,
     next_listing: Instant,
 }
@@ -70,6 +71,7 @@ impl Targets {
             features,
             ignored: HashMap::new(),
             gone: VecDeque::new(),
+            listed: Vec::new(),
             seen_changes: None,
             next_listing: Instant::now(),
         }
@@ -141,38 +143,42 @@ impl Targets {
 
     /// Threads that the system knows and we do not.
     fn add_found(&mut self, manager: &ChunkManager) {
-        let listed: HashSet<ThreadId> = tasks::all().into_iter().collect();
-        for target in self.all.iter_mut().filter(|target| !listed.contains(&target.tid)) {
-            target.is_gone = true;
+        let mut listed = std::mem::take(&mut self.listed);
+        tasks::list(&mut listed);
+        for target in &mut self.all {
+            target.is_gone |= listed.binary_search(&target.tid).is_err();
         }
         self.forget_gone(manager);
-        self.ignored.retain(|tid, _| listed.contains(tid));
+        self.ignored.retain(|tid, _| listed.binary_search(tid).is_ok());
         self.name_again(manager);
-        for tid in listed {
-            let seen_twice = self.ignored.get(&tid).copied();
-            if seen_twice == Some(true) || self.contains(tid) {
-                continue;
-            }
-            let Some(name) = tasks::name(tid) else { continue };
-            let Some(walk) = self.choose(tid, &[&name]) else {
-                self.ignored.insert(tid, seen_twice.is_some());
-                continue;
-            };
-            let thread = NewThread { tid, is_main: false, name: &name, at: Timestamp::now() };
-            // Without a row it is tried again at the next listing.
-            let Some(row) = manager.threads.keep_found(manager.pool(), thread) else { continue };
-            self.ignored.remove(&tid);
-            self.add(manager, tid, row, walk, false);
+        for tid in &listed {
+            self.add_unless_known(manager, *tid);
         }
+        self.listed = listed;
+    }
+
+    fn add_unless_known(&mut self, manager: &ChunkManager, tid: ThreadId) {
+        let seen_before = self.ignored.get(&tid).copied();
+        if seen_before == Some(true) || self.contains(tid) {
+            return;
+        }
+        let Some(name) = tasks::name(tid) else { return };
+        let Some(walk) = self.choose(tid, &[&name]) else {
+            self.ignored.insert(tid, seen_before.is_some());
+            return;
+        };
+        let thread = NewThread { tid, is_main: false, name: &name, at: Timestamp::now() };
+        // Without a row it is tried again at the next listing.
+        let Some(row) = manager.threads.keep_found(manager.pool(), thread) else { return };
+        self.ignored.remove(&tid);
+        self.add(manager, tid, row, walk, false);
     }
 
     /// Looks a second time at the names of threads that were found by the system's.
     fn name_again(&mut self, manager: &ChunkManager) {
-        let mut again: Vec<usize> =
-            (0..self.all.len()).filter(|index| self.all.get(*index).is_some_and(|target| !target.is_named)).collect();
         // From the end, since one that is taken out has the last in its place.
-        while let Some(index) = again.pop() {
-            let Some(target) = self.all.get_mut(index) else { continue };
+        for index in (0..self.all.len()).rev() {
+            let Some(target) = self.all.get_mut(index).filter(|target| !target.is_named) else { continue };
             let Some(name) = tasks::name(target.tid) else { continue };
             target.is_named = true;
             let (tid, row) = (target.tid, target.row);

@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | used no processor time | – | "as before" |
 //! | used some | runs, or waits for a futex | asked by a signal to copy its stack |
+//! | used less than a [`MOMENT`] | runs | left for the next tick: it may be about to wait again |
 //! | used some | waits for anything else | not signalled, since its call could fail with `EINTR`: its stack is read |
 //! | used some | waits where it waited before | "as before", with the time that it used |
 //!
@@ -33,6 +34,9 @@ use crate::time::Timestamp;
 
 /// A thread that waits for a processor for longer counts as missed.
 const ANSWER: Duration = Duration::from_millis(100);
+/// Whoever wakes for less than this and waits again, as event loops do when there is nothing to do, is not caught
+/// while it is awake: the signal would come when it waits already.
+const MOMENT: u64 = 20_000;
 /// Most ticks for which a thread that does not answer is left alone.
 const LONGEST_REST: u32 = 512;
 /// Without periodic samples the modules are looked at so often, for the stacks of markers.
@@ -243,6 +247,7 @@ fn step(target: &mut Target, cpu_ns: u64, may_ask: bool) -> Step {
         Doing::Waiting(wait) => wait,
         // Of a thread that the system says nothing about only its clock is known.
         Doing::Unknown if cpu_ns == 0 => return Step::Nothing,
+        Doing::Running if cpu_ns < MOMENT => return Step::Nothing,
         Doing::Running | Doing::Unknown => {
             target.wait = None;
             return ask_unless_left_alone(target, may_ask);
