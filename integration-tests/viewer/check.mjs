@@ -61,6 +61,7 @@ const NODE = join(HERE, `node_modules/node-${process.platform}-${process.arch}/b
 const OLDEST_NODE = 24;
 const LOAD_SECONDS = 180;
 const ANSWER_SECONDS = 120;
+const START_TRIES = 10;
 const SESSION = "check";
 // A thread with more markers than that is not listed whole to see which types there are: the
 // daemon's answers take a time that grows with the square of their length (100,000 rows: 7 s).
@@ -78,13 +79,25 @@ export class Refused extends Error {}
 
 /** One profile, loaded by the viewer's own code in a daemon of its own. */
 export class Viewer {
-  constructor(profile) {
+  /** With a symbol server, addresses are named; otherwise nothing is asked of anybody. */
+  constructor(profile, symbolServer) {
     this.profile = profile;
+    this.symbolServer = symbolServer;
     this.directory = temporaryDirectory();
   }
 
   async load() {
-    await this.#run(["load", this.profile], LOAD_SECONDS);
+    const names = this.symbolServer === undefined ? [] : ["--symbol-server", this.symbolServer];
+    for (let left = START_TRIES; ; left -= 1) {
+      try {
+        return await this.#run(["load", this.profile, ...names], LOAD_SECONDS);
+      } catch (error) {
+        // On a busy machine the daemon is not up within the half second that the loader gives it.
+        if (left === 0 || !error.message.includes("did not become ready")) throw error;
+        await this.close();
+        this.directory = temporaryDirectory();
+      }
+    }
   }
 
   async ask(...question) {
@@ -129,7 +142,7 @@ export class Viewer {
       HOME: this.directory,
       TMPDIR: this.directory,
       PROFILER_CLI_SESSION_DIR: this.directory,
-      PROFILER_CLI_NO_SYMBOLICATE: "1",
+      ...(this.symbolServer === undefined ? { PROFILER_CLI_NO_SYMBOLICATE: "1" } : {}),
       PROFILER_CLI_LOAD_TIMEOUT_MS: String(LOAD_SECONDS * 1000),
       NODE_OPTIONS: process.env.NODE_OPTIONS ?? "--max-old-space-size=4096",
     };

@@ -50,13 +50,16 @@ fn tell(address: u64, place: &Place, found: &mut dyn FnMut(u64, &CodeNames<'_>))
     if !place.is_named() {
         return;
     }
-    let frame = |frame: &'_ symbols::SourceFrame| InlineFrame {
-        function: frame.function.as_deref().unwrap_or("(unnamed)"),
-        file: frame.file.as_deref(),
-        line: (frame.line > 0).then_some(frame.line),
-    };
-    let frames: Vec<InlineFrame<'_>> = place.frames.iter().map(frame).collect();
+    let frames: Vec<InlineFrame<'_>> = place.frames.iter().map(inline_frame).collect();
     let range = place.function;
     let size = range.and_then(|range| u32::try_from(range.size).ok()).filter(|size| *size > 0);
     found(address, &CodeNames { frames: &frames, start: range.map(|range| range.start), size });
+}
+
+fn inline_frame(frame: &symbols::SourceFrame) -> InlineFrame<'_> {
+    InlineFrame {
+        function: frame.function.as_deref().unwrap_or("(unnamed)"),
+        file: frame.file.as_deref(),
+        line: (frame.line > 0).then_some(frame.line),
+    }
 }
