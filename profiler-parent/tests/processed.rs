@@ -111,7 +111,7 @@ fn frames(profile: &Value, stack: &Value) -> Vec<String> {
     all
 }
 
-fn thread<'a>(profile: &'a Value, has: impl Fn(&Value) -> bool) -> (usize, &'a Value) {
+fn thread(profile: &Value, has: impl Fn(&Value) -> bool) -> (usize, &Value) {
     let mut found = profile["threads"].as_array().unwrap().iter().enumerate().filter(|(_, one)| has(one));
     let first = found.next().expect("no such thread");
     assert!(found.next().is_none(), "two such threads");
@@ -189,7 +189,7 @@ fn a_thread_that_is_known_from_samples_alone_is_shown_and_books_hold() {
     let _turn = turn();
     let session = Session::builder().name("app").features(Features::NONE).start().unwrap();
     let gone = ThreadId::new(4_000_000_001);
-    std::thread::spawn(move || {
+    let recording = std::thread::Builder::new().spawn(move || {
         let mut writer = SampleWriter::new();
         for number in 0..20_000_u64 {
             let frames = [Frame::Unknown(0x10), Frame::Unknown(0x20 + number % 3)];
@@ -197,9 +197,8 @@ fn a_thread_that_is_known_from_samples_alone_is_shown_and_books_hold() {
             let cpu_ns = Some(1000);
             writer.sample(gone, &Sample { at, cpu_ns, frames: &frames, cut: false, failed: false });
         }
-    })
-    .join()
-    .unwrap();
+    });
+    recording.unwrap().join().unwrap();
     marker!("here");
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profile.json.gz");

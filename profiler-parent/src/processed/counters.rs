@@ -15,6 +15,9 @@ use profiler_core::session::Features;
 use super::process::Process;
 use super::rows::{RowStore, Rows};
 
+/// Shows all points of a counter.
+type Points<'a> = dyn Fn(&mut dyn FnMut(Point)) -> io::Result<()> + 'a;
+
 /// Counters of bytes that are there.
 const MEMORY: &str = "Memory";
 
@@ -118,7 +121,7 @@ fn write_counter<W: Write>(
     process: &Process<'_>,
     main_thread: u64,
     counter: &CounterDefinition,
-    points: &dyn Fn(&mut dyn FnMut(Point)) -> io::Result<()>,
+    points: &Points<'_>,
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
     out.begin_object();
@@ -156,7 +159,7 @@ fn write_counter<W: Write>(
 fn column<W: Write>(
     out: &mut JsonWriter<W>,
     name: &str,
-    points: &dyn Fn(&mut dyn FnMut(Point)) -> io::Result<()>,
+    points: &Points<'_>,
     mut item: impl FnMut(Point, &mut JsonWriter<W>),
 ) -> io::Result<()> {
     out.key(name);

@@ -14,6 +14,9 @@ use profiler_core::reader::Definitions;
 
 use super::libs::{LibId, Libs};
 
+/// Most different frames of a profile; what is more is shown as one. About 100 bytes each.
+const MAX_FRAMES: usize = 1 << 19;
+
 /// A frame of the profile before it has names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum RawFrame {
@@ -25,6 +28,8 @@ pub(super) enum RawFrame {
     Label(Label),
     /// Stands for frames that are missing further out.
     Truncated,
+    /// Stands for all frames that found no room.
+    TooMany,
 }
 
 /// Where code stands in its stack. The outermost says what the stack is about, unless a label does.
@@ -97,13 +102,17 @@ impl Frames {
     }
 
     fn intern(&mut self, frame: RawFrame) -> FrameId {
-        // The last number is shared by what has no room; no pool has so many frames.
+        if let Some(known) = self.known.get(&frame) {
+            return *known;
+        }
+        let is_full = self.all.len() >= MAX_FRAMES && frame != RawFrame::TooMany;
+        if is_full {
+            return self.intern(RawFrame::TooMany);
+        }
         let next = FrameId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        let all = &mut self.all;
-        *self.known.entry(frame).or_insert_with(|| {
-            all.push(frame);
-            next
-        })
+        self.all.push(frame);
+        self.known.insert(frame, next);
+        next
     }
 }
 

@@ -176,6 +176,9 @@ impl Named {
                 named.line = label.line;
                 Func { name: label.name, lib: None, source: label.file }
             }
+            RawFrame::TooMany => {
+                Func { name: strings.intern("(too many different frames)"), lib: None, source: None }
+            }
             RawFrame::Truncated => Func { name: strings.intern(TRUNCATED_STACK), lib: None, source: None },
         };
         named.func = self.funcs.intern(func);

@@ -11,7 +11,6 @@ use profiler_core::profile::gecko::IncompleteProcess;
 use profiler_core::profile::gecko::shared::find_category;
 use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
 use profiler_core::reader::PoolReader;
-use profiler_core::session::SessionParams;
 use profiler_core::time::{SessionClock, Timestamp};
 
 use super::meta::Meta;
@@ -175,7 +174,7 @@ impl<'a> ProcessedProfile<'a> {
         let (addresses, with_names) = named.addresses;
         let meta = Meta {
             product: root.map_or("", |root| &root.sifted.role.name),
-            params: &params.unwrap_or_else(SessionParams::default),
+            params: &params.unwrap_or_default(),
             clock: self.clock,
             capture_ns: converter.since_start_ns(self.spec.later.ticks),
             shown,

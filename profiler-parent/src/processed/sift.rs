@@ -5,9 +5,10 @@
 //! which thread's. Invariants: memory does not grow with entries; an entry counts as delivered
 //! with the thread that recorded it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 
+use profiler_core::entry::periodic::OverheadEntry;
 use profiler_core::entry::sample::{AllocationEntry, SampleEntry, Stacks as SharedFrames};
 use profiler_core::entry::stack::Frame;
 use profiler_core::entry::{Entry, MarkerEntry};
@@ -89,7 +90,7 @@ pub(super) struct Sifted {
     pub(super) threads: Vec<SiftedThread>,
     /// Threads that have samples and no row.
     pub(super) sampled_only: Vec<ThreadId>,
-    rows: usize,
+    sampled_only_places: HashMap<ThreadId, Place>,
     /// Whether the first values of counters that are left are the first that there were.
     pub(super) has_all_counters: bool,
     /// Time, value, number of changes.
@@ -118,7 +119,7 @@ pub(super) fn sift<S: ByteSource>(
         owners: Owners::new(&snapshot),
         threads: snapshot.threads.iter().map(|_| SiftedThread::default()).collect(),
         sampled_only: Vec::new(),
-        rows: snapshot.threads.len(),
+        sampled_only_places: HashMap::new(),
         has_all_counters: terms.since.is_none(),
         role,
         snapshot,
@@ -126,9 +127,10 @@ pub(super) fn sift<S: ByteSource>(
         overhead: Rows::default(),
         known: Known::default(),
     };
-    let snapshot = std::mem::replace(&mut sifted.snapshot.threads, Vec::new());
+    // Aside while entries are sorted into what belongs to them.
+    let threads = std::mem::take(&mut sifted.snapshot.threads);
     let (mut buffer, mut frames) = (ChunkBuffer::default(), SharedFrames::default());
-    for (place, thread) in snapshot.iter().enumerate() {
+    for (place, thread) in threads.iter().enumerate() {
         for (number, chunk) in thread.chunks.iter().enumerate() {
             let read = reader.read_chunk(chunk, &mut buffer).map_err(io::Error::other)?;
             let ChunkRead::Entries(entries) = read else { continue };
@@ -141,7 +143,7 @@ pub(super) fn sift<S: ByteSource>(
             }
         }
     }
-    sifted.snapshot.threads = snapshot;
+    sifted.snapshot.threads = threads;
     Ok(sifted)
 }
 
@@ -162,16 +164,12 @@ impl Pass<'_, '_> {
         if !is_wanted {
             return Ok(());
         }
-        match entry {
+        let is_there = match entry {
             Entry::Marker(marker) => {
                 self.marker(marker);
-                return Ok(());
+                false // once it is written
             }
-            Entry::Sample(sample) => {
-                if !self.sample(sample, stack)? {
-                    return Ok(());
-                }
-            }
+            Entry::Sample(sample) => self.sample(sample, stack)?,
             Entry::Allocation(allocation) => self.allocation(allocation)?,
             Entry::Counters(counters) => {
                 for value in counters.values() {
@@ -179,18 +177,19 @@ impl Pass<'_, '_> {
                     let rows = self.sifted.counters.entry(value.cell).or_default();
                     rows.push(&mut self.shared.rows, row)?;
                 }
+                true
             }
             Entry::Overhead(overhead) => {
-                let times =
-                    [overhead.locking_ns, overhead.counters_ns, overhead.threads_ns, overhead.total_ns];
-                let [locking, counters, threads, total] = times;
-                let row = [overhead.at.raw(), locking, counters, threads, total];
+                let OverheadEntry { at, locking_ns, counters_ns, threads_ns, total_ns } = *overhead;
+                let row = [at.raw(), locking_ns, counters_ns, threads_ns, total_ns];
                 self.sifted.overhead.push(&mut self.shared.rows, row)?;
+                true
             }
-            _ => {}
-        }
+            // Of a kind that this build does not know: it is not in the profile.
+            _ => false,
+        };
         if let Some(thread) = self.sifted.threads.get_mut(self.place) {
-            thread.delivered += 1;
+            thread.delivered += u64::from(is_there);
         }
         Ok(())
     }
@@ -234,28 +233,30 @@ impl Pass<'_, '_> {
         let Some(tid) = sample.foreign.filter(|tid| !self.sifted.owners.knows(*tid)) else {
             return Some(self.sifted.owners.owner(self.place, sample.foreign, sample.at));
         };
-        let sampled_only = &mut self.sifted.sampled_only;
-        let number = match sampled_only.iter().position(|known| *known == tid) {
-            Some(number) => number,
-            None if sampled_only.len() >= MAX_SAMPLED_ONLY => return None,
-            None => {
-                sampled_only.push(tid);
-                self.sifted.threads.push(SiftedThread::default());
-                sampled_only.len() - 1
-            }
-        };
-        Some(self.sifted.rows.saturating_add(number))
+        let Sifted { sampled_only, sampled_only_places, threads, .. } = &mut *self.sifted;
+        if let Some(place) = sampled_only_places.get(&tid) {
+            return Some(*place);
+        }
+        if sampled_only.len() >= MAX_SAMPLED_ONLY {
+            return None;
+        }
+        let place = threads.len();
+        threads.push(SiftedThread::default());
+        sampled_only.push(tid);
+        sampled_only_places.insert(tid, place);
+        Some(place)
     }
 
-    fn allocation(&mut self, allocation: &AllocationEntry<'_>) -> io::Result<()> {
+    fn allocation(&mut self, allocation: &AllocationEntry<'_>) -> io::Result<bool> {
         let node = self.node(
             self.place,
             allocation.stack.frames(),
             (Innermost::ReturnAddress, allocation.stack.is_cut()),
         );
         let row = [allocation.at.raw(), allocation.bytes.cast_unsigned(), allocation.address, plus_one(node)];
-        let Some(thread) = self.sifted.threads.get_mut(self.place) else { return Ok(()) };
-        thread.allocations.push(&mut self.shared.rows, row)
+        let Some(thread) = self.sifted.threads.get_mut(self.place) else { return Ok(false) };
+        thread.allocations.push(&mut self.shared.rows, row)?;
+        Ok(true)
     }
 
     fn node(
