@@ -82,9 +82,8 @@ pub(super) fn debug_file(image: &Image<'_>, own: &Path, options: &SymbolOptions)
 pub(super) fn shared_file(image: &Image<'_>, own: &Path, options: &SymbolOptions) -> Option<Opened> {
     let link = image.shared_link()?;
     let beside = own.parent()?.join(as_path(link.name));
-    let has_id = |file: &Opened| {
-        Image::parse(file.source.bytes()).is_ok_and(|image| image.build_id() == link.proof)
-    };
+    let has_id =
+        |file: &Opened| Image::parse(file.source.bytes()).is_ok_and(|image| image.build_id() == link.proof);
     open(&beside, options).ok().filter(has_id).or_else(|| by_build_id(link.proof, options))
 }
 

@@ -129,7 +129,8 @@ impl Symbols {
             }
         }
         let addresses = wanted.iter().map(|one| one.addresses.len()).sum();
-        let start = SymbolProgress { modules_done: 0, modules: groups.len(), addresses_done: 0, addresses, next: "" };
+        let start =
+            SymbolProgress { modules_done: 0, modules: groups.len(), addresses_done: 0, addresses, next: "" };
         let (mut done, mut results) = (start, vec![Vec::new(); wanted.len()]);
         for (identity, members) in &groups {
             let members: Vec<(usize, &Wanted<'_>)> =
@@ -146,7 +147,11 @@ impl Symbols {
                 }
             }
             self.cache.shrink(self.options.cache_limit);
-            done = SymbolProgress { modules_done: done.modules_done + 1, addresses_done: done.addresses_done + all.len(), ..done };
+            done = SymbolProgress {
+                modules_done: done.modules_done + 1,
+                addresses_done: done.addresses_done + all.len(),
+                ..done
+            };
         }
         progress(done);
         results

@@ -63,7 +63,13 @@ fn in_file(found: &Found, addresses: &[u64], options: &SymbolOptions) -> Outcome
         problems.push(Problem::Unverified(own.path.clone()));
     }
     let Some(image) = parsed(own, &mut problems) else {
-        return Outcome { places: Vec::new(), source: NameSource::Nothing, debug_file: None, problems, bytes: 0 };
+        return Outcome {
+            places: Vec::new(),
+            source: NameSource::Nothing,
+            debug_file: None,
+            problems,
+            bytes: 0,
+        };
     };
     let separate = if image.has_debug_info() { None } else { locate::debug_file(&image, &own.path, options) };
     let separate_image = separate.as_ref().and_then(|file| parsed(file, &mut problems));
@@ -162,7 +168,8 @@ fn tables<'d>(
     };
     let full = table(Some(image), ".symtab", ".strtab");
     let full = if full.is_empty() { table(separate, ".symtab", ".strtab") } else { full };
-    let dynamic = if full.is_empty() { table(Some(image), ".dynsym", ".dynstr") } else { SymbolTable::default() };
+    let dynamic =
+        if full.is_empty() { table(Some(image), ".dynsym", ".dynstr") } else { SymbolTable::default() };
     [full, dynamic].into_iter().filter(|table| !table.is_empty()).collect()
 }
 

@@ -119,7 +119,11 @@ pub fn answer(request: &str, libraries: &[Library], symbols: &mut Symbols) -> Re
 }
 
 /// Looks up the addresses of all jobs, a library at a time.
-fn look_up<'r>(jobs: &'r [Job], libraries: &[Library], symbols: &mut Symbols) -> Result<Known<'r>, RequestError> {
+fn look_up<'r>(
+    jobs: &'r [Job],
+    libraries: &[Library],
+    symbols: &mut Symbols,
+) -> Result<Known<'r>, RequestError> {
     let mut asked: HashMap<(&str, &str), Vec<u64>> = HashMap::new();
     let mut count = 0_usize;
     for job in jobs {
@@ -146,7 +150,8 @@ fn look_up<'r>(jobs: &'r [Job], libraries: &[Library], symbols: &mut Symbols) ->
         })
         .unzip();
     let places = symbols.resolve_all(&wanted, &mut |_| {});
-    let of = |(wanted, places): (Wanted<'_>, Vec<Arc<Place>>)| wanted.addresses.into_iter().zip(places).collect();
+    let of =
+        |(wanted, places): (Wanted<'_>, Vec<Arc<Place>>)| wanted.addresses.into_iter().zip(places).collect();
     Ok(keys.into_iter().zip(wanted.into_iter().zip(places).map(of)).collect())
 }
 
@@ -161,7 +166,8 @@ fn answer_job<'r>(job: &'r Job, known: &'r Known<'_>) -> JobAnswer<'r> {
         let place = key.and_then(|key| known.get(&key)?.get(&address));
         answer_frame(at, key.map_or("", |(name, _)| name), address, place.map(|place| &**place))
     };
-    let stack = |frames: &Vec<(i64, u64)>| frames.iter().enumerate().map(|(at, one)| frame(at, *one)).collect();
+    let stack =
+        |frames: &Vec<(i64, u64)>| frames.iter().enumerate().map(|(at, one)| frame(at, *one)).collect();
     let found = job.memory_map.iter().map(|(name, id)| {
         let places = known.get(&(name.as_str(), id.as_str()));
         let any = places.is_some_and(|places| places.values().any(|place| !place.frames.is_empty()));

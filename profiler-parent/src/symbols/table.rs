@@ -36,7 +36,8 @@ pub(super) struct SymbolTable<'d> {
 impl<'d> SymbolTable<'d> {
     pub(super) fn new(raw: RawTable<'d>) -> Self {
         let RawTable { symbols: mut rows, texts } = raw;
-        let named = |name: u32| name_at(&texts, name).filter(|name| !name.is_empty() && !name.starts_with(b"$"));
+        let named =
+            |name: u32| name_at(&texts, name).filter(|name| !name.is_empty() && !name.starts_with(b"$"));
         rows.retain(|row| named(row.name).is_some());
         let underscores =
             |name| named(name).map_or(0, |name| name.iter().take_while(|byte| **byte == b'_').count());

@@ -87,7 +87,12 @@ pub(crate) fn c(flags: &[&str]) -> Built {
 pub(crate) fn rust(flags: &[&str]) -> Built {
     built("program.rs", RUST, |source, program| {
         let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
-        rustc.args(["-Copt-level=1", "-Clink-arg=-Wl,--build-id"]).args(flags).arg("-o").arg(program).arg(source);
+        rustc
+            .args(["-Copt-level=1", "-Clink-arg=-Wl,--build-id"])
+            .args(flags)
+            .arg("-o")
+            .arg(program)
+            .arg(source);
         rustc
     })
 }

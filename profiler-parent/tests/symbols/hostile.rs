@@ -89,7 +89,10 @@ main:   .rept 64
     );
     std::fs::write(&source, text).unwrap();
     let program = folder.path().join("program");
-    run(Command::new("cc").args(["-no-pie", "-nostdlib", "-Wl,--build-id", "-Wl,-e,main", "-o"]).arg(&program).arg(&source));
+    run(Command::new("cc")
+        .args(["-no-pie", "-nostdlib", "-Wl,--build-id", "-Wl,-e,main", "-o"])
+        .arg(&program)
+        .arg(&source));
     build::Built { folder, program }
 }
 
@@ -129,5 +132,8 @@ fn a_list_that_everybody_refers_to_is_not_read_for_ever() {
     )));
     assert_eq!(seen, [("main".to_owned(), String::new(), 0)], "by the symbol table");
     let problems = &symbols.reports()[0].problems;
-    assert!(problems.iter().any(|problem| problem.to_string().contains("more debug information")), "{problems:?}");
+    assert!(
+        problems.iter().any(|problem| problem.to_string().contains("more debug information")),
+        "{problems:?}"
+    );
 }

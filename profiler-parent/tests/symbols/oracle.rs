@@ -47,7 +47,10 @@ fn check(path: &Path, addresses: &[u64]) {
             ours.frames.iter().map(|frame| (frame.file.as_deref().map(str::to_owned), frame.line)).collect();
         if theirs.is_empty() {
             // A symbol table may still have a name.
-            assert!(lines.len() <= 1 && lines.iter().all(|(file, _)| file.is_none()), "{address:#x} {lines:?}");
+            assert!(
+                lines.len() <= 1 && lines.iter().all(|(file, _)| file.is_none()),
+                "{address:#x} {lines:?}"
+            );
         } else {
             assert_eq!(lines, theirs, "{address:#x}");
             with_lines += 1;

@@ -35,8 +35,12 @@ fn an_answer_has_function_file_line_and_inlined_functions() {
     assert_eq!(frame["module_offset"], json!(format!("{:#x}", marks[&1])));
     assert_eq!((&frame["function"], &frame["line"]), (&json!("outer"), &json!(line_of(C, "middle();"))));
     assert!(frame["file"].as_str().unwrap().ends_with("/program.c"));
-    let inlined: Vec<_> = frame["inlines"].as_array().unwrap().iter().map(|one| (&one["function"], &one["line"])).collect();
-    assert_eq!(inlined, [(&json!("inner"), &json!(line(C, 1))), (&json!("middle"), &json!(line_of(C, "inner();")))]);
+    let inlined: Vec<_> =
+        frame["inlines"].as_array().unwrap().iter().map(|one| (&one["function"], &one["line"])).collect();
+    assert_eq!(
+        inlined,
+        [(&json!("inner"), &json!(line(C, 1))), (&json!("middle"), &json!(line_of(C, "inner();")))]
+    );
     let offset = frame["function_offset"].as_str().unwrap().strip_prefix("0x").unwrap();
     assert!(u64::from_str_radix(offset, 16).unwrap() < 64 && frame["function_size"].is_string());
     assert_eq!(result["stacks"][0][1], json!({"frame": 1, "module": "other", "module_offset": "0x5"}));
@@ -57,7 +61,14 @@ fn a_job_may_stand_alone_and_files_that_the_profile_does_not_name_are_not_read()
 
 #[test]
 fn a_request_that_makes_no_sense_is_refused() {
-    for request in ["", "[]", "{}", "{\"jobs\":1}", "{\"memoryMap\":[],\"stacks\":[[[0,1]]]}", "{\"memoryMap\":[[\"a\",\"b\"]],\"stacks\":[[[-2,1]]]}"] {
+    for request in [
+        "",
+        "[]",
+        "{}",
+        "{\"jobs\":1}",
+        "{\"memoryMap\":[],\"stacks\":[[[0,1]]]}",
+        "{\"memoryMap\":[[\"a\",\"b\"]],\"stacks\":[[[-2,1]]]}",
+    ] {
         assert!(answer(request, &[], &mut Symbols::default()).is_err(), "{request}");
     }
 }

@@ -14,11 +14,14 @@ fn frames(rows: &[(&str, &str, u32)]) -> Seen {
 fn check_all(built: &Built, symbols: &mut Symbols) {
     let file = "program.c";
     let expected = [
-        (1, vec![
-            ("inner", file, line(C, 1)),
-            ("middle", file, line_of(C, "inner();")),
-            ("outer", file, line_of(C, "middle();")),
-        ]),
+        (
+            1,
+            vec![
+                ("inner", file, line(C, 1)),
+                ("middle", file, line_of(C, "inner();")),
+                ("outer", file, line_of(C, "middle();")),
+            ],
+        ),
         (2, vec![("middle", file, line(C, 2)), ("outer", file, line_of(C, "middle();"))]),
         (3, vec![("outer", file, line(C, 3))]),
         (4, vec![("plain", file, line(C, 4))]),
@@ -28,7 +31,11 @@ fn check_all(built: &Built, symbols: &mut Symbols) {
         assert_eq!(built.mark(mark, symbols), frames(&expected), "mark {mark}");
     }
     let report = &symbols.reports()[0];
-    assert_eq!((report.source, report.addresses, report.named), (NameSource::DebugInformation, 5, 5), "{report}");
+    assert_eq!(
+        (report.source, report.addresses, report.named),
+        (NameSource::DebugInformation, 5, 5),
+        "{report}"
+    );
     assert_eq!(report.problems, []);
 }
 
@@ -66,7 +73,9 @@ fn the_code_of_the_function_is_told() {
         if strip {
             run(Command::new("strip").arg("-g").arg(&built.program));
         }
-        let places = built.symbols().resolve(ModuleKey { path: built.path(), build_id: &key }, &[marks[&3], marks[&1]]);
+        let places = built
+            .symbols()
+            .resolve(ModuleKey { path: built.path(), build_id: &key }, &[marks[&3], marks[&1]]);
         let code = places[0].function.unwrap();
         assert_eq!(places[1].function, Some(code), "the same function");
         assert!(code.start <= marks[&3] && marks[&1] < code.start + code.size, "{code:?} {marks:x?}");
@@ -79,7 +88,11 @@ fn a_debug_file_beside_the_program_if_its_checksum_is_right() {
         let built = build::c(&["-g"]);
         std::fs::create_dir(built.folder.path().join(".debug")).unwrap();
         let debug = format!("{folder}program.debug");
-        run(Command::new("objcopy").arg("--only-keep-debug").arg(&built.program).arg(&debug).current_dir(&built.folder));
+        run(Command::new("objcopy")
+            .arg("--only-keep-debug")
+            .arg(&built.program)
+            .arg(&debug)
+            .current_dir(&built.folder));
         run(Command::new("strip").arg(&built.program));
         built.objcopy(&[&format!("--add-gnu-debuglink={debug}")]);
         check_all(&built, &mut built.symbols());
@@ -120,7 +133,12 @@ fn split_debug_information_in_its_own_file_or_in_a_package() {
         let package = built.folder.path().join("program.dwp");
         // The usual tool cannot do version 5.
         if version == "-gdwarf-4" {
-            run(Command::new("dwp").arg("-o").arg(&package).arg("-e").arg(&built.program).current_dir(&built.folder));
+            run(Command::new("dwp")
+                .arg("-o")
+                .arg(&package)
+                .arg("-e")
+                .arg(&built.program)
+                .current_dir(&built.folder));
         }
         let remove_split = || {
             for file in std::fs::read_dir(&built.folder).unwrap().map(|file| file.unwrap().path()) {
@@ -135,7 +153,11 @@ fn split_debug_information_in_its_own_file_or_in_a_package() {
             std::fs::remove_file(package).unwrap();
         }
         let mut symbols = built.symbols();
-        assert_eq!(built.mark(1, &mut symbols), frames(&[("outer", "program.c", line(C, 1))]), "lines are still there");
+        assert_eq!(
+            built.mark(1, &mut symbols),
+            frames(&[("outer", "program.c", line(C, 1))]),
+            "lines are still there"
+        );
         assert!(matches!(symbols.reports()[0].problems[..], [Problem::NoSplitFile(_)]));
     }
 }
@@ -170,7 +192,12 @@ fn a_stripped_program_has_no_names_and_says_so() {
 
 #[test]
 fn names_of_rust_are_readable_with_inlined_methods_and_closures() {
-    for flags in [&["-g"][..], &["-Cdebuginfo=line-tables-only"], &["-g", "-Csymbol-mangling-version=v0"], &["-g", "-Csplit-debuginfo=unpacked"]] {
+    for flags in [
+        &["-g"][..],
+        &["-Cdebuginfo=line-tables-only"],
+        &["-g", "-Csymbol-mangling-version=v0"],
+        &["-g", "-Csplit-debuginfo=unpacked"],
+    ] {
         println!("{flags:?}");
         let built = build::rust(flags);
         let (mut symbols, file) = (built.symbols(), "program.rs");
@@ -198,5 +225,8 @@ fn the_kernels_own_code_has_names() {
     let mut symbols = Symbols::default();
     let image = symbols.resolve(ModuleKey { path: "[vdso]", build_id: &[1] }, &[0x100]);
     assert!(!image[0].is_named());
-    assert!(matches!(symbols.reports()[0].problems[..], [Problem::Replaced(_)]), "another kernel's is not this one");
+    assert!(
+        matches!(symbols.reports()[0].problems[..], [Problem::Replaced(_)]),
+        "another kernel's is not this one"
+    );
 }

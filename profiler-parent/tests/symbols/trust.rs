@@ -3,7 +3,9 @@
 use std::process::Command;
 
 use object::{Object, ObjectSection, ObjectSymbol};
-use profiler_parent::symbols::{ModuleKey, NameSource, Problem, SymbolOptions, SymbolProgress, Symbols, Wanted};
+use profiler_parent::symbols::{
+    ModuleKey, NameSource, Problem, SymbolOptions, SymbolProgress, Symbols, Wanted,
+};
 
 use crate::build::{self, run, seen};
 
@@ -42,7 +44,11 @@ fn without_a_build_id_names_are_given_and_the_doubt_is_told() {
 
     let other = build::c(&["-g"]);
     let key = ModuleKey { path: other.path(), build_id: &[] };
-    assert_eq!(symbols.resolve(key, &[other.marks()[&4]])[0].frames.len(), 0, "the process had none, the file has one");
+    assert_eq!(
+        symbols.resolve(key, &[other.marks()[&4]])[0].frames.len(),
+        0,
+        "the process had none, the file has one"
+    );
 }
 
 #[test]
@@ -113,14 +119,25 @@ fn all_modules_together_with_progress_and_the_same_file_once() {
         module: ModuleKey { path: Box::leak(built.path().to_owned().into_boxed_str()), build_id: id },
         addresses: marks.iter().map(|mark| built.marks()[mark]).collect(),
     };
-    let all = [wanted(&one, &one_id, &[4, 3]), wanted(&other, &other_id, &[5]), wanted(&one, &one_id, &[5, 4])];
+    let all =
+        [wanted(&one, &one_id, &[4, 3]), wanted(&other, &other_id, &[5]), wanted(&one, &one_id, &[5, 4])];
     let mut told = Vec::new();
     let places = one.symbols().resolve_all(&all, &mut |progress: SymbolProgress<'_>| {
-        told.push((progress.modules_done, progress.modules, progress.addresses_done, progress.addresses, progress.next.to_owned()));
+        told.push((
+            progress.modules_done,
+            progress.modules,
+            progress.addresses_done,
+            progress.addresses,
+            progress.next.to_owned(),
+        ));
     });
     let names: Vec<Vec<_>> =
         places.iter().map(|places| places.iter().map(|place| seen(place)[0].0.clone()).collect()).collect();
     assert_eq!(names, [vec!["plain", "outer"], vec!["hidden"], vec!["hidden", "plain"]]);
-    let expected = [(0, 2, 0, 5, one.path().to_owned()), (1, 2, 4, 5, other.path().to_owned()), (2, 2, 5, 5, String::new())];
+    let expected = [
+        (0, 2, 0, 5, one.path().to_owned()),
+        (1, 2, 4, 5, other.path().to_owned()),
+        (2, 2, 5, 5, String::new()),
+    ];
     assert_eq!(told, expected);
 }

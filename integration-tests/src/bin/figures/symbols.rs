@@ -51,7 +51,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     put(report, "symbols.warm_s", median(&warm), "s");
     put(report, "symbols.peak_mib", peak, "MiB");
     put(report, "symbols.named_pct", named as f64 * 100.0 / distinct.max(1) as f64, "%");
-    let alone = |_| seconds(|| drop(look_up(&mut Symbols::default(), &modules[..1])));
+    let alone = |_| seconds(|| named = look_up(&mut Symbols::default(), &modules[..1]));
     let ours = median(&(0..RUNS).map(alone).collect::<Vec<_>>());
     put(report, "symbols.vs_addr2line.ratio", ours / theirs(&own, &modules[0].addresses)?, "x addr2line");
     Ok(())
@@ -59,11 +59,16 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
 
 /// Looks all up; how many have names.
 fn look_up(symbols: &mut Symbols, modules: &[Module]) -> usize {
-    let of = |Module { path, build_id, addresses }: &'_ Module| (path.clone(), build_id.clone(), addresses.clone());
+    let of = |Module { path, build_id, addresses }: &'_ Module| {
+        (path.clone(), build_id.clone(), addresses.clone())
+    };
     let copies: Vec<_> = modules.iter().map(of).collect();
     let wanted: Vec<Wanted<'_>> = copies
         .iter()
-        .map(|(path, build_id, addresses)| Wanted { module: ModuleKey { path, build_id }, addresses: addresses.clone() })
+        .map(|(path, build_id, addresses)| Wanted {
+            module: ModuleKey { path, build_id },
+            addresses: addresses.clone(),
+        })
         .collect();
     let places = symbols.resolve_all(&wanted, &mut |_| {});
     places.iter().flatten().filter(|place| place.is_named()).count()
@@ -89,7 +94,10 @@ fn theirs(path: &Path, addresses: &[u64]) -> Result<f64> {
     let bytes = std::fs::read(path)?;
     let file = object::File::parse(&*bytes)?;
     let section = |name: &str| -> object::Result<Vec<u8>> {
-        Ok(file.section_by_name(name).map_or(Ok(Cow::Borrowed(&[][..])), |section| section.uncompressed_data())?.into_owned())
+        Ok(file
+            .section_by_name(name)
+            .map_or(Ok(Cow::Borrowed(&[][..])), |section| section.uncompressed_data())?
+            .into_owned())
     };
     let sections = DwarfSections::load(|id| section(id.name()))?;
     let mut times = Vec::new();
@@ -112,9 +120,13 @@ fn with_addr2line(dwarf: Dwarf<EndianSlice<'_, LittleEndian>>, addresses: &[u64]
         let mut frames = context.find_frames(*address).skip_all_loads()?;
         let mut any = false;
         while let Some(frame) = frames.next()? {
-            let name = frame.function.as_ref().map(|name| name.demangle().map(Cow::into_owned)).transpose()?;
+            let name =
+                frame.function.as_ref().map(|name| name.demangle().map(Cow::into_owned)).transpose()?;
             any |= name.is_some();
-            std::hint::black_box((name, frame.location.and_then(|location| location.file.map(str::to_owned))));
+            std::hint::black_box((
+                name,
+                frame.location.and_then(|location| location.file.map(str::to_owned)),
+            ));
         }
         named += usize::from(any);
     }

@@ -2,9 +2,7 @@
 //!
 //! Used by [`super::walk`] and [`super::names`].
 
-use gimli::{
-    Abbreviation, Attribute, AttributeValue, EntriesRaw, Range, RangeListsOffset, UnitRef,
-};
+use gimli::{Abbreviation, Attribute, AttributeValue, EntriesRaw, Range, RangeListsOffset, UnitRef};
 
 use super::sections::Slice;
 use super::work::{Stop, Work};
@@ -63,7 +61,8 @@ impl<'a> Entry<'a> {
                 }
             }
             gimli::DW_AT_call_line => {
-                self.call_line = attribute.udata_value().and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+                self.call_line =
+                    attribute.udata_value().and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
             }
             _ => {}
         }

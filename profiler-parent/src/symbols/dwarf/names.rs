@@ -48,7 +48,12 @@ impl<'u, 'a> Names<'u, 'a> {
     }
 
     /// The name of a function of the unit.
-    pub(super) fn of(&mut self, entry: &Entry<'a>, unit: &Unit<Slice<'a>>, texts: &mut Texts) -> Option<Name> {
+    pub(super) fn of(
+        &mut self,
+        entry: &Entry<'a>,
+        unit: &Unit<Slice<'a>>,
+        texts: &mut Texts,
+    ) -> Option<Name> {
         let unit_ref = UnitRef::new(self.here.dwarf, unit);
         if entry.linkage_name.is_some() || entry.origin.is_none() {
             return own_name(entry, unit_ref, texts);
@@ -114,7 +119,9 @@ impl<'u, 'a> Names<'u, 'a> {
         match value {
             AttributeValue::UnitRef(offset) => Some((place, offset.to_debug_info_offset(&unit.header)?.0)),
             AttributeValue::DebugInfoRef(offset) => Some((place, offset.0)),
-            AttributeValue::DebugInfoRefSup(offset) if place == Place::Here => Some((Place::Shared, offset.0)),
+            AttributeValue::DebugInfoRefSup(offset) if place == Place::Here => {
+                Some((Place::Shared, offset.0))
+            }
             _ => None,
         }
     }

@@ -5,7 +5,9 @@
 
 use std::borrow::Cow;
 
-use gimli::{Dwarf, DwarfPackage, DwarfPackageSections, DwarfSections, EndianSlice, RunTimeEndian, SectionId};
+use gimli::{
+    Dwarf, DwarfPackage, DwarfPackageSections, DwarfSections, EndianSlice, RunTimeEndian, SectionId,
+};
 
 use crate::symbols::image::{Image, SectionError};
 
@@ -50,7 +52,11 @@ fn endian(image: &Image<'_>) -> RunTimeEndian {
     if image.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big }
 }
 
-fn section<'d>(image: &Image<'d>, name: Option<&str>, bytes: &mut u64) -> Result<Cow<'d, [u8]>, SectionError> {
+fn section<'d>(
+    image: &Image<'d>,
+    name: Option<&str>,
+    bytes: &mut u64,
+) -> Result<Cow<'d, [u8]>, SectionError> {
     let contents = name.map_or(Ok(Cow::Borrowed(&[][..])), |name| image.section(name))?;
     *bytes += contents.len() as u64;
     Ok(contents)

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gimli::{
-    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfoOffset, DebugLineOffset, Dwarf, Reader,
-    Section, Unit, UnitHeader, UnitType,
+    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfoOffset, DebugLineOffset, Dwarf,
+    Reader, Section, Unit, UnitHeader, UnitType,
 };
 
 use super::sections::Slice;
@@ -80,9 +80,8 @@ impl<'a> Units<'a> {
 
     /// Whether a unit only describes types, which have no code.
     pub(super) fn is_of_types(&self, index: usize) -> bool {
-        self.header(index).is_ok_and(|header| {
-            matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. })
-        })
+        self.header(index)
+            .is_ok_and(|header| matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. }))
     }
 
     /// Reads a unit's root and what it refers to.

@@ -56,7 +56,11 @@ struct Walk<'w, 'a> {
 }
 
 /// Finds what encloses each of `wanted`, which are in order.
-pub(super) fn walk<'a>(units: &Units<'a>, unit: &Unit<Slice<'a>>, wanted: &[u64]) -> Result<Walked<'a>, Stop> {
+pub(super) fn walk<'a>(
+    units: &Units<'a>,
+    unit: &Unit<Slice<'a>>,
+    wanted: &[u64],
+) -> Result<Walked<'a>, Stop> {
     let walked = Walked { entries: Vec::new(), enclosing: vec![Enclosing::default(); wanted.len()] };
     let unit = UnitRef::new(units.dwarf, unit);
     let mut walk = Walk { unit, units, wanted, open: Vec::new(), walked };
@@ -78,9 +82,7 @@ impl<'a> Walk<'_, 'a> {
         }
         let around = self.open.last().map(|open| open.kind);
         let kind = match (abbreviation.tag(), around) {
-            (gimli::DW_TAG_subprogram, _) => {
-                self.function(Entry::read(entries, abbreviation, self.unit)?)?
-            }
+            (gimli::DW_TAG_subprogram, _) => self.function(Entry::read(entries, abbreviation, self.unit)?)?,
             (gimli::DW_TAG_inlined_subroutine, Some(Kind::Inside { function, level })) if level < DEEPEST => {
                 self.inlined(Entry::read(entries, abbreviation, self.unit)?, function, level)?
             }
