@@ -116,6 +116,13 @@ fn debug_information_by_hand_is_read() {
 }
 
 #[test]
+fn of_two_inlined_functions_that_claim_the_same_code_the_first_counts() {
+    let one = ".byte 3\n.quad main, 8\n.byte 0\n";
+    let (seen, _) = first(&by_hand(&format!("{FUNCTION}{one}{one}.byte 0, 0")));
+    assert_eq!(seen.len(), 2, "{seen:?}");
+}
+
+#[test]
 fn a_million_functions_inlined_into_each_other_do_not_overflow_the_stack() {
     let (seen, _) = first(&by_hand(&format!("{FUNCTION}.rept 1000000\n.byte 4\n.endr")));
     assert_eq!(seen.last().unwrap().0, "name");
