@@ -42,7 +42,8 @@ pub(super) fn is_mangled(raw: &[u8]) -> bool {
 /// Rust's two forms, without the hash.
 fn rust(raw: &str) -> Option<String> {
     // The older form is also C++'s; only the hash tells them apart.
-    if !raw.starts_with("_R") && !(raw.starts_with("_ZN") && raw.contains("17h")) {
+    let is_old = raw.starts_with("_ZN") && raw.contains("17h");
+    if !is_old && !raw.starts_with("_R") {
         return None;
     }
     let name = rustc_demangle::try_demangle(raw).ok()?;

@@ -183,14 +183,14 @@ impl Symbols {
         missing.dedup();
         if !missing.is_empty() {
             let found = module::look_up(key.path, key.build_id, &missing, &self.options);
-            let named = found.places.iter().filter(|place| place.is_named()).count() as u64;
             module.add(&missing, &found.places, found.bytes);
+            let unread = missing.len() - found.places.len();
             module.report = ModuleReport {
                 path: key.path.to_owned(),
                 source: found.source,
                 debug_file: found.debug_file,
-                addresses: module.report.addresses + missing.len() as u64,
-                named: module.report.named + named,
+                addresses: (module.places.len() + unread) as u64,
+                named: module.places.values().filter(|place| place.is_named()).count() as u64,
                 problems: found.problems,
             };
         }
@@ -198,11 +198,11 @@ impl Symbols {
     }
 }
 
-/// Looks up addresses in an image that is in memory: for the fuzzer. Never panics, whatever the image is.
+/// Looks up addresses, in order, in an image that is in memory: for the fuzzer. Never panics, whatever the image is.
 #[doc(hidden)]
 pub fn resolve_image(image: Vec<u8>, addresses: &[u64]) -> Vec<Arc<Place>> {
     let mut addresses = addresses.to_vec();
     addresses.sort_unstable();
     addresses.dedup();
-    module::in_image(image, &addresses, &SymbolOptions::default()).places
+    module::in_image(image, &addresses, &SymbolOptions::default().file_limit(64 << 20)).places
 }

@@ -38,7 +38,7 @@ pub struct ModuleReport {
     pub source: NameSource,
     /// The separate file with the debug information, if there is one.
     pub debug_file: Option<PathBuf>,
-    /// Distinct addresses that were asked for since the module was first seen.
+    /// Distinct addresses that were asked for and are not forgotten.
     pub addresses: u64,
     /// Those of them that have a name.
     pub named: u64,

@@ -28,6 +28,26 @@ pub struct Library {
     pub build_id: Vec<u8>,
 }
 
+impl Library {
+    /// A row of a profile's `libs`; `code_id` is empty if the row has none.
+    pub fn new(debug_name: &str, breakpad_id: &str, path: &str, code_id: &str) -> Self {
+        Self {
+            debug_name: debug_name.to_owned(),
+            breakpad_id: breakpad_id.to_owned(),
+            path: path.to_owned(),
+            build_id: from_hex(code_id).unwrap_or_default(),
+        }
+    }
+}
+
+/// Bytes in hexadecimal; `None` if it is none.
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
+    if rest.is_empty() { bytes } else { None }
+}
+
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -198,5 +218,19 @@ fn answer_frame<'r>(at: usize, module: &'r str, address: u64, place: Option<&'r 
         file: outer.and_then(|outer| outer.file.as_deref()),
         line: outer.map(|outer| outer.line).filter(|line| *line > 0),
         inlines: frames.map(|(_, inlined)| inlined.iter().map(inline).collect()).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_id_is_the_build_id_and_rubbish_is_none() {
+        let of = |code_id| Library::new("name", "id", "/path", code_id).build_id;
+        assert_eq!(of("00ffA1"), [0, 0xff, 0xa1]);
+        assert_eq!(of(""), []);
+        assert_eq!(of("abc"), []);
+        assert_eq!(of("xy"), []);
     }
 }

@@ -85,11 +85,10 @@ mod tests {
     use super::super::image::RawSymbol;
     use super::*;
 
-    const TEXTS: &[u8] = b"\0__write\0write\0local\0$x\0old@@V1\0";
+    const TEXTS: &[u8] = b"\0write\0__write\0local\0$x\0old@@V1\0";
 
     fn symbol(name: &str, address: u64, size: u64) -> RawSymbol {
         let at = TEXTS.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
-        let at = if name == "write" { at + 8 } else { at };
         RawSymbol { name: u32::try_from(at).unwrap(), is_function: true, is_global: true, address, size }
     }
 

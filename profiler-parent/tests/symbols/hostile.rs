@@ -24,7 +24,7 @@ fn the_image_that_is_mutated_has_names() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn a_mutated_program_never_panics(
@@ -75,6 +75,8 @@ main:   .rept 64
         .byte 3, 0x1d, 1, 0x11, 1, 0x12, 7, 0, 0
         .byte 4, 0x1d, 1, 0, 0
         .byte 5, 0x2e, 1, 0x55, 0x17, 0, 0
+        .byte 6, 0x2e, 1, 0x11, 1, 0x12, 7, 3, 0xa1, 0x3e, 0, 0
+        .byte 7, 0x1d, 0, 0x11, 1, 0x12, 7, 0x31, 0xa0, 0x3e, 0, 0
         .byte 0
         .section .debug_info,"",%progbits
         .long 9f - 8f
@@ -113,6 +115,55 @@ const FUNCTION: &str = ".byte 2\n.quad main, 64\n.asciz \"name\"\n";
 fn debug_information_by_hand_is_read() {
     let (seen, _) = first(&by_hand(&format!("{FUNCTION}.byte 3\n.quad main, 8\n.byte 0, 0, 0")));
     assert_eq!(seen, [(String::new(), String::new(), 0), ("name".to_owned(), String::new(), 0)]);
+}
+
+/// What several debug files have in common: a text, and an entry with a name.
+const SHARED: &str = r#"
+        .section .debug_str,"",%progbits
+        .asciz "outside"
+        .section .debug_abbrev,"",%progbits
+        .byte 1, 0x3c, 1, 0, 0
+        .byte 2, 0x2e, 0, 3, 8, 0, 0
+        .byte 0
+        .section .debug_info,"",%progbits
+        .long 9f - 8f
+8:      .short 4
+        .long 0
+        .byte 8
+        .byte 1
+        .byte 2
+        .asciz "within"
+        .byte 0
+9:
+"#;
+
+#[test]
+fn names_that_debug_files_share_are_found_if_the_file_is_the_right_one() {
+    let built = by_hand(
+        ".byte 6\n.quad main, 64\n.long 0\n.byte 7\n.quad main, 8\n.long 12\n.byte 0, 0\n\
+         .pushsection .gnu_debugaltlink,\"\",%progbits\n.asciz \"shared\"\n.byte 1, 2, 3\n.popsection",
+    );
+    let source = built.folder.path().join("shared.s");
+    std::fs::write(&source, SHARED).unwrap();
+    let build = |id: &str| {
+        let id = format!("-Wl,--build-id={id}");
+        run(Command::new("cc")
+            .args(["-shared", "-nostdlib", &id, "-o", "shared"])
+            .arg(&source)
+            .current_dir(&built.folder));
+    };
+    let names = || first(&built).0.into_iter().map(|(name, ..)| name).collect::<Vec<_>>();
+    build("0x010203");
+    assert_eq!(names(), ["within", "outside"]);
+    build("0x010204");
+    assert_eq!(names(), ["", "main"], "the outer one by the symbol table");
+}
+
+#[test]
+fn of_two_inlined_functions_that_claim_the_same_code_the_first_counts() {
+    let one = ".byte 3\n.quad main, 8\n.byte 0\n";
+    let (seen, _) = first(&by_hand(&format!("{FUNCTION}{one}{one}.byte 0, 0")));
+    assert_eq!(seen.len(), 2, "{seen:?}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Every place that names can come from.
 
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 
+use object::{Object, ObjectSymbol};
 use profiler_parent::symbols::{ModuleKey, NameSource, Problem, Symbols};
 
 use crate::build::{self, Built, C, RUST, Seen, line, line_of, run};
@@ -216,15 +218,32 @@ fn names_of_rust_are_readable_with_inlined_methods_and_closures() {
     }
 }
 
-#[test]
-fn the_kernels_own_code_has_names() {
+/// The kernel's image in this process; `None` where it gives none.
+fn kernel_image() -> Option<Vec<u8>> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    if !maps.contains("[vdso]") {
-        return;
-    }
+    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
+    let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+    let [start, end] = [start, end].map(|number| u64::from_str_radix(number, 16).unwrap());
+    let mut image = vec![0; usize::try_from(end - start).unwrap()];
+    std::fs::File::open("/proc/self/mem").unwrap().read_exact_at(&mut image, start).unwrap();
+    Some(image)
+}
+
+#[test]
+fn the_kernels_own_code_has_names_if_it_is_this_kernels() {
+    let Some(image) = kernel_image() else { return };
+    let file = object::File::parse(&*image).unwrap();
+    let clock =
+        file.dynamic_symbols().find(|symbol| symbol.name().is_ok_and(|name| name.contains("clock_gettime")));
+    let address = clock.unwrap().address() + 1;
     let mut symbols = Symbols::default();
-    let image = symbols.resolve(ModuleKey { path: "[vdso]", build_id: &[1] }, &[0x100]);
-    assert!(!image[0].is_named());
+    let id = file.build_id().unwrap().unwrap();
+    let seen = build::seen(&symbols.resolve(ModuleKey { path: "[vdso]", build_id: id }, &[address])[0]);
+    assert!(seen[0].0.contains("clock_gettime"), "{seen:?}");
+
+    let mut symbols = Symbols::default();
+    let places = symbols.resolve(ModuleKey { path: "[vdso]", build_id: &[1] }, &[address]);
+    assert!(!places[0].is_named());
     assert!(
         matches!(symbols.reports()[0].problems[..], [Problem::Replaced(_)]),
         "another kernel's is not this one"

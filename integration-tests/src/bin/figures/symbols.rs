@@ -51,7 +51,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     put(report, "symbols.warm_s", median(&warm), "s");
     put(report, "symbols.peak_mib", peak, "MiB");
     put(report, "symbols.named_pct", named as f64 * 100.0 / distinct.max(1) as f64, "%");
-    let alone = |_| seconds(|| drop(look_up(&mut Symbols::default(), &modules[..1])));
+    let alone = |_| seconds(|| _ = std::hint::black_box(look_up(&mut Symbols::default(), &modules[..1])));
     let ours = median(&(0..RUNS).map(alone).collect::<Vec<_>>());
     put(report, "symbols.vs_addr2line.ratio", ours / theirs(&own, &modules[0].addresses)?, "x addr2line");
     Ok(())

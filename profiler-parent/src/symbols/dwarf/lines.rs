@@ -29,19 +29,37 @@ pub(super) fn locate(
     work.charge(program.header().raw_program_buf().len())?;
     let mut rows = program.rows();
     let mut before: Option<(u64, Line)> = None;
+    // The first of `wanted` that is not below the last row's address.
+    let mut next = 0;
     while let Some((_, row)) = rows.next_row()? {
-        if let Some((from, line)) = before {
-            let first = wanted.partition_point(|address| *address < from);
-            let to = row.address();
-            let within = wanted.get(first..).unwrap_or_default().iter().take_while(|address| **address < to);
-            for slot in found.iter_mut().skip(first).take(within.count()) {
-                slot.get_or_insert(line);
+        let to = row.address();
+        match before {
+            Some((from, line)) if from <= to => {
+                while let Some(slot) =
+                    found.get_mut(next).filter(|_| wanted.get(next).is_some_and(|at| *at < to))
+                {
+                    slot.get_or_insert(line);
+                    next += 1;
+                }
             }
+            _ => next = wanted.partition_point(|address| *address < to),
         }
         let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
         before = (!row.end_sequence()).then_some((row.address(), Line { file: row.file_index(), line }));
     }
     Ok(found)
+}
+
+/// The first address of a unit's line program and the one after the last; `None` if it has none.
+pub(super) fn extent(unit: UnitRef<'_, Slice<'_>>, work: &Work) -> Result<Option<(u64, u64)>, Stop> {
+    let Some(program) = unit.line_program.clone() else { return Ok(None) };
+    work.charge(program.header().raw_program_buf().len())?;
+    let (mut rows, mut extent) = (program.rows(), None);
+    while let Some((_, row)) = rows.next_row()? {
+        let (first, last) = extent.unwrap_or((row.address(), row.address()));
+        extent = Some((first.min(row.address()), last.max(row.address())));
+    }
+    Ok(extent.filter(|(first, last)| first < last))
 }
 
 /// Paths of a unit's files.

@@ -136,8 +136,8 @@ struct Search<'s, 'a> {
 
 impl<'a> Search<'_, 'a> {
     fn run(&self, batch: &mut Batch<'_>) -> Result<(), Stop> {
-        let (hits, unranged) = self.hits(batch)?;
         let mut names = Names::new(self.units, self.shared);
+<<<<<<< HEAD
         for unit_hits in hits.chunk_by(|one, other| one.0 == other.0) {
             let Some((unit, _)) = unit_hits.first() else { continue };
             let wanted =
@@ -156,36 +156,38 @@ impl<'a> Search<'_, 'a> {
     fn hits(&self, batch: &mut Batch<'_>) -> Result<(Vec<(usize, usize)>, Vec<usize>), Stop> {
         let (mut hits, mut unranged) = (Vec::new(), Vec::new());
         let mut tries = vec![0_u8; batch.addresses.len()];
+=======
+        let (mut tries, mut unranged) = (vec![0_u8; batch.addresses.len()], Vec::new());
+>>>>>>> wt-h5
         for index in (0..self.units.len()).filter(|index| !self.units.is_of_types(*index)) {
-            let mut add = |range: gimli::Range| {
-                let first = batch.addresses.partition_point(|address| *address < range.begin);
-                let after = batch.addresses.partition_point(|address| *address < range.end);
-                self.units.work.charge(after.saturating_sub(first))?;
-                for (at, tries) in tries.iter_mut().enumerate().take(after).skip(first) {
-                    if *tries < UNITS_PER_ADDRESS && hits.last() != Some(&(index, at)) {
-                        *tries += 1;
-                        hits.push((index, at));
-                    }
-                }
-                Ok(())
-            };
-            match self.unit_ranges(index, &mut add) {
+            match self.ranged_unit(index, &mut tries, batch, &mut names) {
                 Ok(true) => {}
                 Ok(false) => unranged.push(index),
                 Err(Stop::Exhausted) => return Err(Stop::Exhausted),
                 Err(stop) => batch.complain(self.files.path, stop),
             }
         }
-        hits.sort_unstable();
-        hits.dedup();
-        Ok((hits, unranged))
+        let unknown =
+            |batch: &Batch<'_>| (0..batch.addresses.len()).filter(|at| !batch.is_known(*at)).collect();
+        let mut wanted: Vec<usize> = unknown(batch);
+        for index in unranged {
+            match self.unranged_unit(index, &wanted, batch, &mut names) {
+                Ok(true) => wanted = unknown(batch),
+                Ok(false) => {}
+                Err(Stop::Exhausted) => return Err(Stop::Exhausted),
+                Err(stop) => batch.complain(self.files.path, stop),
+            }
+        }
+        Ok(())
     }
 
-    /// Where a unit's code is; false if it does not say.
-    fn unit_ranges(
+    /// Looks up what lies in a unit, by what it says of itself; false if it does not say where its code is.
+    fn ranged_unit(
         &self,
         index: usize,
-        add: &mut dyn FnMut(gimli::Range) -> Result<(), Stop>,
+        tries: &mut [u8],
+        batch: &mut Batch<'_>,
+        names: &mut Names<'_, 'a>,
     ) -> Result<bool, Stop> {
         let unit = self.units.load(index)?;
         let unit_ref = UnitRef::new(self.units.dwarf, &unit);
@@ -194,42 +196,64 @@ impl<'a> Search<'_, 'a> {
         if root.tag() == gimli::DW_TAG_partial_unit {
             return Ok(true);
         }
-        Entry::read(&mut entries, root, unit_ref)?.ranges(unit_ref, self.units.work, add)
+        let mut wanted = Vec::new();
+        let root = Entry::read(&mut entries, root, unit_ref)?;
+        let has_ranges = root.ranges(unit_ref, self.units.work, |range| {
+            let first = batch.addresses.partition_point(|address| *address < range.begin);
+            let after = batch.addresses.partition_point(|address| *address < range.end).max(first);
+            self.units.work.charge(after - first)?;
+            for (at, tries) in (first..after).zip(tries.get_mut(first..after).unwrap_or_default()) {
+                if *tries < UNITS_PER_ADDRESS && !batch.is_known(at) {
+                    *tries += 1;
+                    wanted.push(at);
+                }
+            }
+            Ok(())
+        })?;
+        wanted.sort_unstable();
+        wanted.dedup();
+        self.unit(index, &unit, &wanted, batch, names)?;
+        Ok(has_ranges)
     }
 
-    /// Looks addresses up in a unit; only running out of work ends the search.
-    fn try_unit(
+    /// Looks up what lies in a unit by its lines; whether anything does.
+    fn unranged_unit(
         &self,
         index: usize,
-        wanted: Vec<usize>,
+        wanted: &[usize],
+        batch: &mut Batch<'_>,
+        names: &mut Names<'_, 'a>,
+    ) -> Result<bool, Stop> {
+        let unit = self.units.load(index)?;
+        let unit_ref = UnitRef::new(self.units.dwarf, &unit);
+        let Some((first, last)) = lines::extent(unit_ref, self.units.work)? else { return Ok(false) };
+        let address = |at: &usize| batch.addresses.get(*at).copied().unwrap_or(0);
+        let from = wanted.partition_point(|at| address(at) < first);
+        let to = wanted.partition_point(|at| address(at) < last).max(from);
+        self.units.work.charge(to - from)?;
+        let within = wanted.get(from..to).unwrap_or_default();
+        self.unit(index, &unit, within, batch, names)?;
+        Ok(!within.is_empty())
+    }
+
+    fn unit(
+        &self,
+        index: usize,
+        unit: &Unit<Slice<'a>>,
+        wanted: &[usize],
         batch: &mut Batch<'_>,
         names: &mut Names<'_, 'a>,
     ) -> Result<(), Stop> {
         if wanted.is_empty() {
             return Ok(());
         }
-        match self.unit(index, &wanted, batch, names) {
-            Err(stop) if stop != Stop::Exhausted => batch.complain(self.files.path, stop),
-            other => other?,
-        }
-        Ok(())
-    }
-
-    fn unit(
-        &self,
-        index: usize,
-        wanted: &[usize],
-        batch: &mut Batch<'_>,
-        names: &mut Names<'_, 'a>,
-    ) -> Result<(), Stop> {
-        let unit = self.units.load(index)?;
-        let unit_ref = UnitRef::new(self.units.dwarf, &unit);
+        let unit_ref = UnitRef::new(self.units.dwarf, unit);
         let addresses: Vec<u64> = wanted.iter().filter_map(|at| batch.addresses.get(*at).copied()).collect();
         let lines = lines::locate(unit_ref, &addresses, self.units.work)?;
         let hit = Hit { unit: unit_ref, wanted, addresses: &addresses, lines: &lines };
-        let Some(path) = split::path(self.units, &unit) else {
-            let walked = walk::walk(self.units, &unit, &addresses)?;
-            hit.compose(&walked, &unit, names, batch);
+        let Some(path) = split::path(self.units, unit) else {
+            let walked = walk::walk(self.units, unit, &addresses)?;
+            hit.compose(&walked, unit, names, batch);
             return Ok(());
         };
         if !self.in_package(index, &hit, batch)? && !self.in_split_file(index, &path, &hit, batch)? {
