@@ -13,6 +13,9 @@ import { fileURLToPath } from "node:url";
 
 import { CannotRun, Refused, Viewer, needNode } from "./check.mjs";
 
+// A share of the samples that a line may have by chance: set-up, an instruction at a function's edge.
+const FEW = 0.005;
+
 let failures = 0;
 let passes = 0;
 
@@ -43,11 +46,11 @@ function near(percentage, share, tolerance) {
   return percentage !== undefined && Math.abs(percentage - share) <= tolerance;
 }
 
-/** The lines with samples of their own, by the viewer's count, of the function's file. */
-async function linesOf(viewer, handle) {
+/** The lines of the function's file that have samples of their own, by the viewer's count; few ones left out. */
+async function linesOf(viewer, handle, samples) {
   const { srcAnnotation } = await viewer.ask("function", "annotate", handle, "--mode", "src", "--context", "0");
-  const lines = (srcAnnotation?.lines ?? []).filter((line) => line.selfSamples > 0);
-  return { file: srcAnnotation?.filename, lines };
+  const lines = (srcAnnotation?.lines ?? []).filter((line) => line.selfSamples > samples * FEW);
+  return { file: srcAnnotation?.filename, lines: lines.map((line) => line.lineNumber) };
 }
 
 async function checkThread(viewer, thread, expect) {
@@ -66,12 +69,15 @@ async function checkThread(viewer, thread, expect) {
     const share = found?.selfPercentage;
     say(near(share, wanted.self, expect.tolerance), `${where}: ${wanted.name} has ${wanted.self} % (${share})`, share);
     if (found === undefined) continue;
-    const { file, lines } = await linesOf(viewer, found.functionHandle);
+    const { file, lines } = await linesOf(viewer, found.functionHandle, details.sampleCount);
     say(file?.endsWith(wanted.file), `${where}: ${wanted.name} is in ${wanted.file}`, file);
-    const [first, last] = wanted.lines;
-    const all = lines.map((line) => line.lineNumber);
-    const inside = all.length > 0 && all.every((line) => line >= first && line <= last);
-    say(inside, `${where}: ${wanted.name} runs on lines ${first} to ${last} (${all})`, all);
+    const within = (line, { lines: [first, last] }) => line >= first && line <= last;
+    const own = lines.filter((line) => within(line, wanted));
+    say(own.length > 0, `${where}: ${wanted.name} runs on lines ${wanted.lines.join(" to ")} (${own})`, lines);
+    // The viewer counts the lines of a whole file, whichever function runs there.
+    const known = expect.functions.filter((other) => other.file === wanted.file);
+    const strange = lines.filter((line) => !known.some((other) => within(line, other)));
+    say(strange.length === 0, `${where}: nothing in ${wanted.file} runs anywhere else`, strange);
   }
 }
 

@@ -24,8 +24,10 @@ pub(crate) fn write(directory: &Path, time: Duration) -> Result<()> {
         let name = format!("known_shares::work::{name}");
         json!({ "name": name, "self": share, "file": "known_shares/work.rs", "lines": [lines.0, lines.1] })
     };
+    // Line tables, which releases are built with here, know an inlined function by its own name alone.
+    let inlined = work::lines_of("fn inlined_loop(", 8);
     let functions = json!([
-        rust("inlined_loop", 50, work::lines_of("fn inlined_loop(", 8)),
+        { "name": "inlined_loop", "self": 50, "file": "known_shares/work.rs", "lines": [inlined.0, inlined.1] },
         rust("three_tenths", 30, work::lines_of("fn three_tenths(", 11)),
         { "name": "two_tenths", "self": 20, "file": "tenths.c", "lines": [2, 8] },
     ]);
