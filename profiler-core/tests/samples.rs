@@ -1,10 +1,12 @@
 //! Samples that a program brings itself are read back exactly, whatever was evicted before them.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use profiler_core::entry::Entry;
 use profiler_core::entry::sample::Stacks;
 use profiler_core::ids::{ByteLimit, ThreadId};
+use profiler_core::marker;
 use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::sampler::{Frame, Sample, SampleWriter};
 use profiler_core::session::{self, SessionParams, StartOptions};
@@ -30,7 +32,7 @@ fn read() -> (HashMap<u64, Vec<Seen>>, u64) {
         let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
         stacks.begin_chunk();
         for entry in entries {
-            let Entry::Sample(sample) = entry else { panic!("{entry:?}") };
+            let Entry::Sample(sample) = entry else { continue };
             let frames = stacks.of(&sample).to_vec();
             let thread = sample.foreign.unwrap().get();
             seen.entry(thread).or_default().push((sample.at.raw(), sample.cpu_ns, frames));
@@ -39,12 +41,16 @@ fn read() -> (HashMap<u64, Vec<Seen>>, u64) {
     (seen, snapshot.counts().evicted)
 }
 
-/// Records so many samples of three threads, every fourth "same as before"; gives back what should be read.
-fn record(samples: u64) -> HashMap<u64, Vec<Seen>> {
+/// Records so many samples of three threads, every fourth "same as before", with markers in between; gives back what
+/// should be read.
+fn record(samples: u64, markers: u64) -> HashMap<u64, Vec<Seen>> {
     let mut writer = SampleWriter::new();
     let mut written = HashMap::<_, Vec<Seen>>::new();
     for number in 0..samples {
         let (thread, at) = (number % 3, Timestamp::from_raw(1 + number));
+        if number % 50 == 49 {
+            (0..markers).for_each(|_| marker!("between"));
+        }
         let all = written.entry(thread).or_default();
         if number % 4 == 3 && writer.same_as_before(ThreadId::new(thread), at) {
             let frames = all.last().expect("one before").2.clone();
@@ -63,19 +69,41 @@ fn record(samples: u64) -> HashMap<u64, Vec<Seen>> {
     written
 }
 
-#[test]
-fn stacks_are_read_back_exactly_after_evictions() {
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn start() -> MutexGuard<'static, ()> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let params = SessionParams { limit: ByteLimit::new(1 << 20), ..SessionParams::default() };
     session::start(params, StartOptions::default()).unwrap();
-    let written = record(60_000);
+    alone
+}
+
+fn assert_tails(seen: &HashMap<u64, Vec<Seen>>, written: &HashMap<u64, Vec<Seen>>, at_least: usize) {
+    assert_eq!(seen.len(), 3);
+    for (thread, samples) in seen {
+        let tail = &written[thread][written[thread].len() - samples.len()..];
+        assert!(samples.len() > at_least && samples == tail, "thread {thread}");
+    }
+}
+
+#[test]
+fn stacks_are_read_back_exactly_after_evictions() {
+    let _alone = start();
+    let written = record(60_000, 0);
     let (seen, evicted) = read();
     session::stop();
     assert!(evicted > 1000, "nothing was evicted");
-    assert_eq!(seen.len(), 3);
-    for (thread, samples) in &seen {
-        let tail = &written[thread][written[thread].len() - samples.len()..];
-        assert!(samples.len() > 1000 && samples == tail, "thread {thread}");
-    }
+    assert_tails(&seen, &written, 1000);
     let kept: usize = seen.values().map(Vec::len).sum();
     assert_eq!(kept as u64 + evicted, written.values().map(|all| all.len() as u64).sum::<u64>());
+}
+
+#[test]
+fn a_sample_shares_nothing_with_another_chunk_whatever_its_thread_records_in_between() {
+    let _alone = start();
+    let written = record(20_000, 4_000);
+    let (seen, evicted) = read();
+    session::stop();
+    assert!(evicted > 1000, "nothing was evicted");
+    assert_tails(&seen, &written, 10);
 }

@@ -102,8 +102,21 @@ impl Front {
 #[derive(Debug)]
 pub(crate) struct Room<'a> {
     pub(crate) bytes: &'a mut [u8],
-    /// Entries in the chunk before this one: 0 in a fresh chunk, then always more.
-    pub(crate) entries_before: u64,
+    slot: &'a ChunkSlot,
+}
+
+/// Tells a chunk from all others of its pool, before and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkLife {
+    slot: usize,
+    life: u64,
+}
+
+impl Room<'_> {
+    /// The chunk that it is in. Not free: touches what recording leaves alone.
+    pub(crate) fn chunk(&self) -> ChunkLife {
+        ChunkLife { slot: ptr::from_ref(self.slot).addr(), life: self.slot.life() }
+    }
 }
 
 /// What follows the fixed words of an entry: inline name, then payload.
@@ -183,7 +196,7 @@ impl Own {
         // SAFETY: `left` words of uncommitted room begin at `next`; only we touch them, no
         // reference into them exists elsewhere, and every bit pattern is a valid word.
         let room = unsafe { std::slice::from_raw_parts_mut(self.next, self.left) };
-        let filled = fill(room, self.commit.entries(), front, name, &mut tail.encode);
+        let filled = fill(room, slot, front, name, &mut tail.encode);
         abandon.returned = true;
         let Some(words) = filled? else { return Ok(false) };
         std::mem::forget(abandon);
@@ -244,7 +257,7 @@ fn largest_class(manager: &ChunkManager) -> u8 {
 #[inline]
 fn fill<F>(
     room: &mut [u64],
-    entries_before: u64,
+    slot: &ChunkSlot,
     entry: &Front,
     name: &[u8],
     encode: &mut F,
@@ -262,7 +275,7 @@ where
     name_room.copy_from_slice(name);
     let limit = payload_room.len().min(MAX_ENTRY_BYTES);
     let bytes = payload_room.get_mut(..limit).unwrap_or_default();
-    let Some(payload_len) = encode(Room { bytes, entries_before })? else { return Ok(None) };
+    let Some(payload_len) = encode(Room { bytes, slot })? else { return Ok(None) };
     let words = front.len() + (name.len() + payload_len).div_ceil(8);
     if let [head, .., lengths] = front {
         *head = with_length(entry.head, words);

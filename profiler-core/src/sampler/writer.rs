@@ -13,7 +13,7 @@ use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::entry::{Kind, Timing, head_of, with_length};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::record::local;
-use crate::record::writer::{Front, Room, Tail};
+use crate::record::writer::{ChunkLife, Front, Room, Tail};
 use crate::time::Timestamp;
 
 /// One sample.
@@ -43,9 +43,9 @@ pub struct SampleWriter {
 struct Place {
     /// The pool whose definitions the frames name.
     tag: u64,
-    /// Number of the chunk written to last, and how many entries it had.
+    /// The chunk written to last, and its number among those that were.
+    last: Option<ChunkLife>,
     chunk: u64,
-    entries: u64,
 }
 
 /// The stack of a thread's sample before, and the chunk that it is in.
@@ -125,7 +125,7 @@ impl LastStack {
 
 impl Default for Place {
     fn default() -> Self {
-        Self { tag: pool_tag(), chunk: 0, entries: 0 }
+        Self { tag: pool_tag(), last: None, chunk: 0 }
     }
 }
 
@@ -141,19 +141,20 @@ impl Place {
         let head = head_of(kind, Timing::Instant(at), thread.is_some(), DefinitionId::NONE);
         let tagged = with_length(head, usize::try_from(self.tag).unwrap_or(0));
         let front = Front { head: tagged, fixed: [at.raw(), thread.map_or(0, ThreadId::get), 0] };
-        let (chunk, entries) = (self.chunk, self.entries);
+        let (chunk, last) = (self.chunk, self.last);
         let mut committed = None;
         let encode = |room: Room<'_>| {
-            // In a chunk the number of entries only grows, and a fresh one begins at 0.
-            let is_fresh = room.entries_before == 0 || room.entries_before < entries;
-            let number = if is_fresh { chunk + 1 } else { chunk };
+            // The thread may record other things in between, and change chunks for them.
+            let now = room.chunk();
+            let number = if last == Some(now) { chunk } else { chunk + 1 };
             let len = fill(number, room.bytes);
-            committed = len.map(|_| (number, room.entries_before + 1));
+            committed = len.map(|_| (number, now));
             Ok(len)
         };
         local::with_recorder(|recorder| recorder.with_tail(front, Tail { name: "", encode }));
         if let Some(at) = committed {
-            (self.chunk, self.entries) = at;
+            self.chunk = at.0;
+            self.last = Some(at.1);
         }
         committed.is_some()
     }

@@ -98,6 +98,10 @@ struct Runtime {
 
 static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
 
+/// Held by every unit test that starts a session: there is one per process.
+#[cfg(test)]
+pub(crate) static ALONE_IN_TESTS: Mutex<()> = Mutex::new(());
+
 /// Runs `body` with what this process has. A forked child has nothing, and may not even look:
 /// another thread of its parent may have held the lock when it was made.
 fn with_runtime<T>(body: impl FnOnce(&mut Runtime) -> T) -> T {

@@ -382,3 +382,31 @@ fn equal_stacks_of_samples_and_markers_are_one_row() {
     assert_eq!((rows(&main["samples"]).len(), rows(&main["stackTable"]).len()), (99, 2));
     assert_eq!(stack_names(main, Some(1)), "0x10 > 0x20");
 }
+
+#[test]
+fn all_that_speaks_of_code_looks_like_this() {
+    let session = Session::start();
+    let library =
+        define_module(&module("/lib/libwork.so", MAPPED, MAPPED + 0x1000, MAPPED + 0x5000)).unwrap();
+    let label = define_label("GET /item:42", category::IO.sub(1), "src/get.rs", 12).unwrap();
+    let frames = [Frame::Code(library, 0x1010), Frame::Label(label), Frame::Unknown(0x77)];
+    on_thread("working", || {
+        marker_with_stack(site("asked", true), session.ms(1), &frames[..2], Some("a"), None);
+        allocation(session.ms(2), 64, 0x5000, &frames);
+        let own = sys::current_thread_id();
+        let mut writer = SampleWriter::new();
+        writer.sample(own, &sample(session.ms(3), Some(5), &frames));
+        writer.same_as_before(own, session.ms(4));
+    });
+    let mut profile = profile();
+    let mut working = thread(&profile, "working").clone();
+    for varies in ["pid", "tid", "registerTime", "unregisterTime"] {
+        working[varies] = json!("varies");
+    }
+    working["markers"]["data"][1][5]["threadId"] = json!("varies");
+    profile["libs"][0]["arch"] = json!("varies");
+    let categories = &profile["meta"]["categories"];
+    insta::assert_json_snapshot!(
+        json!({"libs": profile["libs"], "thread": working, "categories": categories})
+    );
+}

@@ -1,6 +1,6 @@
 //! Entries of all kinds as the sampler, markers with stacks and the allocator write them, with times that are exact.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 
 use crate::codec;
 use crate::definition_cell::pool_tag;
@@ -19,9 +19,6 @@ use crate::record::writer::{Front, Room, Tail};
 use crate::session::{self, StartOptions};
 use crate::time::{ClockKind, SessionClock, Timestamp};
 
-/// Sessions are global to the process.
-static ALONE: Mutex<()> = Mutex::new(());
-
 /// A session that ends with the test.
 pub(super) struct Session {
     start: Timestamp,
@@ -34,7 +31,7 @@ impl Session {
     }
 
     pub(super) fn with_limit(bytes: u64) -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
         let mut clock = SessionClock::start_now();
         // One tick is one nanosecond, whatever the machine's clock is.
         clock.kind = ClockKind::Monotonic;
