@@ -36,7 +36,7 @@ use crate::time::Timestamp;
 const ANSWER: Duration = Duration::from_millis(100);
 /// Whoever wakes for less than this and waits again, as event loops do when there is nothing to do, is not caught
 /// while it is awake: the signal would come when it waits already.
-const MOMENT: u64 = 20_000;
+const MOMENT: u64 = 30_000;
 /// Most ticks for which a thread that does not answer is left alone.
 const LONGEST_REST: u32 = 512;
 /// Without periodic samples the modules are looked at so often, for the stacks of markers.
@@ -100,9 +100,9 @@ impl Ticker {
         if features.contains(Features::STACK_WALK) {
             eye.look();
         }
-        shared.is_ready();
         let asks = features.contains(Features::STACK_WALK) && is_periodic(features);
         let captures = if asks { Captures::new() } else { None };
+        shared.is_ready();
         let asked = Vec::with_capacity(SLOTS);
         Self { shared, eye, targets: Targets::new(filter, features), captures, asked, features }
     }

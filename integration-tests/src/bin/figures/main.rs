@@ -19,6 +19,7 @@ mod measure;
 mod record;
 mod recording;
 mod recover;
+mod sample;
 mod workers;
 
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("json", json::measure),
     ("faults", measure_faults),
     ("recover", recover::measure),
+    ("sample", sample::measure),
 ];
 
 #[global_allocator]
