@@ -1,5 +1,7 @@
 //! A session that samples at 1 kHz, a thread beside it, and what the samples say of that thread.
 
+#![allow(clippy::disallowed_methods)] // deadlines of its own
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
