@@ -89,7 +89,7 @@ fn sampler(report: &mut Report, depth: u32) -> Result<()> {
         at_depth(depth, &mut || {
             std::thread::sleep(Duration::from_millis(1)); // the other thread measures from here
             while goes_on(stop) {
-                (0..1000_u64).for_each(|number| drop(std::hint::black_box(number)));
+                (0..1000_u64).for_each(|number| _ = std::hint::black_box(number));
             }
         });
     };
@@ -122,7 +122,7 @@ fn warm(sampling: &Sampling) -> Result<(u64, u64, u64)> {
 /// How much longer the same work takes while it is sampled; each round with and without.
 fn slowdown(report: &mut Report) -> Result<()> {
     let work =
-        || ns_of(|| at_depth(30, &mut || (0..WORK).for_each(|number| drop(std::hint::black_box(number)))));
+        || ns_of(|| at_depth(30, &mut || (0..WORK).for_each(|number| _ = std::hint::black_box(number))));
     let (mut sampled, mut alone) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         alone.push(work());

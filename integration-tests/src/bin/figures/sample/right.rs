@@ -51,7 +51,9 @@ fn sort_strings(stop: &AtomicBool) {
 
 extern "C" fn compare(a: *const libc::c_void, b: *const libc::c_void) -> libc::c_int {
     // SAFETY: qsort gives pointers to elements, which are numbers.
-    let (a, b) = unsafe { (*a.cast::<u32>(), *b.cast::<u32>()) };
+    let a = unsafe { *a.cast::<u32>() };
+    // SAFETY: as above.
+    let b = unsafe { *b.cast::<u32>() };
     a.cmp(&b) as libc::c_int
 }
 
