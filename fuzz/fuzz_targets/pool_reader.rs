@@ -5,15 +5,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use profiler_core::entry::Entry;
-use profiler_core::entry::sample::Stacks;
-use profiler_core::ids::{ByteLimit, ProcessId};
+use profiler_core::ids::ByteLimit;
 use profiler_core::marker::payload::PayloadReader;
 use profiler_core::pool::header::Header;
 use profiler_core::pool::layout::Layout;
 use profiler_core::pool::{self, PoolSpec};
-use profiler_core::profile::gecko::{ProcessPart, merge_categories};
-use profiler_core::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
-use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::session::SessionParams;
 use profiler_core::time::SessionClock;
 use std::cell::RefCell;
@@ -58,39 +55,16 @@ impl Base {
 fn read(bytes: &[u8]) {
     let Ok(reader) = PoolReader::open(bytes) else { return };
     let Ok(snapshot) = reader.snapshot() else { return };
-    let (mut buffer, mut stacks) = (ChunkBuffer::default(), Stacks::default());
+    let mut buffer = ChunkBuffer::default();
     for chunk in snapshot.chunks() {
-        stacks.begin_chunk();
         if let Ok(ChunkRead::Entries(entries)) = reader.read_chunk(chunk, &mut buffer) {
-            entries.for_each(|entry| read_entry(&entry, &mut stacks));
+            for entry in entries {
+                if let Entry::Marker(marker) = entry {
+                    PayloadReader::new(marker.payload).for_each(drop);
+                }
+            }
         }
     }
-    write_profile(&reader, &snapshot);
-}
-
-fn read_entry(entry: &Entry<'_>, stacks: &mut Stacks) {
-    match entry {
-        Entry::Marker(marker) => {
-            marker.stack.frames().for_each(drop);
-            PayloadReader::new(marker.payload).for_each(drop);
-        }
-        Entry::Sample(sample) => drop(stacks.of(sample).len()),
-        Entry::Allocation(allocation) => allocation.stack.frames().for_each(drop),
-        Entry::Counters(counters) => counters.values().for_each(drop),
-        _ => {}
-    }
-}
-
-/// Writes a Gecko profile of it to nowhere.
-fn write_profile(reader: &PoolReader<&[u8]>, snapshot: &Snapshot) {
-    let mut categories = Vec::new();
-    merge_categories(&mut categories, &snapshot.definitions);
-    let spec = ProfileSpec { later: snapshot.header.clock.start, since: None, categories };
-    let role = ProcessRole { pid: ProcessId::new(u32::MAX - 1), name: String::new(), is_root: true };
-    let (latch, clock, progress) = (FailureLatch::default(), snapshot.header.clock, ProgressCell::new(""));
-    let (spec, role, latch) = (&spec, &role, &latch);
-    let part = ProcessPart { reader, snapshot, clock, spec, role, ended: None, late: None, latch };
-    let _ = part.write(&mut JsonWriter::new(std::io::sink()), progress.logger());
 }
 
 fuzz_target!(|data: &[u8]| {

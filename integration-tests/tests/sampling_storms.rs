@@ -2,6 +2,7 @@
 //!
 //! Each storm is a process of its own. `PROFILER_STORM_SECONDS` makes them longer than the short form.
 
+#![allow(clippy::disallowed_methods)] // deadlines of its own
 #![cfg(all(
     target_os = "linux",
     not(profiler_portable),

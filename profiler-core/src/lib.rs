@@ -17,7 +17,7 @@
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
-#![cfg_attr(loom, allow(dead_code, unused_imports))]
+#![cfg_attr(any(loom, profiler_portable), allow(dead_code, unused_imports))]
 
 pub mod codec;
 pub mod counter;

@@ -35,11 +35,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn descend(levels: u32, stop: &AtomicBool) -> u64 {
+fn descend(levels: u32) -> u64 {
     let below = if levels == 0 {
         (0..1000).fold(1_u64, |sum, more| std::hint::black_box(sum.wrapping_mul(31) + more))
     } else {
-        descend(levels - 1, stop)
+        descend(levels - 1)
     };
     std::hint::black_box(below) + 1
 }
@@ -63,8 +63,8 @@ fn a_sample_allocates_nothing_once_all_is_warm() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    descend(100, &stop);
-                    descend(7, &stop);
+                    descend(100);
+                    descend(7);
                 }
             });
         }

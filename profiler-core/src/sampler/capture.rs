@@ -24,6 +24,7 @@
 use std::cell::UnsafeCell;
 use std::time::{Duration, Instant};
 
+use super::schedule::now;
 use super::unwind::Copied;
 use crate::ids::ThreadId;
 use crate::record::gate;
@@ -150,8 +151,10 @@ impl Captures {
             let stack = slot.stack.get().cast::<u64>();
             if slot.state.load(Ordering::Acquire) & PHASE != FILLING {
                 for word in (0..STACK_WORDS).step_by(512) {
-                    // SAFETY: inside the array; no handler fills it, since nothing is armed.
-                    unsafe { stack.add(word).write_volatile(0) };
+                    // SAFETY: inside the array.
+                    let place = unsafe { stack.add(word) };
+                    // SAFETY: no handler fills it, since nothing is armed.
+                    unsafe { place.write_volatile(0) };
                 }
             }
         }
@@ -192,7 +195,7 @@ impl Captures {
             if self.is_full(ticket) {
                 return self.read(ticket);
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(now());
             if left == Duration::ZERO {
                 // A handler that is at it right now is as good as one that is done: it does not wait for anybody.
                 return if self.give_up(ticket) { None } else { self.wait_to_the_end(ticket) };

@@ -5,8 +5,9 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::schedule::now;
 use crate::manager::ChunkManager;
 use crate::params::{Features, SessionParams};
 use crate::sync::fixed::{AtomicU64, Ordering};
@@ -103,10 +104,10 @@ impl Shared {
 
     /// Waits until `is_over`, or the time is over; gives what `is_over` says then.
     fn wait(&self, at_most: Duration, is_over: impl Fn(&State) -> bool) -> bool {
-        let until = Instant::now() + at_most;
+        let until = now() + at_most;
         let mut state = self.lock();
         while !is_over(&state) {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(now());
             if left == Duration::ZERO {
                 return false;
             }
@@ -228,7 +229,8 @@ mod tests {
         let shared = Arc::new(Shared::default());
         assert_eq!(shared.begin_tick(), Some(true));
         let waiting = Arc::clone(&shared);
-        let waiter = std::thread::spawn(move || waiting.wait_one(Duration::from_secs(60)));
+        let wait = move || waiting.wait_one(Duration::from_secs(60));
+        let waiter = crate::sys::spawn_quiet("waiter", wait).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         shared.end_tick();
         std::thread::sleep(Duration::from_millis(20));

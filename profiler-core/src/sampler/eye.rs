@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::schedule::now;
 use super::capture::{Bounds, STACK_BYTES, Seen};
 use super::control::{Shared, count};
 use super::modules::Modules;
@@ -75,7 +76,7 @@ impl Eye {
         }
         // Given back by us, never by a thread that captures.
         self.old.retain(|old| Arc::strong_count(old) > 1);
-        self.looked = Some(Instant::now());
+        self.looked = Some(now());
         changed
     }
 
@@ -177,7 +178,7 @@ impl Eye {
     }
 
     fn unwind(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
-        let begin = Instant::now();
+        let begin = now();
         let mut walked = self.walk(registers, stack);
         if walked.unknown.is_some() && self.is_older_than(self.patience) {
             let helped = self.look();

@@ -83,7 +83,7 @@ struct OwnStack {
 
 impl StackWords for OwnStack {
     fn word(&self, address: u64) -> Option<u64> {
-        let is_in = self.start <= address && address <= self.end.checked_sub(8)? && address % 8 == 0;
+        let is_in = self.start <= address && address <= self.end.checked_sub(8)? && address.is_multiple_of(8);
         // SAFETY: aligned, and between the stack pointer of a function that has not returned and the upper end
         // of the stack it runs on, which is mapped as long as the thread lives.
         is_in.then(|| unsafe { (address as *const u64).read_volatile() })

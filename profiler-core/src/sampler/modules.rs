@@ -41,13 +41,15 @@ pub(super) struct Modules {
     maps: Maps,
     loaded: HashMap<Key, Loaded>,
     main_stack: (u64, u64),
+    /// The fingerprint of the last look.
+    seen: u64,
     snapshot: Arc<Snapshot>,
 }
 
 impl Modules {
     pub(super) fn new() -> Self {
         let snapshot = Arc::new(Snapshot::new(Vec::new(), (0, 0)));
-        Self { maps: Maps::default(), loaded: HashMap::new(), main_stack: (0, 0), snapshot }
+        Self { maps: Maps::default(), loaded: HashMap::new(), main_stack: (0, 0), seen: 0, snapshot }
     }
 
     /// The modules as they were at the last look.
@@ -66,6 +68,11 @@ impl Modules {
             return false;
         }
         let main_stack = main_stack(&self.maps);
+        let seen = fingerprint(&self.maps);
+        if seen == self.seen && main_stack == self.main_stack {
+            return false;
+        }
+        self.seen = seen;
         let keys = code(&self.maps);
         let mut changed = main_stack != self.main_stack || keys.len() != self.loaded.len();
         self.main_stack = main_stack;
@@ -110,9 +117,20 @@ fn placed(loaded: &Loaded) -> Placed {
     Placed { start: at(addresses.start), end: at(addresses.end), bias: *bias, id: loaded.id }
 }
 
+/// A number that changes when the files do that are mapped, or their places. Allocates nothing.
+fn fingerprint(maps: &Maps) -> u64 {
+    use std::hash::{Hash, Hasher};
+    let mut hasher = std::hash::DefaultHasher::new();
+    maps.iter().filter(is_file).for_each(|line| (line.start, line.inode, line.path).hash(&mut hasher));
+    hasher.finish()
+}
+
+fn is_file(line: &Mapping<'_>) -> bool {
+    line.readable && (line.inode != 0 || line.path == "[vdso]")
+}
+
 /// The files that code is mapped from, each by the mapping of its first bytes.
 fn code(maps: &Maps) -> Vec<Key> {
-    let is_file = |line: &Mapping<'_>| line.readable && (line.inode != 0 || line.path == "[vdso]");
     let mut found: Vec<Key> = Vec::new();
     let mut header: Option<Mapping<'_>> = None;
     for line in maps.iter().filter(is_file) {

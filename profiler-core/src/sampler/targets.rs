@@ -10,6 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use super::schedule::now;
 use super::capture::Bounds;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::manager::ChunkManager;
@@ -73,7 +74,7 @@ impl Targets {
             gone: VecDeque::new(),
             listed: Vec::new(),
             seen_changes: None,
-            next_listing: Instant::now(),
+            next_listing: now(),
         }
     }
 
@@ -100,9 +101,9 @@ impl Targets {
             self.seen_changes = Some(changes);
             self.add_joined(manager);
         }
-        let now = Instant::now();
-        if now >= self.next_listing {
-            self.next_listing = now + LISTING;
+        let moment = now();
+        if moment >= self.next_listing {
+            self.next_listing = moment + LISTING;
             self.add_found(manager);
         }
         forgot

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use super::capture::{Captures, SLOTS, Ticket};
 use super::control::{Shared, count, is_periodic};
 use super::eye::Eye;
-use super::schedule::Schedule;
+use super::schedule::{Schedule, now};
 use super::targets::{Target, Targets};
 use crate::entry::periodic::OverheadEntry;
 use crate::manager::ChunkManager;
@@ -36,7 +36,7 @@ use crate::time::Timestamp;
 const ANSWER: Duration = Duration::from_millis(100);
 /// Whoever wakes for less than this and waits again, as event loops do when there is nothing to do, is not caught
 /// while it is awake: the signal would come when it waits already.
-const MOMENT: u64 = 20_000;
+const MOMENT: u64 = 30_000;
 /// Most ticks for which a thread that does not answer is left alone.
 const LONGEST_REST: u32 = 512;
 /// Without periodic samples the modules are looked at so often, for the stacks of markers.
@@ -100,16 +100,16 @@ impl Ticker {
         if features.contains(Features::STACK_WALK) {
             eye.look();
         }
-        shared.is_ready();
         let asks = features.contains(Features::STACK_WALK) && is_periodic(features);
         let captures = if asks { Captures::new() } else { None };
+        shared.is_ready();
         let asked = Vec::with_capacity(SLOTS);
         Self { shared, eye, targets: Targets::new(filter, features), captures, asked, features }
     }
 
     fn run(&mut self, interval: Duration) {
         let is_periodic = is_periodic(self.features);
-        let mut schedule = Schedule::new(if is_periodic { interval } else { IDLE }, Instant::now());
+        let mut schedule = Schedule::new(if is_periodic { interval } else { IDLE }, now());
         while let Some(is_running) = self.shared.begin_tick() {
             // Nothing may happen between the two halves of a fork.
             if is_running && gate::word() & gate::PAUSED == 0 && !gate::is_forking() {
@@ -120,14 +120,14 @@ impl Ticker {
                 }
             }
             self.shared.end_tick();
-            self.shared.sleep(schedule.after_tick(Instant::now()));
+            self.shared.sleep(schedule.after_tick(now()));
         }
     }
 
     fn tick(&mut self) {
-        let (at, begin) = (Timestamp::now(), Instant::now());
+        let (at, begin) = (Timestamp::now(), now());
         self.read_counters(at);
-        let counted = Instant::now();
+        let counted = now();
         if self.features.contains(Features::STACK_WALK) {
             self.eye.look_if_due();
         }
@@ -197,7 +197,7 @@ impl Ticker {
 
     /// Takes in what was asked for.
     fn collect(&mut self) {
-        let until = Instant::now() + ANSWER;
+        let until = now() + ANSWER;
         while let Some(asked) = self.asked.pop() {
             let (Some(target), Some(captures)) = (self.targets.get_mut(asked.target), &mut self.captures) else {
                 continue;
@@ -219,7 +219,7 @@ fn take_in(captures: &mut Captures, eye: &mut Eye, target: &mut Target, asked: A
         return eye.record_seen(target, &seen, asked.cpu_ns); // on a stack that is not the thread's own
     }
     let Some(Ok(ticket)) = captures.ask(target.tid, target.bounds) else { return missed(eye, target) };
-    match captures.wait(ticket, Instant::now() + ANSWER) {
+    match captures.wait(ticket, now() + ANSWER) {
         Some(seen) => {
             target.missed = 0;
             eye.record_seen(target, &seen, asked.cpu_ns);

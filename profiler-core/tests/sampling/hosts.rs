@@ -51,7 +51,7 @@ fn signals_that_are_not_ours_do_not_disturb_and_do_no_harm() {
         |stop| {
             while !stop.load(Ordering::Relaxed) {
                 // Not without a break: of two signals that wait in a thread the system keeps one.
-                (0..20_000).for_each(|number| drop(std::hint::black_box(number)));
+                (0..20_000).for_each(|number| _ = std::hint::black_box(number));
                 // SAFETY: the signal has a handler, ours.
                 unsafe { libc::raise(libc::SIGPROF) };
             }

@@ -2,6 +2,7 @@
 //!
 //! One process, one session at a time. What needs a process of its own is in `integration-tests`.
 
+#![allow(clippy::disallowed_methods)] // deadlines of its own
 #![cfg(all(
     target_os = "linux",
     not(profiler_portable),

@@ -20,6 +20,7 @@ mod record;
 mod recording;
 mod recover;
 mod symbols;
+mod sample;
 mod workers;
 
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("faults", measure_faults),
     ("recover", recover::measure),
     ("symbols", symbols::measure),
+    ("sample", sample::measure),
 ];
 
 #[global_allocator]

@@ -62,7 +62,7 @@ pub(crate) fn threads(stop: &AtomicBool) -> Result<()> {
     while goes_on(stop) {
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..20_000_u64).for_each(|number| drop(black_box(number))));
+                scope.spawn(|| (0..20_000_u64).for_each(|number| _ = black_box(number)));
             }
         });
     }

@@ -3,6 +3,8 @@
 //! Run by `tests/sampling_storms.rs`. Prints one line, `ok` with what the sampler did; whatever a storm finds wrong
 //! is an error and exit code 1. That it ends at all is half of the test.
 
+#![allow(clippy::disallowed_methods)] // deadlines of its own
+
 mod forks;
 mod loads;
 mod signals;

@@ -25,7 +25,7 @@ pub(crate) fn take_the_signal_first() {
 pub(crate) fn own_handler(stop: &AtomicBool) -> Result<()> {
     static SENT: AtomicU64 = AtomicU64::new(0);
     while goes_on(stop) {
-        (0..50_000_u64).for_each(|number| drop(black_box(number)));
+        (0..50_000_u64).for_each(|number| _ = black_box(number));
         SENT.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the signal has a handler.
         unsafe { libc::raise(libc::SIGPROF) };
@@ -47,7 +47,7 @@ pub(crate) fn small_alternate_stacks(stop: &AtomicBool) -> Result<()> {
     // SAFETY: the memory stays until the stack before it is put back.
     ensure!(unsafe { libc::sigaltstack(&raw const stack, &raw mut before) } == 0, "no alternate stack");
     while goes_on(stop) {
-        (0..50_000_u64).for_each(|number| drop(black_box(number)));
+        (0..50_000_u64).for_each(|number| _ = black_box(number));
     }
     // SAFETY: what was there before.
     unsafe { libc::sigaltstack(&raw const before, std::ptr::null_mut()) };

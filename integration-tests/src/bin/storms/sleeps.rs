@@ -12,9 +12,9 @@ use anyhow::{Result, ensure};
 use crate::goes_on;
 
 /// Waits for about 7 ms; says whether that was cut short.
-type Wait = fn() -> Result<bool>;
+type Wait = Box<dyn FnMut() -> bool>;
 
-const WAITS: &[Wait] = &[poll, epoll_wait, nanosleep, recv];
+const WAITS: &[fn() -> Result<Wait>] = &[poll, epoll_wait, nanosleep, recv];
 
 /// One thread for each call.
 pub(crate) fn sleepers(stop: &AtomicBool) -> Result<()> {
@@ -24,10 +24,11 @@ pub(crate) fn sleepers(stop: &AtomicBool) -> Result<()> {
     })
 }
 
-fn wait_often(wait: Wait, stop: &AtomicBool) -> Result<()> {
+fn wait_often(wait: fn() -> Result<Wait>, stop: &AtomicBool) -> Result<()> {
+    let mut wait = wait()?;
     let (mut interrupted, mut waits) = (0_u64, 0_u64);
     while goes_on(stop) {
-        interrupted += u64::from(wait()?);
+        interrupted += u64::from(wait());
         waits += 1;
     }
     ensure!(interrupted == 0, "{interrupted} of {waits} waits were interrupted");
@@ -38,31 +39,34 @@ fn was_interrupted(result: libc::c_int) -> bool {
     result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
 }
 
-fn poll() -> Result<bool> {
+fn poll() -> Result<Wait> {
     // SAFETY: no descriptors, so the pointer is not used.
-    Ok(was_interrupted(unsafe { libc::poll(std::ptr::null_mut(), 0, 7) }))
+    Ok(Box::new(|| was_interrupted(unsafe { libc::poll(std::ptr::null_mut(), 0, 7) })))
 }
 
-fn epoll_wait() -> Result<bool> {
-    // SAFETY: takes no memory.
+fn epoll_wait() -> Result<Wait> {
+    // SAFETY: takes no memory. Never closed: the process ends with the storm.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    let mut event = libc::epoll_event { events: 0, u64: 0 };
-    // SAFETY: room for one event, which lives through the call.
-    let interrupted = was_interrupted(unsafe { libc::epoll_wait(epoll, &raw mut event, 1, 7) });
-    // SAFETY: ours, and not used any more.
-    unsafe { libc::close(epoll) };
-    Ok(interrupted)
+    ensure!(epoll >= 0, "no epoll");
+    Ok(Box::new(move || {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: room for one event, which lives through the call.
+        was_interrupted(unsafe { libc::epoll_wait(epoll, &raw mut event, 1, 7) })
+    }))
 }
 
-fn nanosleep() -> Result<bool> {
+fn nanosleep() -> Result<Wait> {
     let time = libc::timespec { tv_sec: 0, tv_nsec: 7_000_000 };
     // SAFETY: reads a timespec that lives through the call.
-    Ok(was_interrupted(unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) }))
+    Ok(Box::new(move || was_interrupted(unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) })))
 }
 
-fn recv() -> Result<bool> {
-    let (mut end, _other) = UnixStream::pair()?;
+fn recv() -> Result<Wait> {
+    let (mut end, other) = UnixStream::pair()?;
     end.set_read_timeout(Some(Duration::from_millis(7)))?;
-    let error = end.read(&mut [0; 8]).err();
-    Ok(error.is_some_and(|error| error.kind() == std::io::ErrorKind::Interrupted))
+    Ok(Box::new(move || {
+        let _open = &other;
+        let error = end.read(&mut [0; 8]).err();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::Interrupted)
+    }))
 }

@@ -100,8 +100,10 @@ pub(crate) fn thread_pointer() -> u64 {
 /// allocate through the C library.
 pub(crate) fn own_stack() -> Option<(u64, u64)> {
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
+    // SAFETY: has no arguments and cannot fail.
+    let own = unsafe { libc::pthread_self() };
     // SAFETY: asks for the calling thread, into memory that lives through the call.
-    let failed = unsafe { libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) };
+    let failed = unsafe { libc::pthread_getattr_np(own, attributes.as_mut_ptr()) };
     if failed != 0 {
         return None;
     }

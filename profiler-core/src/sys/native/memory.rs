@@ -25,9 +25,9 @@ impl OwnMemory {
         }
         let own = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
         let other = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: room.len() };
+        let pid = std::process::id().cast_signed();
         // SAFETY: the system writes at most `room.len()` bytes into `room`, and checks every page of the other.
-        let read =
-            unsafe { libc::process_vm_readv(libc::getpid(), &raw const own, 1, &raw const other, 1, 0) };
+        let read = unsafe { libc::process_vm_readv(pid, &raw const own, 1, &raw const other, 1, 0) };
         usize::try_from(read).unwrap_or(0)
     }
 

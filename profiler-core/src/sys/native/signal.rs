@@ -111,19 +111,20 @@ unsafe extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, 
 /// `info` is what the kernel gave a handler that still runs.
 unsafe fn word_in(info: *const libc::siginfo_t) -> Option<u64> {
     // SAFETY: the caller's promise.
-    let code = unsafe { (*info).si_code };
-    if code != libc::SI_QUEUE {
+    if unsafe { (*info).si_code } != libc::SI_QUEUE {
         return None;
     }
+    // SAFETY: the caller's promise.
+    let info = unsafe { &*info };
     // SAFETY: a queued signal has a sender.
-    let sender = unsafe { (*info).si_pid() };
+    let sender = unsafe { info.si_pid() };
     // In the child of a vfork, which has our memory and our handler, this is another process.
     // SAFETY: has no arguments and cannot fail.
     if sender != unsafe { libc::getpid() } {
         return None;
     }
     // SAFETY: a queued signal has a value.
-    Some(unsafe { (*info).si_value() }.sival_ptr as u64)
+    Some(unsafe { info.si_value() }.sival_ptr as u64)
 }
 
 /// Does what would have been done without us; but a signal that nobody handles does not end the process.

@@ -10,7 +10,7 @@ use crate::sync::fixed::AtomicU32;
 pub(crate) fn wait(word: &AtomicU32, seen: u32, at_most: Duration) {
     let timeout = rustix::fs::Timespec {
         tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(at_most.subsec_nanos()).into(),
+        tv_nsec: at_most.subsec_nanos().into(),
     };
     let _ = futex::wait(word, futex::Flags::PRIVATE, seen, Some(&timeout));
 }

@@ -137,28 +137,7 @@ struct Search<'s, 'a> {
 impl<'a> Search<'_, 'a> {
     fn run(&self, batch: &mut Batch<'_>) -> Result<(), Stop> {
         let mut names = Names::new(self.units, self.shared);
-<<<<<<< HEAD
-        for unit_hits in hits.chunk_by(|one, other| one.0 == other.0) {
-            let Some((unit, _)) = unit_hits.first() else { continue };
-            let wanted =
-                unit_hits.iter().map(|(_, address)| *address).filter(|at| !batch.is_known(*at)).collect();
-            self.try_unit(*unit, wanted, batch, &mut names)?;
-        }
-        for unit in unranged {
-            let wanted: Vec<usize> = (0..batch.addresses.len()).filter(|at| !batch.is_known(*at)).collect();
-            self.units.work.charge(wanted.len())?;
-            self.try_unit(unit, wanted, batch, &mut names)?;
-        }
-        Ok(())
-    }
-
-    /// Which addresses lie in which units, in the order of the units; and the units that do not say where their code is.
-    fn hits(&self, batch: &mut Batch<'_>) -> Result<(Vec<(usize, usize)>, Vec<usize>), Stop> {
-        let (mut hits, mut unranged) = (Vec::new(), Vec::new());
-        let mut tries = vec![0_u8; batch.addresses.len()];
-=======
         let (mut tries, mut unranged) = (vec![0_u8; batch.addresses.len()], Vec::new());
->>>>>>> wt-h5
         for index in (0..self.units.len()).filter(|index| !self.units.is_of_types(*index)) {
             match self.ranged_unit(index, &mut tries, batch, &mut names) {
                 Ok(true) => {}
