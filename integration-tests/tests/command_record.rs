@@ -6,7 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
+use integration_tests::patience::until;
 use integration_tests::profile::Profile;
 use integration_tests::tools;
 use rustix::process::{Pid, Signal};
@@ -74,6 +75,11 @@ impl Recording {
     fn end(self) -> anyhow::Result<Ended> {
         let Self { mut command, stdout, directory } = self;
         let stdin = command.stdin.take(); // or the helper would end by the end of its input
+        if !until(|| command.try_wait().is_ok_and(|status| status.is_some())) {
+            let group = Pid::from_raw(command.id().cast_signed()).context("no process")?;
+            rustix::process::kill_process_group(group, Signal::KILL)?;
+            bail!("it does not end");
+        }
         let output = command.wait_with_output()?;
         drop((stdin, stdout));
         Ok(Ended { code: output.status.code(), error: String::from_utf8(output.stderr)?, directory })

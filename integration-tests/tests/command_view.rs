@@ -290,6 +290,21 @@ fn another_viewer_is_named_by_the_environment() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the command says of a file that it does not serve.
+fn refused(file: &Path, options: &[&str]) -> anyhow::Result<tools::Said> {
+    let mut command = Command::new(tools::profiler()?);
+    command.arg("view").arg("--no-open").args(options).arg(file);
+    let mut command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let ended = until(|| command.try_wait().is_ok_and(|status| status.is_some()));
+    if !ended {
+        command.kill()?;
+    }
+    let output = command.wait_with_output()?;
+    ensure!(ended, "{} is served", file.display());
+    let (out, error) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    Ok(tools::Said { code: output.status.code(), out, error })
+}
+
 #[test]
 fn what_is_no_profile_is_refused_with_one_line() -> anyhow::Result<()> {
     let place = Place::new()?;
@@ -314,7 +329,7 @@ fn what_is_no_profile_is_refused_with_one_line() -> anyhow::Result<()> {
         },
     ];
     for file in &files {
-        let said = tools::run(&[Path::new("view"), file, Path::new("--no-open")])?;
+        let said = refused(file, &[])?;
         assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
         assert_eq!(said.error.lines().count(), 1, "{said:?}");
         ensure!(said.error.contains(&*file.to_string_lossy()), "{said:?}");
@@ -322,7 +337,7 @@ fn what_is_no_profile_is_refused_with_one_line() -> anyhow::Result<()> {
     let file = place.file("profile.json", PROFILE)?;
     let taken = View::quiet(&file)?;
     let port = taken.address.split_once(':').context("no port")?.1;
-    let said = tools::run(&["view", &file.to_string_lossy(), "--no-open", "--port", port])?;
+    let said = refused(&file, &["--port", port])?;
     assert_eq!((said.code, said.error.lines().count()), (Some(2), 1), "{said:?}");
     Ok(())
 }

@@ -109,7 +109,10 @@ impl Options {
         if let Some(window) = self.duration {
             builder = builder.duration(window);
         }
-        builder = self.features.iter().fold(builder, |builder, feature| builder.feature(*feature));
+        if !self.features.is_empty() {
+            let wanted = self.features.iter().fold(Features::NONE, |all, feature| all.with(*feature));
+            builder = builder.feature(wanted);
+        }
         self.filter.iter().fold(builder, |builder, filter| builder.filter(filter))
     }
 
