@@ -111,7 +111,7 @@ impl Options {
         }
         if !self.features.is_empty() {
             let wanted = self.features.iter().fold(Features::NONE, |all, feature| all.with(*feature));
-            builder = builder.feature(wanted);
+            builder = builder.features(wanted);
         }
         self.filter.iter().fold(builder, |builder, filter| builder.filter(filter))
     }
@@ -137,8 +137,12 @@ fn free_name() -> PathBuf {
     names.find(|name| name.symlink_metadata().is_err()).unwrap_or_default()
 }
 
-fn capture(session: &Session, _: Format, target: &Path) -> Result<CaptureReport> {
-    Ok(session.capture().save(target)?)
+fn capture(session: &Session, format: Format, target: &Path) -> Result<CaptureReport> {
+    let format = match format {
+        Format::Processed => profiler_parent::Format::Processed,
+        Format::Gecko => profiler_parent::Format::Gecko,
+    };
+    Ok(session.capture().format(format).save(target)?)
 }
 
 fn say_why_not(child: &ProfiledChild, name: &str) {
