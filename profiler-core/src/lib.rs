@@ -19,12 +19,14 @@
 )]
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+mod backtrace;
 pub mod codec;
 pub mod counter;
 mod definition_cell;
 pub mod entry;
 pub mod grave;
 pub mod ids;
+pub mod label;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod losses;
