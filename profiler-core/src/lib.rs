@@ -19,6 +19,7 @@
 )]
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+pub mod alloc;
 mod backtrace;
 pub mod codec;
 pub mod counter;

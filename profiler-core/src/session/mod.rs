@@ -231,6 +231,7 @@ impl Runtime {
             fast_fill: fast_fill_ticks(&manager),
             manager,
         })));
+        crate::alloc::begin_session(self.epoch, params.features);
         self.sampling_paused = false;
         self.running = Some(Running { params, maintenance, paused: false });
         gate::set(gate::word_of(self.epoch, gate::ACTIVE));
@@ -279,6 +280,7 @@ impl Runtime {
     fn stop(&mut self) {
         let Some(running) = self.running.take() else { return };
         gate::set(0);
+        crate::alloc::end_session();
         local::set_current(None);
         running.maintenance.stop();
         if let Some(manager) = &self.manager {
