@@ -8,6 +8,7 @@ use crate::entry::stack::Frame;
 use crate::label::merge::{Merged, Placed, merge};
 use crate::label::{MAX_LABELS, registry};
 use crate::marker::MarkerStack;
+use crate::sampler::here;
 
 /// Most native frames. What is further out is cut off, and that is said.
 const MAX_NATIVE: usize = 256;
@@ -36,9 +37,9 @@ impl Backtrace {
         }
         taken.label_count = registry::copy_own(&mut taken.labels);
         if wanted == MarkerStack::Full {
-            let (count, cut) = native_frames(&mut taken.native);
-            taken.cut = cut;
-            taken.native_count = count.min(MAX_NATIVE);
+            let native = here::capture(&mut taken.native);
+            taken.cut = native.cut;
+            taken.native_count = native.len.min(MAX_NATIVE);
             let is_own = |(_, pointer): &&Placed| *pointer <= own;
             let innermost = taken.native.get(..taken.native_count).unwrap_or_default().iter().rev();
             taken.native_count = taken.native_count.saturating_sub(innermost.take_while(is_own).count());
@@ -56,10 +57,4 @@ impl Backtrace {
     pub(crate) const fn is_cut(&self) -> bool {
         self.cut
     }
-}
-
-/// The native frames of the calling thread with their stack pointers, outermost first: how many, and whether frames
-/// further out are missing.
-fn native_frames(_out: &mut [Placed]) -> (usize, bool) {
-    (0, false)
 }

@@ -61,7 +61,8 @@ fn function_name(item: &[TokenTree]) -> Result<&Ident, TokenStream> {
     let at = at.ok_or_else(|| error(start, "a label is for a function"))?;
     let qualifiers = item.get(..at).unwrap_or_default();
     if let Some(word) = qualifiers.iter().find(|token| is_word(token, "async")) {
-        let why = "a label stays on its thread, and an async function does not: use `label!` between two awaits";
+        let why =
+            "a label stays on its thread, and an async function does not: use `label!` between two awaits";
         return Err(error(word.span(), why));
     }
     if let Some(word) = qualifiers.iter().find(|token| is_word(token, "const")) {
@@ -80,8 +81,11 @@ fn is_word(token: &TokenTree, word: &str) -> bool {
 /// An error of the compiler at this place.
 fn error(at: Span, text: &str) -> TokenStream {
     let tokens: TokenStream = format!("::core::compile_error!({text:?});").parse().unwrap_or_default();
-    tokens.into_iter().map(|mut token| {
-        token.set_span(at);
-        token
-    }).collect()
+    tokens
+        .into_iter()
+        .map(|mut token| {
+            token.set_span(at);
+            token
+        })
+        .collect()
 }

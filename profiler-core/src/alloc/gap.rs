@@ -139,14 +139,15 @@ mod tests {
     fn what_samples_stand_for_adds_up_to_everything_for_small_and_large() {
         for (size, count) in [(1, 3_000_000), (24, 1_000_000), (1000, 100_000), (20_000, 20_000)] {
             let sampling = Sampling::DEFAULT.every(4096).seeded(11);
-            let sum: u64 = with_row(size, move || {
-                (0..count).filter_map(|_| trial(size, &sampling)).sum()
-            });
+            let sum: u64 = with_row(size, move || (0..count).filter_map(|_| trial(size, &sampling)).sum());
             let (estimate, truth) = (sum as f64, (size * count) as f64);
             // Four standard deviations: about truth · 4 / sqrt(samples).
-            let samples = truth / f64::from(4096) .max(size as f64);
+            let samples = truth / f64::from(4096).max(size as f64);
             let bound = 4.0 / samples.sqrt();
-            assert!((estimate / truth - 1.0).abs() < bound, "size {size}: {estimate} for {truth}, bound {bound}");
+            assert!(
+                (estimate / truth - 1.0).abs() < bound,
+                "size {size}: {estimate} for {truth}, bound {bound}"
+            );
         }
     }
 

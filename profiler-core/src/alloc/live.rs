@@ -12,7 +12,7 @@
 //! another; so nobody else looks for it meanwhile, and it is in the table once at most. What an earlier session left
 //! behind is told by its number.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::fixed::{AtomicU64, Ordering};
 
 const PLACES: usize = 8;
 const BYTES_MASK: u64 = (1 << 48) - 1;
@@ -33,7 +33,6 @@ pub(super) struct LiveSamples<const N: usize> {
 
 impl<const N: usize> LiveSamples<N> {
     /// Empty. All zeros: a static takes no memory until it is used.
-    #[cfg(not(loom))]
     pub(super) const fn new() -> Self {
         const EMPTY: Bucket = Bucket {
             addresses: [const { AtomicU64::new(0) }; PLACES],
@@ -47,8 +46,8 @@ impl<const N: usize> LiveSamples<N> {
         let sample = bytes.min(BYTES_MASK) | (session << 48);
         self.places(address).any(|(place, kept)| {
             let is_free = place.load(Ordering::Relaxed) == 0;
-            let taken = is_free
-                && place.compare_exchange(0, address, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            let taken =
+                is_free && place.compare_exchange(0, address, Ordering::Acquire, Ordering::Relaxed).is_ok();
             if taken {
                 kept.store(sample, Ordering::Relaxed);
             }
@@ -86,7 +85,7 @@ impl<const N: usize> LiveSamples<N> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -24,7 +24,6 @@ use crate::sys;
 use crate::time::Timestamp;
 
 /// Places for 65,536 addresses: a megabyte, of which nothing is touched before allocations are sampled.
-#[cfg(not(loom))]
 static LIVE: LiveSamples<8192> = LiveSamples::new();
 
 /// The session whose allocations are sampled; 0 = none.
@@ -38,10 +37,11 @@ thread_local! {
 /// A session starts. Before the gate is opened.
 pub(crate) fn begin_session(epoch: u64, features: Features) {
     tally::clear();
-    if features.contains(Features::NATIVE_ALLOCATIONS) {
+    let wanted = features.contains(Features::NATIVE_ALLOCATIONS);
+    if wanted {
         LIVE.clear();
-        SESSION.store(epoch, Ordering::Release);
     }
+    SESSION.store(if wanted { epoch } else { 0 }, Ordering::Release);
 }
 
 /// The session is over. After the gate was closed.

@@ -86,7 +86,7 @@ pub(super) fn clear() {
     GATHERED.iter().for_each(|shard| shard.0.store(0, Ordering::Relaxed));
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

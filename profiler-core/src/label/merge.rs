@@ -105,8 +105,7 @@ mod tests {
 
     /// Falling addresses, distinct: what a thread's own stack looks like.
     fn falling(most: usize) -> impl Strategy<Value = Vec<u64>> {
-        prop::collection::btree_set(1_u64..1000, 0..most)
-            .prop_map(|all| all.into_iter().rev().collect())
+        prop::collection::btree_set(1_u64..1000, 0..most).prop_map(|all| all.into_iter().rev().collect())
     }
 
     fn placed(addresses: &[u64], frame: impl Fn(u32) -> Frame) -> Vec<Placed> {

@@ -48,7 +48,7 @@ pub enum MarkerStack {
     None,
     /// Native frames and labels. Where stacks cannot be walked, the labels alone.
     Full,
-    /// The open labels alone, see [`crate::label`](mod@crate::label): some ten nanoseconds.
+    /// The open labels alone, see [`crate::label`](mod@crate::label).
     Labels,
 }
 

@@ -17,8 +17,7 @@ use crate::time::Timestamp;
 
 static PROCESS_CPU: Counter =
     Counter::new("processCPU", "CPU", "Processor time that the process has used, in nanoseconds");
-static RESIDENT: Counter =
-    Counter::new("Resident memory", "Memory", "Memory that the process has resident");
+static RESIDENT: Counter = Counter::new("Resident memory", "Memory", "Memory that the process has resident");
 
 /// What of the process is measured at every tick, beside what the program counts itself.
 #[derive(Debug)]
@@ -123,5 +122,95 @@ fn set(counter: &'static Counter, value: u64) {
     let value = i64::try_from(value).unwrap_or(i64::MAX);
     if counter.get() != value {
         counter.set(value);
+    }
+}
+
+// A session of its own is not needed: what is written is what was found.
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::ids::{ByteLimit, ThreadId};
+    use crate::manager::rows::NewThread;
+    use crate::params::SessionParams;
+    use crate::pool::{self, Pool, PoolSpec};
+    use crate::time::SessionClock;
+
+    fn sampler() -> CounterSampler {
+        let (clock, id, limit) =
+            (SessionClock::start_now(), pool::new_id().unwrap(), ByteLimit::new(1 << 20));
+        let params = SessionParams::default();
+        let spec = PoolSpec { id, limit, allowance: limit, clock, params, name: String::new() };
+        let (pool, _) = Pool::attach(pool::create(&spec).unwrap()).unwrap();
+        let manager = Arc::new(ChunkManager::new(pool));
+        let main = NewThread { tid: ThreadId::new(1), is_main: true, name: "main", at: Timestamp::ZERO };
+        manager.lock().rows.begin_session(&manager, main).unwrap();
+        CounterSampler::new(manager, Features::NONE)
+    }
+
+    fn add_counter(sampler: &CounterSampler) -> CounterIndex {
+        let cell = sampler.manager.lock().rows.add_counter(&sampler.manager).unwrap();
+        sampler.manager.pool().counter(cell).unwrap().publish(crate::ids::DefinitionId::new(1));
+        cell
+    }
+
+    fn add(sampler: &CounterSampler, cell: CounterIndex, value: i64) {
+        sampler.manager.pool().counter(cell).unwrap().add(value);
+    }
+
+    type Written = Vec<(u32, i64, u64)>;
+
+    /// What a tick writes: for the tick before, and for itself.
+    fn tick(sampler: &mut CounterSampler) -> (Written, Written) {
+        sampler.tick += 1;
+        sampler.look();
+        let plain = |values: &[CounterValue]| {
+            values.iter().map(|value| (value.cell.get(), value.value, value.number)).collect()
+        };
+        (plain(&sampler.before), plain(&sampler.now))
+    }
+
+    #[test]
+    fn only_what_changed_is_written_and_a_step_is_a_step() {
+        let mut sampler = sampler();
+        let (first, second) = (add_counter(&sampler), add_counter(&sampler));
+        add(&sampler, first, 5);
+        assert_eq!(
+            tick(&mut sampler),
+            (vec![], vec![(0, 5, 1), (1, 0, 0)]),
+            "the first tick says everything"
+        );
+        assert_eq!(tick(&mut sampler), (vec![], vec![]), "nothing has changed");
+        add(&sampler, second, 7);
+        assert_eq!(tick(&mut sampler), (vec![(1, 0, 0)], vec![(1, 7, 1)]), "it was quiet before");
+        add(&sampler, second, 1);
+        assert_eq!(
+            tick(&mut sampler),
+            (vec![], vec![(1, 8, 2)]),
+            "its value before stands at the tick before"
+        );
+        assert_eq!(tick(&mut sampler), (vec![], vec![]));
+        add(&sampler, second, -8);
+        assert_eq!(tick(&mut sampler), (vec![(1, 8, 2)], vec![(1, 0, 3)]));
+    }
+
+    #[test]
+    fn a_counter_that_comes_late_was_zero_before() {
+        let mut sampler = sampler();
+        tick(&mut sampler);
+        let cell = add_counter(&sampler);
+        add(&sampler, cell, 9);
+        assert_eq!(tick(&mut sampler), (vec![(0, 0, 0)], vec![(0, 9, 1)]));
+    }
+
+    #[test]
+    fn while_somebody_has_the_lock_known_counters_are_read_all_the_same() {
+        let mut sampler = sampler();
+        let cell = add_counter(&sampler);
+        tick(&mut sampler);
+        add(&sampler, cell, 3);
+        let manager = Arc::clone(&sampler.manager);
+        let held = manager.lock();
+        assert_eq!(tick(&mut sampler).1, [(0, 3, 1)]);
+        drop(held);
     }
 }

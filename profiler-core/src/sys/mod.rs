@@ -16,8 +16,8 @@ use portable as imp;
 mod threads;
 
 pub(crate) use imp::{
-    ResidentMemory, advise_mapping, barrier_on_all_threads, cannot_shrink, current_thread_id, on_fork_child, populate,
-    process_start, read_only, release, stretch, wipe_on_fork,
+    ResidentMemory, advise_mapping, barrier_on_all_threads, cannot_shrink, current_thread_id, on_fork_child,
+    populate, process_start, read_only, release, stretch, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
 pub(crate) use threads::is_quiet_thread;
