@@ -34,11 +34,11 @@ pub(super) struct LiveSamples<const N: usize> {
 impl<const N: usize> LiveSamples<N> {
     /// Empty. All zeros: a static takes no memory until it is used.
     pub(super) const fn new() -> Self {
-        const EMPTY: Bucket = Bucket {
-            addresses: [const { AtomicU64::new(0) }; PLACES],
-            samples: [const { AtomicU64::new(0) }; PLACES],
-        };
-        Self { buckets: [EMPTY; N] }
+        let buckets = [const {
+            let zeros = [const { AtomicU64::new(0) }; PLACES];
+            Bucket { addresses: zeros, samples: [const { AtomicU64::new(0) }; PLACES] }
+        }; N];
+        Self { buckets }
     }
 
     /// Puts a sampled allocation in; false if there is no place.

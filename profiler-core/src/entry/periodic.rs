@@ -36,7 +36,7 @@ pub struct CountersEntry<'a> {
 
 impl<'a> CountersEntry<'a> {
     pub(super) fn decode(at: Timestamp, body: &'a [u8]) -> Result<Self, DamagedEntry> {
-        if body.len() % COUNTER_VALUE_BYTES != 0 {
+        if !body.len().is_multiple_of(COUNTER_VALUE_BYTES) {
             return Err(DamagedEntry("counters"));
         }
         Ok(Self { at, values: body })
