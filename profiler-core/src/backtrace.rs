@@ -16,11 +16,11 @@ const MAX_NATIVE: usize = 256;
 const EMPTY: Placed = (Frame::Unknown(0), 0);
 
 /// A stack that was taken.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Backtrace {
-    native: [Placed; MAX_NATIVE],
-    labels: [Placed; MAX_LABELS],
-    /// The native frames that are in use.
+    /// Not even made where there is nothing to put in: that would cost more than the labels.
+    native: Option<[Placed; MAX_NATIVE]>,
+    labels: Option<[Placed; MAX_LABELS]>,
     native_count: usize,
     label_count: usize,
     cut: bool,
@@ -30,27 +30,28 @@ impl Backtrace {
     /// Takes the calling thread's stack, without the native frames at and below the address `own`: the profiler's.
     #[inline(never)]
     pub(crate) fn take(wanted: MarkerStack, own: u64) -> Self {
-        let (native, labels) = ([EMPTY; MAX_NATIVE], [EMPTY; MAX_LABELS]);
-        let mut taken = Self { native, labels, native_count: 0, label_count: 0, cut: false };
-        if wanted == MarkerStack::None {
-            return taken;
+        let mut taken = Self::default();
+        if wanted != MarkerStack::None && registry::has_own() {
+            let labels = taken.labels.insert([EMPTY; MAX_LABELS]);
+            taken.label_count = registry::copy_own(labels);
         }
-        taken.label_count = registry::copy_own(&mut taken.labels);
         if wanted == MarkerStack::Full {
-            let native = here::capture(&mut taken.native);
-            taken.cut = native.cut;
-            taken.native_count = native.len.min(MAX_NATIVE);
-            let is_own = |(_, pointer): &&Placed| *pointer <= own;
-            let innermost = taken.native.get(..taken.native_count).unwrap_or_default().iter().rev();
-            taken.native_count = taken.native_count.saturating_sub(innermost.take_while(is_own).count());
+            let native = taken.native.insert([EMPTY; MAX_NATIVE]);
+            let captured = here::capture(native);
+            taken.cut = captured.cut;
+            let count = captured.len.min(MAX_NATIVE);
+            let innermost = native.get(..count).unwrap_or_default().iter().rev();
+            let own_count = innermost.take_while(|(_, pointer)| *pointer <= own).count();
+            taken.native_count = count.saturating_sub(own_count);
         }
         taken
     }
 
     /// Its frames, outermost first.
     pub(crate) fn frames(&self) -> Merged<'_> {
-        let native = self.native.get(..self.native_count).unwrap_or_default();
-        merge(native, self.labels.get(..self.label_count).unwrap_or_default(), self.cut)
+        let native = self.native.as_ref().and_then(|all| all.get(..self.native_count));
+        let labels = self.labels.as_ref().and_then(|all| all.get(..self.label_count));
+        merge(native.unwrap_or_default(), labels.unwrap_or_default(), self.cut)
     }
 
     /// Whether frames further out are missing.

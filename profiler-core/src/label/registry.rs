@@ -80,6 +80,11 @@ pub(super) fn leave(outside: u32) {
     }
 }
 
+/// Whether the calling thread ever opened a label.
+pub(crate) fn has_own() -> bool {
+    OWN.get().is_some()
+}
+
 /// Copies the labels that the calling thread has open, outermost first; says how many they are.
 pub(crate) fn copy_own(out: &mut [Placed]) -> usize {
     OWN.get().and_then(|stack| stack.copy(pool_tag(), out)).unwrap_or(0)
