@@ -84,7 +84,6 @@ impl OverheadEntry {
     }
 
     /// Its body.
-    #[allow(dead_code)] // until the sampler that uses it
     pub(crate) fn encode(&self) -> [u8; 32] {
         let words = [self.locking_ns, self.counters_ns, self.threads_ns, self.total_ns];
         let mut body = [0; 32];

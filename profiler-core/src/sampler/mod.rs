@@ -2,13 +2,52 @@
 //!
 //! Invariant: what samples refer to is in the pool's definitions before they are committed.
 
-#[allow(dead_code)] // until the loop that uses it
+pub(crate) mod control;
+#[cfg_attr(profiler_portable, allow(dead_code))] // nothing ticks there
 pub(crate) mod counters;
 mod writer;
 
+#[cfg(not(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
 #[path = "absent.rs"]
 pub(crate) mod here;
+#[cfg(not(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+use here::run;
 
+/// What only the systems have that are sampled on.
+macro_rules! native {
+    ($($item:item)*) => {
+        $(#[cfg(all(
+            target_os = "linux",
+            not(profiler_portable),
+            any(target_arch = "x86_64", target_arch = "aarch64")
+        ))]
+        $item)*
+    };
+}
+
+native! {
+    mod capture;
+    mod elf;
+    mod eye;
+    pub(crate) mod here;
+    mod maps;
+    mod modules;
+    mod schedule;
+    mod targets;
+    mod thread;
+    mod unwind;
+    use thread::run;
+}
+
+pub use control::SamplingStats;
 pub use writer::{Sample, SampleWriter};
 
 pub use crate::entry::stack::{Frame, MAX_FRAMES};

@@ -82,8 +82,13 @@ impl SampleWriter {
     /// Records that a thread does what it did at its last sample, and used no processor time since; false if
     /// it has none, or if this one was dropped.
     pub fn same_as_before(&mut self, thread: ThreadId, at: Timestamp) -> bool {
+        self.repeat(thread, at, Some(0))
+    }
+
+    /// Records that a thread is where it was at its last sample, whatever it did meanwhile.
+    pub fn repeat(&mut self, thread: ThreadId, at: Timestamp, cpu_ns: Option<u64>) -> bool {
         let Some(last) = self.threads.get_mut(&thread).filter(|last| last.chunk > 0) else { return false };
-        let head = SampleHead { cpu_ns: Some(0), ..SampleHead::default() };
+        let head = SampleHead { cpu_ns, ..SampleHead::default() };
         let written = self.place.write(Kind::Sample, at, Some(thread), |chunk, room| {
             // The one before is in another chunk, and may go before this one: then it is written anew.
             let shared = if last.chunk == chunk { last.frames.len() } else { 0 };
@@ -111,7 +116,6 @@ impl SampleWriter {
     }
 
     /// Records what a tick cost.
-    #[allow(dead_code)] // until the sampler that uses it
     pub(crate) fn overhead(&mut self, overhead: &OverheadEntry) -> bool {
         let body = overhead.encode();
         self.place.write(Kind::Overhead, overhead.at, None, |_, room| {

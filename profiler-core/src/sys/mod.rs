@@ -15,8 +15,16 @@ use portable as imp;
 
 mod threads;
 
+/// What sampling needs. Where it is missing nothing is sampled, see `sampler`.
+#[cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub(crate) mod native;
+
 pub(crate) use imp::{
-    ResidentMemory, advise_mapping, barrier_on_all_threads, cannot_shrink, current_thread_id, on_fork_child,
+    ResidentMemory, advise_mapping, barrier_on_all_threads, cannot_shrink, current_thread_id, on_fork,
     populate, process_start, read_only, release, stretch, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};

@@ -144,8 +144,9 @@ pub(crate) unsafe fn wipe_on_fork(_page: *mut u8, _len: usize) -> bool {
     false
 }
 
-/// Has `handler` called in the child of every `fork` made through the C library.
-pub(crate) fn on_fork_child(handler: extern "C" fn()) -> bool {
-    // SAFETY: the handler is a static function that only stores to atomics.
-    unsafe { libc::pthread_atfork(None, None, Some(handler)) == 0 }
+/// Has these called around every `fork` made through the C library: before, and after it in the parent and in
+/// the child.
+pub(crate) fn on_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> bool {
+    // SAFETY: the handlers are static functions that only store to atomics.
+    unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) == 0 }
 }
