@@ -116,7 +116,6 @@ fn check(name: &str, stack: &[Seen], exact: bool) {
 }
 
 #[test]
-#[ignore = "needs the sampler"]
 fn each_label_of_a_marker_stands_just_inside_the_function_that_opened_it() {
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     start(Features::NONE);
@@ -129,7 +128,6 @@ fn each_label_of_a_marker_stands_just_inside_the_function_that_opened_it() {
 }
 
 #[test]
-#[ignore = "needs the sampler"]
 fn a_sampled_allocation_and_its_free_show_who_asked_for_them() {
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     start(Features::NATIVE_ALLOCATIONS);

@@ -146,7 +146,6 @@ pub(crate) struct LabelFinder {
     seen: u64,
 }
 
-#[allow(dead_code)] // until the sampler that uses it
 impl LabelFinder {
     /// The open labels of a thread; `None` if it never had any. Allocates only when new threads have some.
     ///

@@ -10,6 +10,7 @@
 
 mod busy;
 mod hosts;
+mod labels;
 mod read;
 mod sleepers;
 mod threads;
