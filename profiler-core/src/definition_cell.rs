@@ -24,6 +24,12 @@ pub(crate) fn next_pool_tag() -> u64 {
     POOL_TAG.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
 }
 
+/// Whether a word of a tag (high 32) and a number (low 32) is of the pool with this tag.
+#[inline(always)]
+pub(crate) const fn belongs_to(word: u64, tag: u64) -> bool {
+    word >> 32 == tag & 0xffff_ffff
+}
+
 /// A definition's number, remembered per pool.
 #[derive(Debug)]
 pub(crate) struct DefinitionCell {
@@ -42,7 +48,7 @@ impl DefinitionCell {
         let word = self.word.load(Ordering::Relaxed);
         #[allow(clippy::cast_possible_truncation)] // the low half is the number
         let number = word as u32;
-        (word >> 32 == tag & 0xffff_ffff && number != 0).then(|| DefinitionId::new(number))
+        (belongs_to(word, tag) && number != 0).then(|| DefinitionId::new(number))
     }
 
     /// The number; defines it first if need be, or says why an entry without it is dropped. Two

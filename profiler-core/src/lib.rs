@@ -19,12 +19,15 @@
 )]
 #![cfg_attr(any(loom, profiler_portable), allow(dead_code, unused_imports))]
 
+pub mod alloc;
+mod backtrace;
 pub mod codec;
 pub mod counter;
 mod definition_cell;
 pub mod entry;
 pub mod grave;
 pub mod ids;
+pub mod label;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod losses;

@@ -26,7 +26,7 @@ pub use gather::verdict::{Verdict, Why};
 pub use hub::{ChildSignals, ProcessReport, ProcessState, ProfiledChild, SpawnedError};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use profiler_core as core;
-pub use profiler_core::{marker, scope, text_marker};
+pub use profiler_core::{label, marker, scope, text_marker};
 pub use session::{LimitError, Session, SessionBuilder, SessionError};
 
 /// The code in the README compiles.

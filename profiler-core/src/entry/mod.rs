@@ -105,8 +105,12 @@ pub(crate) const fn head(words: usize, timing: Timing, tail: bool, foreign: bool
 
 /// First word of an entry that is no plain marker; always with a tail.
 pub(crate) const fn head_of(kind: Kind, timing: Timing, foreign: bool, site: DefinitionId) -> u64 {
-    let plain = head(0, timing, true, foreign, site);
-    plain & !(0xf << KIND_SHIFT) | ((kind as u64) << KIND_SHIFT)
+    with_kind(head(0, timing, true, foreign, site), kind)
+}
+
+/// The same first word, for an entry of this kind.
+pub(crate) const fn with_kind(head: u64, kind: Kind) -> u64 {
+    head & !(0xf << KIND_SHIFT) | ((kind as u64) << KIND_SHIFT)
 }
 
 /// The same first word, with any length, for an entry of `words` words.

@@ -54,7 +54,6 @@ impl<'a> CountersEntry<'a> {
 }
 
 /// Writes a counter to the start of `room`.
-#[allow(dead_code)] // until the sampler that uses it
 pub(crate) fn write_counter(room: &mut [u8; COUNTER_VALUE_BYTES], counter: CounterValue) {
     let words = [u64::from(counter.cell.get()), counter.value.cast_unsigned(), counter.number];
     for (place, word) in room.chunks_exact_mut(8).zip(words) {

@@ -149,7 +149,6 @@ impl<'a> AllocationEntry<'a> {
 }
 
 /// Writes an allocation's body to the start of `room`; how many bytes it took, `None` if there is no room.
-#[allow(dead_code)] // until the allocator that uses it
 pub(crate) fn write_allocation(
     room: &mut [u8],
     bytes: i64,

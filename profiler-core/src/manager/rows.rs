@@ -100,6 +100,11 @@ impl Rows {
         self.counters.take(manager).map(CounterIndex::new)
     }
 
+    /// How many counter cells were taken.
+    pub(crate) fn counters(&self) -> usize {
+        usize::try_from(self.counters.frontier).unwrap_or(0)
+    }
+
     /// Sets all counters to zero; a new session begins.
     pub(crate) fn reset_counters(&self, manager: &ChunkManager) {
         for number in 0..self.counters.frontier {

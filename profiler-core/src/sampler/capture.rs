@@ -25,8 +25,12 @@ use std::cell::UnsafeCell;
 use std::time::{Duration, Instant};
 
 use super::schedule::now;
+use super::PlacedFrame;
 use super::unwind::Copied;
-use crate::ids::ThreadId;
+use crate::definition_cell::pool_tag;
+use crate::entry::stack::Frame;
+use crate::ids::{DefinitionId, ThreadId};
+use crate::label::{LabelStack, MAX_LABELS};
 use crate::record::gate;
 use crate::sync::fixed::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::native::machine::{Registers, thread_pointer};
@@ -65,6 +69,7 @@ struct Filled {
     thread_pointer: u64,
     words: usize,
     is_cut: bool,
+    labels: usize,
 }
 
 #[repr(C, align(64))]
@@ -72,11 +77,14 @@ struct Slot {
     /// Generation, and phase in the lowest two bits.
     state: AtomicU64,
     bounds: UnsafeCell<Bounds>,
+    /// The open labels of the thread that is asked.
+    labels_of: UnsafeCell<Option<&'static LabelStack>>,
     filled: UnsafeCell<Filled>,
     stack: UnsafeCell<[u64; STACK_WORDS]>,
+    labels: UnsafeCell<[PlacedFrame; MAX_LABELS]>,
 }
 
-// SAFETY: `bounds` is written by the one sampler before the slot is armed; `filled` and `stack` only by the
+// SAFETY: `bounds` and `labels_of` are written by the one sampler before the slot is armed; all others only by the
 // handler that claimed the slot, and read by the sampler only after that handler released it.
 unsafe impl Sync for Slot {}
 
@@ -85,14 +93,17 @@ impl Slot {
         Self {
             state: AtomicU64::new(FREE),
             bounds: UnsafeCell::new(Bounds { lowest: 0, end: 0, thread_pointer: 0 }),
+            labels_of: UnsafeCell::new(None),
             filled: UnsafeCell::new(Filled {
                 at: 0,
                 registers: Registers { pc: 0, sp: 0, fp: 0, lr: 0 },
                 thread_pointer: 0,
                 words: 0,
                 is_cut: false,
+                labels: 0,
             }),
             stack: UnsafeCell::new([0; STACK_WORDS]),
+            labels: UnsafeCell::new([(Frame::Code(DefinitionId::NONE, 0), 0); MAX_LABELS]),
         }
     }
 
@@ -136,6 +147,8 @@ pub(super) struct Seen<'a> {
     pub(super) registers: Registers,
     pub(super) thread_pointer: u64,
     pub(super) stack: Copied<'a>,
+    /// The labels that it had open, each with an address in the frame that opened it.
+    pub(super) labels: &'a [PlacedFrame],
 }
 
 /// The sampler's side of the slots. One at a time.
@@ -165,8 +178,13 @@ impl Captures {
     ///
     /// # Errors
     /// What the system says: `ESRCH` if it has ended.
-    pub(super) fn ask(&mut self, thread: ThreadId, bounds: Bounds) -> Option<std::io::Result<Ticket>> {
-        let ticket = self.arm(bounds)?;
+    pub(super) fn ask(
+        &mut self,
+        thread: ThreadId,
+        bounds: Bounds,
+        labels: Option<&'static LabelStack>,
+    ) -> Option<std::io::Result<Ticket>> {
+        let ticket = self.arm(bounds, labels)?;
         let sent = signal::send(thread, ticket.word());
         if sent.is_err() {
             self.give_up(ticket);
@@ -174,7 +192,7 @@ impl Captures {
         Some(sent.map(|()| ticket))
     }
 
-    fn arm(&mut self, bounds: Bounds) -> Option<Ticket> {
+    fn arm(&mut self, bounds: Bounds, labels: Option<&'static LabelStack>) -> Option<Ticket> {
         ALL.iter().enumerate().find_map(|(number, slot)| {
             let state = slot.state.load(Ordering::Acquire);
             if state & PHASE == ARMED || state & PHASE == FILLING {
@@ -182,6 +200,8 @@ impl Captures {
             }
             // SAFETY: not armed and not being filled, so no handler looks at it.
             unsafe { *slot.bounds.get() = bounds };
+            // SAFETY: as above.
+            unsafe { *slot.labels_of.get() = labels };
             let generation = ((state >> 2) + 1) & ((1 << GENERATION_BITS) - 1);
             let ticket = Ticket { slot: number, generation };
             slot.step(state, ticket.state(ARMED)).then_some(ticket)
@@ -229,8 +249,11 @@ impl Captures {
         let filled = unsafe { *slot.filled.get() };
         // SAFETY: as above; borrowed as long as `self` is.
         let stack = unsafe { &*slot.stack.get() };
+        // SAFETY: as above.
+        let labels = unsafe { &*slot.labels.get() };
         let start = filled.registers.sp & !7;
         Some(Seen {
+            labels: labels.get(..filled.labels)?,
             at: Timestamp::from_raw(filled.at),
             registers: filled.registers,
             thread_pointer: filled.thread_pointer,
@@ -278,7 +301,13 @@ unsafe fn fill(slot: &Slot, context: *const libc::ucontext_t) {
     // SAFETY: `words` fits the slot's array, which is ours by the claim. From the interrupted stack pointer to the
     // end of the stack that it lies in all is mapped: functions of this thread are using it.
     unsafe { std::ptr::copy_nonoverlapping(start as *const u64, slot.stack.get().cast::<u64>(), words) };
-    let filled = Filled { at, registers, thread_pointer, words, is_cut: all as usize > words };
+    // SAFETY: written before the slot was armed, and not again before it is full.
+    let labels_of = unsafe { *slot.labels_of.get() };
+    // SAFETY: the slot is ours.
+    let room = unsafe { &mut *slot.labels.get() };
+    // On the thread itself, where nothing changes meanwhile: what is open around the registers just copied.
+    let labels = labels_of.and_then(|labels| labels.copy(pool_tag(), room)).unwrap_or(0);
+    let filled = Filled { at, registers, thread_pointer, words, is_cut: all as usize > words, labels };
     // SAFETY: the slot is ours.
     unsafe { *slot.filled.get() = filled };
 }

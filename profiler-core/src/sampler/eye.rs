@@ -14,8 +14,12 @@ use super::targets::Target;
 use super::unwind::{Cache, Copied, NO_FRAME_POINTER, Snapshot, Walked, walk};
 use super::writer::{Sample, SampleWriter};
 use super::{PlacedFrame, here};
+use crate::definition_cell::pool_tag;
 use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::ids::ThreadId;
+use crate::label::merge::merge;
+use crate::label::registry::LabelFinder;
+use crate::label::{LabelStack, MAX_LABELS};
 use crate::manager::ChunkManager;
 use crate::sys::native::machine::Registers;
 use crate::sys::native::memory::OwnMemory;
@@ -43,6 +47,7 @@ pub(super) struct Eye {
     frames: Vec<PlacedFrame>,
     plain: Vec<Frame>,
     words: Vec<u64>,
+    finder: LabelFinder,
     looked: Option<Instant>,
     /// How long unknown addresses are left unknown; grows while looks do not help.
     patience: Duration,
@@ -62,6 +67,7 @@ impl Eye {
             frames: vec![(Frame::Unknown(0), 0); MAX_FRAMES],
             plain: Vec::with_capacity(MAX_FRAMES),
             words: vec![0; STACK_BYTES / 8],
+            finder: LabelFinder::default(),
             looked: None,
             patience: PRESSED,
             measures_cpu,
@@ -135,7 +141,7 @@ impl Eye {
     pub(super) fn record_seen(&mut self, target: &mut Target, seen: &Seen<'_>, cpu_ns: u64) {
         count(&self.shared.counts.taken, 1);
         let walked = self.unwind(seen.registers, &seen.stack);
-        self.write(target, seen.at, cpu_ns, walked);
+        self.write(target, seen.at, cpu_ns, walked, seen.labels);
     }
 
     /// Records a thread that waits, without disturbing it; false if it does not wait there any more.
@@ -148,6 +154,7 @@ impl Eye {
         let known = target.bounds.end.checked_sub(start).filter(|_| target.bounds.lowest <= start);
         let most = known.map_or(words.len(), |len| usize::try_from(len / 8).unwrap_or(0).min(words.len()));
         let at = Timestamp::now();
+        let labels = self.open_labels(target.tid);
         let read = words.get_mut(..most).map_or(0, |room| self.memory.read_words(start, room));
         // Still there, and it has not run in between: so what was read is one stack.
         let is_whole = tasks::doing(target.tid) == Doing::Waiting(wait)
@@ -157,7 +164,7 @@ impl Eye {
             let stack = Copied { start, words: words.get(..read).unwrap_or_default(), is_cut: read * 8 >= STACK_BYTES };
             count(&self.shared.counts.peeked, 1);
             let walked = self.unwind(registers, &stack);
-            self.write(target, at, cpu_ns, walked);
+            self.write(target, at, cpu_ns, walked, labels.open());
             target.wait = Some(wait);
         }
         self.words = words;
@@ -172,9 +179,23 @@ impl Eye {
         }
     }
 
-    /// Records a sample without a stack.
+    /// Records a sample whose stack is not walked: the open labels alone.
     pub(super) fn record_cpu(&mut self, target: &mut Target, cpu_ns: u64) {
-        self.write(target, Timestamp::now(), cpu_ns, Walked::default());
+        let labels = self.open_labels(target.tid);
+        self.write(target, Timestamp::now(), cpu_ns, Walked::default(), labels.open());
+    }
+
+    /// Where a thread notes its labels, if it has any.
+    pub(super) fn labels_of(&mut self, thread: ThreadId) -> Option<&'static LabelStack> {
+        self.finder.of(thread)
+    }
+
+    /// The labels that a thread has open, read from here.
+    fn open_labels(&mut self, thread: ThreadId) -> OpenLabels {
+        let mut labels = OpenLabels { all: [(Frame::Unknown(0), 0); MAX_LABELS], count: 0 };
+        let found = self.finder.of(thread).and_then(|stack| stack.copy(pool_tag(), &mut labels.all));
+        labels.count = found.unwrap_or(0);
+        labels
     }
 
     fn unwind(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
@@ -199,10 +220,17 @@ impl Eye {
         walk(self.modules.snapshot(), &mut self.cache, registers, stack, &mut self.frames)
     }
 
-    fn write(&mut self, target: &mut Target, at: Timestamp, cpu_ns: u64, walked: Walked) {
+    fn write(
+        &mut self,
+        target: &mut Target,
+        at: Timestamp,
+        cpu_ns: u64,
+        walked: Walked,
+        labels: &[PlacedFrame],
+    ) {
         let native = self.frames.get(self.frames.len().saturating_sub(walked.len)..).unwrap_or_default();
         self.plain.clear();
-        merge_labels(target.tid, native, walked.cut, &mut self.plain);
+        self.plain.extend(merge(native, labels, walked.cut || walked.failed));
         let cpu_ns = self.measures_cpu.then_some(cpu_ns);
         let Walked { cut, failed, .. } = walked;
         let sample = Sample { at, cpu_ns, frames: &self.plain, cut, failed };
@@ -210,7 +238,14 @@ impl Eye {
     }
 }
 
-/// The frames of a sample: the native ones, each with its stack pointer, with the thread's labels among them.
-fn merge_labels(_thread: ThreadId, native: &[PlacedFrame], _cut: bool, frames: &mut Vec<Frame>) {
-    frames.extend(native.iter().map(|(frame, _)| *frame));
+/// The labels that a thread has open.
+struct OpenLabels {
+    all: [PlacedFrame; MAX_LABELS],
+    count: usize,
+}
+
+impl OpenLabels {
+    fn open(&self) -> &[PlacedFrame] {
+        self.all.get(..self.count).unwrap_or_default()
+    }
 }

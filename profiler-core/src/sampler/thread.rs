@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::capture::{Captures, SLOTS, Ticket};
 use super::control::{Shared, count, is_periodic};
+use super::counters::CounterSampler;
 use super::eye::Eye;
 use super::schedule::{Schedule, now};
 use super::targets::{Target, Targets};
@@ -85,6 +86,7 @@ struct Ticker {
     captures: Option<Captures>,
     asked: Vec<Asked>,
     features: Features,
+    counters: CounterSampler,
 }
 
 impl Ticker {
@@ -96,6 +98,7 @@ impl Ticker {
     ) -> Self {
         local::select_always();
         let measures_cpu = features.contains(Features::CPU) || features.contains(Features::CPU_ALL_THREADS);
+        let counters = CounterSampler::new(Arc::clone(&manager), features);
         let mut eye = Eye::new(manager, Arc::clone(&shared), measures_cpu);
         if features.contains(Features::STACK_WALK) {
             eye.look();
@@ -104,7 +107,7 @@ impl Ticker {
         let captures = if asks { Captures::new() } else { None };
         shared.is_ready();
         let asked = Vec::with_capacity(SLOTS);
-        Self { shared, eye, targets: Targets::new(filter, features), captures, asked, features }
+        Self { shared, eye, targets: Targets::new(filter, features), captures, asked, features, counters }
     }
 
     fn run(&mut self, interval: Duration) {
@@ -148,8 +151,9 @@ impl Ticker {
     }
 
     /// Counters of the process, once per tick.
-    #[allow(clippy::unused_self)] // the place for them
-    fn read_counters(&mut self, _at: Timestamp) {}
+    fn read_counters(&mut self, at: Timestamp) {
+        self.counters.tick(&mut self.eye.writer, at);
+    }
 
     fn sample_all(&mut self) {
         // Whoever took our place would get signals that it did not ask for.
@@ -188,7 +192,7 @@ impl Ticker {
             self.collect();
         }
         let (Some(target), Some(captures)) = (self.targets.get_mut(index), &mut self.captures) else { return };
-        match captures.ask(target.tid, target.bounds) {
+        match captures.ask(target.tid, target.bounds, self.eye.labels_of(target.tid)) {
             Some(Ok(ticket)) => self.asked.push(Asked { target: index, ticket, cpu_ns }),
             Some(Err(error)) if error.raw_os_error() == Some(libc::ESRCH) => target.is_gone = true,
             Some(Err(_)) | None => count(&self.shared.counts.missed, 1),
@@ -218,7 +222,8 @@ fn take_in(captures: &mut Captures, eye: &mut Eye, target: &mut Target, asked: A
     if !eye.learn(target, sp, thread_pointer) {
         return eye.record_seen(target, &seen, asked.cpu_ns); // on a stack that is not the thread's own
     }
-    let Some(Ok(ticket)) = captures.ask(target.tid, target.bounds) else { return missed(eye, target) };
+    let labels = eye.labels_of(target.tid);
+    let Some(Ok(ticket)) = captures.ask(target.tid, target.bounds, labels) else { return missed(eye, target) };
     match captures.wait(ticket, now() + ANSWER) {
         Some(seen) => {
             target.missed = 0;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::definition_cell::pool_tag;
-use crate::entry::periodic::OverheadEntry;
+use crate::entry::periodic::{COUNTER_VALUE_BYTES, CounterValue, OverheadEntry, write_counter};
 use crate::entry::sample::{SampleHead, write_sample};
 use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::entry::{Kind, Timing, head_of, with_length};
@@ -103,6 +103,16 @@ impl SampleWriter {
     /// Forgets threads that are gone.
     pub fn keep_only(&mut self, is_there: impl Fn(ThreadId) -> bool) {
         self.threads.retain(|thread, _| is_there(*thread));
+    }
+
+    /// Records the values of counters.
+    pub(crate) fn counters(&mut self, at: Timestamp, values: &[CounterValue]) -> bool {
+        self.place.write(Kind::Counters, at, None, |_, room| {
+            let len = values.len().saturating_mul(COUNTER_VALUE_BYTES);
+            let (places, _) = room.get_mut(..len)?.as_chunks_mut::<COUNTER_VALUE_BYTES>();
+            places.iter_mut().zip(values).for_each(|(place, value)| write_counter(place, *value));
+            Some(len)
+        })
     }
 
     /// Records what a tick cost.

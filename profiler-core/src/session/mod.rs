@@ -257,6 +257,7 @@ impl Runtime {
             fast_fill: fast_fill_ticks(&manager),
             manager: Arc::clone(&manager),
         })));
+        crate::alloc::begin_session(self.epoch, params.features);
         self.sampling_paused = false;
         gate::set(gate::word_of(self.epoch, gate::ACTIVE));
         let sampler = Sampler::start(&manager, &params, &filter);
@@ -309,6 +310,7 @@ impl Runtime {
             sampler.stop();
         }
         gate::set(0);
+        crate::alloc::end_session();
         local::set_current(None);
         running.maintenance.stop();
         if let Some(manager) = &self.manager {

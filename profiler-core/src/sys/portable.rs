@@ -116,6 +116,21 @@ pub(crate) fn process_start(_pid: ProcessId) -> ProcessStart {
     ProcessStart::new(0)
 }
 
+/// Cannot be known here.
+#[derive(Debug)]
+pub(crate) struct ResidentMemory;
+
+impl ResidentMemory {
+    pub(crate) fn open() -> Option<Self> {
+        None
+    }
+
+    /// Never called, since there is none.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
 /// No such barrier here.
 pub(crate) fn barrier_on_all_threads() -> bool {
     false

@@ -11,6 +11,7 @@
 
 mod busy;
 mod hosts;
+mod labels;
 mod read;
 mod sleepers;
 mod threads;
