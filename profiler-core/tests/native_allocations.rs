@@ -120,13 +120,13 @@ fn on_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> 
     std::thread::Builder::new().spawn(body).unwrap().join().unwrap()
 }
 
-/// Allocates, grows and gives back, in sizes from 8 bytes to 64 KiB; says what it really allocated.
+/// Allocates, grows and gives back, in sizes from 8 bytes to 2 KiB, so that most samples stand for many; says what it really allocated.
 fn churn(rounds: usize) -> u64 {
     marker!("joins the session before it counts", &category::TEST);
     TRUTH.set(Some(0));
     let mut kept: Vec<Vec<u8>> = Vec::with_capacity(64);
     for round in 0..rounds {
-        let size = 8_usize << (round % 14);
+        let size = 8_usize << (round % 8);
         let mut bytes = black_box(Vec::<u8>::with_capacity(size));
         if round % 3 == 0 {
             bytes.resize(size, 1);
@@ -149,7 +149,7 @@ fn churn(rounds: usize) -> u64 {
 fn churned() -> Option<(u64, Vec<Recorded>, Snapshot)> {
     start(Features::NATIVE_ALLOCATIONS);
     let (truth, tid) = on_a_thread(|| {
-        let truth = churn(20_000);
+        let truth = churn(60_000);
         (truth, profiler_core::thread::current())
     });
     let (mut recorded, snapshot) = read();
