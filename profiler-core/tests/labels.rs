@@ -69,7 +69,7 @@ fn read() -> Vec<Seen> {
     seen
 }
 
-#[label::function(&category::IO)]
+#[label::function(crate = ::profiler_core, &category::IO)]
 fn labelled(depth: u32) -> u32 {
     if depth == 0 {
         marker!("deepest", &category::TEST, with_labels());

@@ -1,6 +1,12 @@
 //! Stacks that a thread takes of itself, for markers and sampled allocations: each label stands just inside the function that
 //! opened it, and the innermost frame is the program's, not the profiler's.
 
+#![cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
