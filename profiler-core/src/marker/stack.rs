@@ -30,10 +30,10 @@ pub(super) fn add_with_stack(
     let front = Front { head: with_kind(head, Kind::MarkerWithStack), fixed };
     with_site(define, |recorder: &Recorder, site: Site| {
         let taken = Backtrace::take(options.stack, own);
-        add_named(recorder, site, front, name, |Room { bytes, entries_before }: Room<'_>| {
-            let Some(len) = stack::write(bytes, taken.frames(), taken.is_cut()) else { return Ok(None) };
-            let Some(bytes) = bytes.get_mut(len..) else { return Ok(None) };
-            Ok(encode(Room { bytes, entries_before })?.map(|payload| payload.saturating_add(len)))
+        add_named(recorder, site, front, name, |room: Room<'_>| {
+            let Some(len) = stack::write(room.bytes, taken.frames(), taken.is_cut()) else { return Ok(None) };
+            let Some(room) = room.behind(len) else { return Ok(None) };
+            Ok(encode(room)?.map(|payload| payload.saturating_add(len)))
         });
     });
 }

@@ -113,6 +113,11 @@ pub(crate) struct ChunkLife {
 }
 
 impl Room<'_> {
+    /// What is left of it behind `len` bytes.
+    pub(crate) fn behind(self, len: usize) -> Option<Self> {
+        Some(Self { bytes: self.bytes.get_mut(len..)?, slot: self.slot })
+    }
+
     /// The chunk that it is in. Not free: touches what recording leaves alone.
     pub(crate) fn chunk(&self) -> ChunkLife {
         ChunkLife { slot: ptr::from_ref(self.slot).addr(), life: self.slot.life() }

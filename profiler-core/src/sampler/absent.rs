@@ -20,7 +20,6 @@ pub(super) fn run(
 }
 
 /// No frames.
-#[allow(dead_code)] // until what captures
 pub(crate) fn capture(_frames: &mut [PlacedFrame]) -> Captured {
     Captured::default()
 }

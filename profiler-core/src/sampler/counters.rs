@@ -48,7 +48,6 @@ pub(crate) struct CounterSampler {
     now: Vec<CounterValue>,
 }
 
-#[allow(dead_code)] // until the sampler that uses it
 impl CounterSampler {
     /// For the session that runs in this pool.
     pub(crate) fn new(manager: Arc<ChunkManager>, features: Features) -> Self {

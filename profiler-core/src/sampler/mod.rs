@@ -39,13 +39,11 @@ native! {
     mod capture;
     mod elf;
     mod eye;
-    #[allow(dead_code)] // until markers capture their stacks
     pub(crate) mod here;
     mod maps;
     mod modules;
     mod targets;
     mod thread;
-    #[allow(dead_code)] // as `here`
     mod unwind;
     use thread::run;
 }
@@ -60,7 +58,6 @@ pub use crate::entry::stack::{Frame, MAX_FRAMES};
 pub(crate) type PlacedFrame = (Frame, u64);
 
 /// What a capture of the own stack gave, see [`here::capture`].
-#[allow(dead_code)] // as `here`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Captured {
     /// So many frames from the start of the room on, outermost first.

@@ -21,7 +21,6 @@ mod threads;
     not(profiler_portable),
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
-#[allow(dead_code)] // until markers capture their stacks
 pub(crate) mod native;
 
 pub(crate) use imp::{
