@@ -229,8 +229,8 @@ mod tests {
     fn a_code_id_is_the_build_id_and_rubbish_is_none() {
         let of = |code_id| Library::new("name", "id", "/path", code_id).build_id;
         assert_eq!(of("00ffA1"), [0, 0xff, 0xa1]);
-        assert_eq!(of(""), []);
-        assert_eq!(of("abc"), []);
-        assert_eq!(of("xy"), []);
+        assert!(of("").is_empty());
+        assert!(of("abc").is_empty());
+        assert!(of("xy").is_empty());
     }
 }
