@@ -42,7 +42,7 @@ struct Busy {
 impl ByteSource for Busy {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let read = self.reads.replace(self.reads.get() + 1);
-        if read >= self.how.at && (read - self.how.at) % self.how.every == 0 {
+        if read >= self.how.at && (read - self.how.at).is_multiple_of(self.how.every) {
             if self.how.records {
                 record(MORE, self.how.by_others);
             }

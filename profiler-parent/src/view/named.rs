@@ -26,29 +26,9 @@ pub fn symbols_of_this_machine(options: SymbolOptions) -> Box<Symbolicate> {
 /// A file that cannot be read names none.
 fn named_in(file: &File) -> Vec<Library> {
     let all = libraries(file).unwrap_or_default().into_iter();
-    let library = |found: super::libraries::Library| Library {
-        debug_name: found.debug_name,
-        breakpad_id: found.breakpad_id,
-        path: found.path,
-        build_id: found.code_id.as_deref().and_then(bytes_of_hex).unwrap_or_default(),
+    let library = |found: super::libraries::Library| {
+        let code_id = found.code_id.unwrap_or_default();
+        Library::new(&found.debug_name, &found.breakpad_id, &found.path, &code_id)
     };
     all.map(library).collect()
-}
-
-fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks_exact(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    if pairs.remainder().is_empty() { pairs.map(byte).collect() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_code_id_is_bytes_or_nothing() {
-        assert_eq!(bytes_of_hex("00ffA1"), Some(vec![0, 255, 161]));
-        assert_eq!(bytes_of_hex("abc"), None);
-        assert_eq!(bytes_of_hex("zz"), None);
-    }
 }

@@ -19,8 +19,8 @@ mod measure;
 mod record;
 mod recording;
 mod recover;
-mod symbols;
 mod sample;
+mod symbols;
 mod workers;
 
 use std::process::ExitCode;
