@@ -248,7 +248,7 @@ fn a_file_that_nobody_named_is_not_overwritten() -> anyhow::Result<()> {
     assert_eq!(fs::read_to_string(ended.path("profile.json.gz"))?, "mine");
     let info = tools::info(&ended.path("profile-2.json.gz"))?;
     let rows = info["processes"].as_array().context("no rows")?;
-    assert!(rows.iter().any(|row| row["name"] == "child" && row["recorded"] == 50), "{info}");
+    assert!(rows.iter().any(|row| row["name"] == "child" && row["recorded"].as_u64() >= Some(50)), "{info}");
     Ok(())
 }
 

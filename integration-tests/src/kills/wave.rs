@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use profiler_core::reader::read_header;
+use profiler_parent::core::session::Features;
 use profiler_parent::{CapturedProcess, ProfiledChild, Session};
 
 use super::CHILDREN;
@@ -98,7 +99,7 @@ impl Wave {
     /// # Errors
     /// When a session or a child cannot be started, or something else than the kill ends a child.
     pub fn run(mut self, program: &Path) -> anyhow::Result<Tally> {
-        let session = Session::builder().memory_limit(self.limit).start()?;
+        let session = Session::builder().features(Features::NONE).memory_limit(self.limit).start()?;
         let (killed, session) = std::thread::scope(|scope| {
             let mut dying = Vec::new();
             for number in 0..CHILDREN {

@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Format, Session};
 
 use crate::figure::{Figure, Promise, Report};
@@ -21,7 +22,7 @@ const STARTS: usize = 25;
 /// All figures of gathering.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     child_init(report)?;
-    let session = Session::builder().memory_limit(512 << 20).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(512 << 20).start()?;
     let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
     let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
     let directory = tempfile::tempdir()?;
@@ -87,7 +88,7 @@ fn put_processed(report: &mut Report, run: &Run) {
 
 /// `child.init_ms`: what `profiler_child::init()` costs the child's own main thread.
 fn child_init(report: &mut Report) -> Result<()> {
-    let session = Session::builder().memory_limit(64 << 20).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(64 << 20).start()?;
     let mut times = Vec::new();
     for number in 0..STARTS {
         let mut worker = workers::start(&session, &format!("init {number}"), "init", 0)?;
