@@ -29,6 +29,9 @@ pub struct Samples {
 impl Samples {
     /// Those of a thread of a process with these libraries.
     pub(crate) fn parse(thread: &Value, libs: &Value) -> anyhow::Result<Self> {
+        if thread.get("samples").is_none() {
+            return Ok(Self::default()); // a child may leave them out of its part
+        }
         let rows = |table: &str| thread[table]["data"].as_array().with_context(|| format!("no {table}"));
         let frame = |row: &Value| frame_name(row, &thread["stringTable"], libs);
         let stack = |row: &Value| Some((index(&row[0]), index(&row[1])?));

@@ -102,7 +102,9 @@ impl Eye {
     pub(super) fn close(&mut self) {
         self.old.extend(here::publish(None));
         for _ in 0..1000 {
-            self.old.retain(|old| Arc::strong_count(old) > 1);
+            let latest = self.modules.snapshot();
+            // Ours are the one in the list and, of the latest, that of the modules.
+            self.old.retain(|old| Arc::strong_count(old) > 1 + usize::from(Arc::ptr_eq(old, latest)));
             if self.old.is_empty() {
                 return;
             }

@@ -36,7 +36,7 @@ impl Session {
         // One tick is one nanosecond, whatever the machine's clock is.
         clock.kind = ClockKind::Monotonic;
         clock.start.ticks = Timestamp::from_raw(clock.start.monotonic.0);
-        let features = Features::STACK_WALK.with(Features::NO_SAMPLING);
+        let features = Features::NO_SAMPLING; // modules are those that the tests define
         let params = SessionParams { limit: ByteLimit::new(bytes), features, ..SessionParams::default() };
         let options = StartOptions { clock: Some(clock), ..StartOptions::default() };
         session::start(params, options).unwrap();
