@@ -19,9 +19,17 @@ pub(crate) fn pool_tag() -> u64 {
     POOL_TAG.load(Ordering::Relaxed)
 }
 
-/// A new tag for a new pool; numbers under older tags are void from now on.
+/// The tag that was given out last.
+static LAST_TAG: AtomicU64 = AtomicU64::new(0);
+
+/// A new tag for a new pool, to be [used](use_pool_tag) when this process records into it.
 pub(crate) fn next_pool_tag() -> u64 {
-    POOL_TAG.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    LAST_TAG.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+}
+
+/// This process records into the pool with this tag; numbers under other tags are void from now on.
+pub(crate) fn use_pool_tag(tag: u64) {
+    POOL_TAG.store(tag, Ordering::Relaxed);
 }
 
 /// Whether a word of a tag (high 32) and a number (low 32) is of the pool with this tag.

@@ -18,6 +18,7 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::definition_cell::use_pool_tag;
 use crate::ids::{ByteLimit, PoolId, ProcessKey, ThreadId};
 use crate::manager::ChunkManager;
 use crate::manager::maintenance::Maintenance;
@@ -298,6 +299,7 @@ impl Runtime {
         let (pool, header) = Pool::attach(file)?;
         use_clock(header.clock.kind);
         let manager = Arc::new(ChunkManager::new(pool));
+        use_pool_tag(manager.tag());
         self.attached = attached;
         self.key = Some(header.key());
         self.manager = Some(Arc::clone(&manager));

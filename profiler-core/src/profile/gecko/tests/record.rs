@@ -40,9 +40,6 @@ impl Session {
         let params = SessionParams { limit: ByteLimit::new(bytes), features, ..SessionParams::default() };
         let options = StartOptions { clock: Some(clock), ..StartOptions::default() };
         session::start(params, options).unwrap();
-        // Until the maintenance thread has made chunks ready and sleeps: while it is at it, a thread's first
-        // entry may be dropped, as the rules allow.
-        std::thread::sleep(std::time::Duration::from_millis(5));
         Self { start: clock.start.ticks, _alone: alone }
     }
 
