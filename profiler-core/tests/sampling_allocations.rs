@@ -5,7 +5,7 @@
     not(profiler_portable),
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::disallowed_methods)] // an allocator; the time that passed
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,10 +69,17 @@ fn a_sample_allocates_nothing_once_all_is_warm() {
             });
         }
         allocations(300);
+        let begun = std::time::Instant::now();
         let (allocations, samples) = allocations(300);
+        let seconds = begun.elapsed().as_secs() + 1;
         stop.store(true, Ordering::Relaxed);
-        // What is left: the list of threads ten times a second, the modules once a second, new chunks.
-        assert!(allocations < samples / 2, "{allocations} allocations in {samples} samples");
+        // What is left goes by time: the looks at threads and modules, about 40 allocations a second, and new chunks.
+        // On a busy machine there are few samples in a second.
+        let by_time = 60 * seconds;
+        assert!(
+            allocations < samples / 2 + by_time,
+            "{allocations} allocations, {samples} samples, {seconds} s"
+        );
         println!("{allocations} allocations in {samples} samples");
     });
     session::stop();
