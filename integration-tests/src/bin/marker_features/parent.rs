@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use profiler_parent::core::session::Features;
 use profiler_parent::output::ProfileFile;
 use profiler_parent::{Format, ProfiledChild, Session, marker};
 
@@ -51,7 +52,7 @@ impl Stepper {
 /// Records and saves the profile, and what it must hold; on request also in the Gecko format.
 pub(crate) fn run(out: &Path, expect: &Path, gecko: Option<&Path>) -> Result<()> {
     let mut expect = ProfileFile::create(expect)?;
-    let session = Session::builder().name(PARENT).start()?;
+    let session = Session::builder().features(Features::NONE).name(PARENT).start()?;
     let mut everything = Stepper::start(&session, EVERYTHING)?;
     let mut victim = Stepper::start(&session, VICTIM)?;
     everything.wait_for("recorded")?;
