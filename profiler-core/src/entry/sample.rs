@@ -102,6 +102,9 @@ pub(crate) fn write_sample(
     write(rest, own, head.cut).map(|len| len + 16)
 }
 
+/// Threads whose stacks are kept from chunk to chunk.
+const MOST_KEPT: usize = 1024;
+
 /// Gives the samples of one chunk, in order, their whole stacks back.
 #[derive(Debug, Default)]
 pub struct Stacks {
@@ -111,6 +114,10 @@ pub struct Stacks {
 impl Stacks {
     /// A new chunk begins: nothing of the one before counts.
     pub fn begin_chunk(&mut self) {
+        // The memory of few threads is used again; of a forged multitude it is given back.
+        if self.last.len() > MOST_KEPT {
+            self.last.clear();
+        }
         self.last.values_mut().for_each(Vec::clear);
     }
 

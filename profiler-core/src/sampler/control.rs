@@ -128,6 +128,11 @@ impl Shared {
         (!state.stop).then_some(runs)
     }
 
+    /// Whether the sampler is to end.
+    pub(super) fn is_ending(&self) -> bool {
+        self.lock().stop
+    }
+
     pub(super) fn end_tick(&self) {
         self.change(|state| state.done = state.begun);
     }

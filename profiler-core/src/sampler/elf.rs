@@ -101,7 +101,8 @@ fn read_segments(memory: &OwnMemory, header: u64) -> Option<Vec<Segment>> {
     let mut head = [0; 64];
     let is_elf64 = memory.read(header, &mut head) == 64 && head.starts_with(b"\x7fELF\x02\x01");
     let (at, size, count) = (u64_at(&head, 32)?, u16_at(&head, 54)?, u16_at(&head, 56)?);
-    if !is_elf64 || size < 56 {
+    // More than any linker writes: what is not a module may begin like one.
+    if !is_elf64 || !(56..=256).contains(&size) || count > 1024 {
         return None;
     }
     let table = bytes(memory, header.checked_add(at)?, u64::from(size) * u64::from(count))?;

@@ -159,6 +159,9 @@ impl Ticker {
         // Whoever took our place would get signals that it did not ask for.
         let may_ask = self.captures.is_some() && signal::is_ours();
         for index in 0..self.targets.len() {
+            if self.shared.is_ending() {
+                break; // a stop waits for the threads that are asked already, and for no more
+            }
             self.sample(index, may_ask);
         }
         self.collect();
