@@ -144,7 +144,7 @@ impl Family {
     pub fn kill_all(&mut self) -> anyhow::Result<()> {
         self.kids.iter().for_each(|kid| kid.signal(Signal::KILL));
         self.kill_parent()?;
-        self.kids.iter_mut().try_for_each(|kid| kid.wait().map(|_| ()))
+        self.kids.iter_mut().try_for_each(|kid| kid.end().map(|_| ()))
     }
 
     /// Sends the parent a signal.
@@ -252,6 +252,11 @@ impl Kid {
     /// # Errors
     /// When it does not end, or belongs to somebody else.
     pub fn wait(&mut self) -> anyhow::Result<WaitStatus> {
+        self.end()?.context("no status")
+    }
+
+    /// Waits for its end; no status if another took it.
+    fn end(&mut self) -> anyhow::Result<Option<WaitStatus>> {
         let mut ended = None;
         let look = || {
             let status = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG);
@@ -261,6 +266,6 @@ impl Kid {
         };
         ensure!(until(look), "{} does not end", self.name);
         self.is_dead = true;
-        Ok(ended.context("no status")?.1)
+        Ok(ended.map(|(_, status)| status))
     }
 }
