@@ -7,6 +7,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 thread_local! {
     // Constant and without destructor, so it can be used inside the allocator.
@@ -17,7 +18,14 @@ thread_local! {
 #[derive(Debug)]
 pub struct CountingAllocator;
 
+/// Whether all threads count, and what they counted.
+static ALL: AtomicBool = AtomicBool::new(false);
+static COUNTED: AtomicU64 = AtomicU64::new(0);
+
 fn count() {
+    if ALL.load(Ordering::Relaxed) {
+        COUNTED.fetch_add(1, Ordering::Relaxed);
+    }
     COUNT.with(|count| count.set(count.get().map(|count| count + 1)));
 }
 
@@ -53,6 +61,15 @@ pub fn allocations_of(body: impl FnOnce()) -> u64 {
     COUNT.with(|count| count.set(Some(0)));
     body();
     COUNT.with(Cell::take).unwrap_or(0)
+}
+
+/// How often all threads of the process went to the allocator while `body` ran.
+pub fn allocations_everywhere_during(body: impl FnOnce()) -> u64 {
+    COUNTED.store(0, Ordering::Relaxed);
+    ALL.store(true, Ordering::Relaxed);
+    body();
+    ALL.store(false, Ordering::Relaxed);
+    COUNTED.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

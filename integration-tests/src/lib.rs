@@ -15,6 +15,7 @@ pub mod patience;
 pub mod peer;
 pub mod profile;
 pub mod puppet;
+pub mod samples;
 pub mod scene;
 pub mod session;
 pub mod tools;

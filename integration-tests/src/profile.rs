@@ -1,4 +1,4 @@
-//! A saved profile as a test looks at it: processes, threads, markers, books, verdicts.
+//! A saved profile as a test looks at it: processes, threads, markers, samples, books, verdicts.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::marks::check_of;
+use crate::samples::Samples;
 
 /// A parsed profile.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub struct Thread {
     pub name: String,
     /// Markers, as they stand in the file.
     pub marks: Vec<Mark>,
+    /// Samples with their stacks.
+    pub samples: Samples,
     /// Books; `None` for a thread that has none.
     pub books: Option<Books>,
 }
@@ -140,11 +143,22 @@ impl Process {
         let books = json["profilingLog"][pid.to_string()]["threads"].as_array().context("no books")?;
         let books: BTreeMap<u64, &Value> =
             books.iter().rev().filter_map(|books| Some((books["tid"].as_u64()?, books))).collect();
-        let threads = threads.iter().map(|thread| Thread::parse(thread, &books));
+        let threads = threads.iter().map(|thread| Thread::parse(thread, &json["libs"], &books));
         let threads = threads.collect::<anyhow::Result<_>>()?;
         let pauses = json["pausedRanges"].as_array().into_iter().flatten();
         let range = |range: &Value| Some((range["startTime"].as_f64()?, range["endTime"].as_f64()));
         Ok(Self { name, pid, threads, pauses: pauses.filter_map(range).collect() })
+    }
+
+    /// The thread with this name.
+    ///
+    /// # Errors
+    /// When there is none, or more than one.
+    pub fn thread(&self, name: &str) -> anyhow::Result<&Thread> {
+        let mut found = self.threads.iter().filter(|thread| thread.name == name);
+        let thread = found.next().with_context(|| format!("no thread {name}"))?;
+        ensure!(found.next().is_none(), "two threads {name}");
+        Ok(thread)
     }
 
     /// The numbers of all numbered markers, by the thread that they name, as they stand in the file.
@@ -194,13 +208,14 @@ impl Process {
 }
 
 impl Thread {
-    fn parse(json: &Value, books: &BTreeMap<u64, &Value>) -> anyhow::Result<Self> {
+    fn parse(json: &Value, libs: &Value, books: &BTreeMap<u64, &Value>) -> anyhow::Result<Self> {
         let strings = json["stringTable"].as_array().context("no strings")?;
         let rows = json["markers"]["data"].as_array().context("no markers")?;
         let marks = rows.iter().map(|row| Mark::parse(row, strings)).collect::<Option<_>>();
         Ok(Self {
             name: json["name"].as_str().context("no name")?.to_owned(),
             marks: marks.context("a damaged marker")?,
+            samples: Samples::parse(json, libs)?,
             books: json["tid"].as_u64().and_then(|tid| Books::parse(books.get(&tid)?)),
         })
     }

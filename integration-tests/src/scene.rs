@@ -70,7 +70,12 @@ impl Scene {
     /// When the profile is not JSON, or the healthy ones were harmed.
     pub fn capture_among_liars(&mut self) -> anyhow::Result<(CaptureReport, Profile)> {
         self.record_share()?;
-        let report = self.session.session()?.capture().save(self.session.path("liars.json"))?;
+        let report = self
+            .session
+            .session()?
+            .capture()
+            .format(profiler_parent::Format::Gecko)
+            .save(self.session.path("liars.json"))?;
         let profile = Profile::read_some(&report.path, &["healthy"])?;
         self.check_unharmed(&profile)?;
         Ok((report, profile))

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
+use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Session, SessionBuilder};
 
 use crate::profile::Profile;
@@ -26,13 +27,14 @@ pub struct TestSession {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Starts a session built by `build`.
+/// Starts a session built by `build`. Nothing is sampled unless `build` says so: what is in its books is then what
+/// the test recorded.
 ///
 /// # Errors
 /// What the session says.
 pub fn start(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<TestSession> {
     let turn = turn();
-    let session = build(Session::builder().name("parent")).start()?;
+    let session = build(Session::builder().features(Features::NONE).name("parent")).start()?;
     Ok(TestSession { session: Some(session), directory: tempfile::tempdir()?, _turn: turn })
 }
 
@@ -47,7 +49,11 @@ impl TestSession {
     /// # Errors
     /// When the capture fails, or what it saved is no profile.
     pub fn capture(&self) -> anyhow::Result<(CaptureReport, Profile)> {
-        let report = self.session()?.capture().save(self.path("profile.json"))?;
+        let report = self
+            .session()?
+            .capture()
+            .format(profiler_parent::Format::Gecko)
+            .save(self.path("profile.json"))?;
         let profile = Profile::read(&report.path)?;
         Ok((report, profile))
     }

@@ -65,7 +65,7 @@ fn captures_at_the_same_time_queue() -> anyhow::Result<()> {
     let session = session.session()?;
     std::thread::scope(|scope| {
         let captures = paths.each_ref().map(|path| {
-            let capture = session.capture();
+            let capture = session.capture().format(profiler_parent::Format::Gecko);
             scope.spawn(move || capture.save(path))
         });
         captures.into_iter().try_for_each(|capture| capture.join().expect("no panic").map(drop))
@@ -84,7 +84,7 @@ fn captures_at_the_same_time_queue() -> anyhow::Result<()> {
 fn a_listener_hears_who_was_asked_and_how_each_came_out() -> anyhow::Result<()> {
     let session = session::start(|builder| builder)?;
     let puppets = Puppet::spawn_many(&session, CHILD, 2)?;
-    let capture = session.session()?.capture();
+    let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
     let events = capture.events();
     capture.save(session.path("events.json"))?;
     let events: Vec<_> = events.iter().collect();

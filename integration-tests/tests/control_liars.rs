@@ -11,6 +11,7 @@ use integration_tests::patience::until;
 use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
+use profiler_parent::core::session::Features;
 use profiler_parent::{ProcessState, Session};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -54,7 +55,10 @@ fn no_thread_left() -> bool {
 /// One session, a liar and an honest child.
 fn scene(spawn: Spawn, lie: Lie, outcome: &Outcome) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let builder = Session::builder().name("parent").progress_timeout(Duration::from_millis(400));
+    let builder = Session::builder()
+        .features(Features::NONE)
+        .name("parent")
+        .progress_timeout(Duration::from_millis(400));
     let session = builder.overall_deadline(Duration::from_secs(2)).start()?;
     let mut honest = Puppet::spawn(&session, CHILD, "honest", "init")?;
     let mut liar = spawn(&session, CHILD, "liar", "liar")?;
@@ -87,7 +91,9 @@ fn state_of(session: &Session) -> ProcessState {
 }
 
 fn capture(session: &Session, directory: &Path) -> anyhow::Result<Profile> {
-    Profile::read(&session.capture().save(directory.join("profile.json"))?.path)
+    Profile::read(
+        &session.capture().format(profiler_parent::Format::Gecko).save(directory.join("profile.json"))?.path,
+    )
 }
 
 /// All that both recorded is there, and the profile says how it came.

@@ -44,7 +44,7 @@ fn a_child_killed_while_it_is_asked_has_crashed_and_is_there_once() -> anyhow::R
         let mut puppet = Puppet::spawn(&session, CHILD, &format!("killed-{round}"), "init")?;
         puppet.ask("hold 2 500")?;
         assert!(puppet.freeze());
-        let capture = session.session()?.capture();
+        let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
         let (events, path) = (capture.events(), session.path("killed.json"));
         let report = std::thread::scope(|scope| {
             let saving = scope.spawn(|| capture.save(&path));
@@ -68,7 +68,7 @@ fn a_child_that_exits_while_it_is_captured_is_there_once() -> anyhow::Result<()>
         let name = format!("exits-{round}");
         let mut puppet = Puppet::spawn(&session, CHILD, &name, "init")?;
         puppet.ask("hold 2 500")?;
-        let capture = session.session()?.capture();
+        let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
         let path = session.path("exits.json");
         let report = std::thread::scope(|scope| {
             let saving = scope.spawn(|| capture.save(&path));
@@ -91,7 +91,7 @@ fn a_child_that_ends_after_its_part_was_taken_is_there_once() -> anyhow::Result<
     quick.ask("hold 2 500")?;
     slow.ask("hold 2 500")?;
     assert!(slow.freeze());
-    let capture = session.session()?.capture();
+    let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
     let (events, path) = (capture.events(), session.path("once.json"));
     let report = std::thread::scope(|scope| {
         let saving = scope.spawn(|| capture.save(&path));

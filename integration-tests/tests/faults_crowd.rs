@@ -25,7 +25,11 @@ fn ten_thousand_short_lived_threads_are_counted_exactly() -> anyhow::Result<()> 
         let (report, profile) = match limit {
             // What is kept of the others is not looked at: the churn takes their place.
             4_194_304 => {
-                let saved = scene.session()?.capture().save(scene.path("churn.json"))?;
+                let saved = scene
+                    .session()?
+                    .capture()
+                    .format(profiler_parent::Format::Gecko)
+                    .save(scene.path("churn.json"))?;
                 let profile = Profile::read(&saved.path)?;
                 (saved, profile)
             }
@@ -73,7 +77,7 @@ fn a_flood_from_ten_threads_stays_within_the_limit_and_is_counted_exactly() -> a
         rounds += 1;
         std::thread::sleep(Duration::from_millis(20));
     }
-    session.session()?.capture().save(session.path("amid.json"))?;
+    session.session()?.capture().format(profiler_parent::Format::Gecko).save(session.path("amid.json"))?;
     flood.ask("calm")?;
     let all: u64 = flood.ask("flooded")?.trim_start_matches("ok ").parse()?;
     let (report, profile) = session.capture()?;

@@ -143,7 +143,7 @@ fn a_daemon_that_scribbles_over_a_dead_pool_harms_nobody() -> anyhow::Result<()>
     let mut flood = scene.child("flood", "init")?;
     flood.ask("flood 2 100")?;
     for _ in 0..20 {
-        scene.session()?.capture().save(scene.path("flooded.json"))?;
+        scene.session()?.capture().format(profiler_parent::Format::Gecko).save(scene.path("flooded.json"))?;
     }
     drop(daemon);
     Ok(())

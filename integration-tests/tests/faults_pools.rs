@@ -64,19 +64,28 @@ fn a_child_that_scribbles_under_pressure_harms_nobody() -> anyhow::Result<()> {
     flood.ask("flood 2 100")?;
     let before = own::resident_bytes();
     for _ in 0..10 {
-        let saved = scene.session()?.capture().save(scene.path("pressure.json"))?;
+        let saved = scene
+            .session()?
+            .capture()
+            .format(profiler_parent::Format::Gecko)
+            .save(scene.path("pressure.json"))?;
         assert_eq!(saved.processes.len(), 4);
     }
     vandal.child.kill()?;
     assert!(scene.has_ended("vandal"));
     for _ in 0..5 {
-        scene.session()?.capture().save(scene.path("pressure.json"))?;
+        scene
+            .session()?
+            .capture()
+            .format(profiler_parent::Format::Gecko)
+            .save(scene.path("pressure.json"))?;
     }
     let grown = own::resident_bytes().saturating_sub(before);
     assert!(grown < GROWTH, "{grown} bytes more");
     flood.ask("calm")?;
     flood.ask("flooded")?;
-    let saved = scene.session()?.capture().save(scene.path("calm.json"))?;
+    let saved =
+        scene.session()?.capture().format(profiler_parent::Format::Gecko).save(scene.path("calm.json"))?;
     Profile::read_some(&saved.path, &["flood"])?.process("flood")?.books()?;
     Ok(())
 }

@@ -32,7 +32,11 @@ fn capture_with_frozen(count: usize) -> anyhow::Result<()> {
     }
     assert!(puppets[..count].iter().all(Puppet::freeze));
     let watch = Stopwatch::start();
-    let report = session.session()?.capture().save(session.path("frozen.json"))?;
+    let report = session
+        .session()?
+        .capture()
+        .format(profiler_parent::Format::Gecko)
+        .save(session.path("frozen.json"))?;
     let took = watch.elapsed();
     assert!(took >= TIMEOUT && took <= TIMEOUT + MARGIN, "took {took:?}");
     let profile = integration_tests::profile::Profile::read(&report.path)?;

@@ -92,7 +92,7 @@ fn a_capture_whose_session_ends_says_so_and_leaves_no_file() -> anyhow::Result<(
     let mut session = session::start(|builder| builder.progress_timeout(Duration::from_secs(30)))?;
     let puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
     assert!(puppet.freeze());
-    let capture = session.session()?.capture();
+    let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
     let (events, path) = (capture.events(), session.path("late.json"));
     let watch = Stopwatch::start();
     let saved = std::thread::scope(|scope| {

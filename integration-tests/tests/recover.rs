@@ -44,7 +44,14 @@ fn acknowledged(kid: &Kid) -> anyhow::Result<Counts> {
 
 /// Runs `profiler recover`, and reads what it wrote.
 fn recover(directory: &Path, target: &Path) -> anyhow::Result<(tools::Said, Profile)> {
-    let said = tools::run(&["recover", &directory.to_string_lossy(), "-o", &target.to_string_lossy()])?;
+    let said = tools::run(&[
+        "recover",
+        "--format",
+        "gecko",
+        &directory.to_string_lossy(),
+        "-o",
+        &target.to_string_lossy(),
+    ])?;
     ensure!(said.code == Some(0), "{said:?}");
     Ok((said, Profile::read(target)?))
 }
@@ -199,7 +206,7 @@ fn whatever_bytes_a_pool_has_recovery_ends_and_what_it_writes_is_a_profile() -> 
             file.write_all_at(&random.to_ne_bytes(), offset)?;
         }
         let target = family.path("recovered.json");
-        match profiler_parent::recover::recover(&pools, &target) {
+        match profiler_parent::recover::recover(&pools, &target, profiler_parent::Format::Gecko) {
             Ok(_) => drop(Profile::read(&target)?.json),
             Err(error) => ensure!(!error.to_string().is_empty(), "an error without words"),
         }

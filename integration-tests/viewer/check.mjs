@@ -21,9 +21,14 @@
 //                              them: the main thread is "GeckoMain"
 //                    markers   {marker name: COUNT}
 //                    samples   COUNT of samples
+//                    selfSamples, totalSamples  {function: COUNT}: samples that are in the function itself, or
+//                              in it and what it calls; idle ones too. A function of a library that has no
+//                              symbols is "library!0x7f00"; one that is not there has 0
+//                    allocatedBytes  {function: COUNT}: bytes that the function itself took
+//                    cpuMs     COUNT of whole milliseconds of processor time
 //                    complete  true: there are no markers but the listed ones
 //   moreProcesses  true: other processes may be there
-//   threads        [{process, pid?, name, markers?, samples?, complete?}]: the same, one thread
+//   threads        [{process, pid?, name, markers?, samples?, ..., complete?}]: the same, one thread
 //   markerLabels   [{process?, marker, label, kind?, count?, search?}]: the rendered text of a
 //                  marker; kind is "table" (default), "chart" or "tooltip"; count: how many (at
 //                  least 1); search: the viewer's search ("path:b.txt") finds it faster when
@@ -56,6 +61,7 @@ const NODE = join(HERE, `node_modules/node-${process.platform}-${process.arch}/b
 const OLDEST_NODE = 24;
 const LOAD_SECONDS = 180;
 const ANSWER_SECONDS = 120;
+const START_TRIES = 10;
 const SESSION = "check";
 // A thread with more markers than that is not listed whole to see which types there are: the
 // daemon's answers take a time that grows with the square of their length (100,000 rows: 7 s).
@@ -67,19 +73,31 @@ const MARK = "\u2063";
 /** The check could not run: exit code 2. */
 export class CannotRun extends Error {}
 /** The viewer refused: exit code 1. */
-class Refused extends Error {}
+export class Refused extends Error {}
 
 // ---- the viewer's loader -------------------------------------------------------------------
 
 /** One profile, loaded by the viewer's own code in a daemon of its own. */
-class Viewer {
-  constructor(profile) {
+export class Viewer {
+  /** With a symbol server, addresses are named; otherwise nothing is asked of anybody. */
+  constructor(profile, symbolServer) {
     this.profile = profile;
+    this.symbolServer = symbolServer;
     this.directory = temporaryDirectory();
   }
 
   async load() {
-    await this.#run(["load", this.profile], LOAD_SECONDS);
+    const names = this.symbolServer === undefined ? [] : ["--symbol-server", this.symbolServer];
+    for (let left = START_TRIES; ; left -= 1) {
+      try {
+        return await this.#run(["load", this.profile, ...names], LOAD_SECONDS);
+      } catch (error) {
+        // On a busy machine the daemon is not up within the half second that the loader gives it.
+        if (left === 0 || !error.message.includes("did not become ready")) throw error;
+        await this.close();
+        this.directory = temporaryDirectory();
+      }
+    }
   }
 
   async ask(...question) {
@@ -124,7 +142,7 @@ class Viewer {
       HOME: this.directory,
       TMPDIR: this.directory,
       PROFILER_CLI_SESSION_DIR: this.directory,
-      PROFILER_CLI_NO_SYMBOLICATE: "1",
+      ...(this.symbolServer === undefined ? { PROFILER_CLI_NO_SYMBOLICATE: "1" } : {}),
       PROFILER_CLI_LOAD_TIMEOUT_MS: String(LOAD_SECONDS * 1000),
       NODE_OPTIONS: process.env.NODE_OPTIONS ?? "--max-old-space-size=4096",
     };
@@ -170,6 +188,7 @@ async function inventory(viewer) {
     threads.push({
       ...entry,
       samples: details.sampleCount,
+      functions: functionsOf(viewer, entry.threadHandle, details),
       markers: new Map(shown.byType.map((group) => [group.markerName, group.count])),
       shownMarkers: shown.totalMarkerCount,
     });
@@ -179,6 +198,19 @@ async function inventory(viewer) {
     threads: threads.filter((thread) => thread.pid === process.pid),
   }));
   return { processes, threads, totals: { processes: info.processCount, threads: info.threadCount } };
+}
+
+/** Asks for a thread's functions, by the strategy that their numbers are made by, once each. */
+function functionsOf(viewer, handle, { availableStrategies }) {
+  const answers = new Map();
+  return async (strategy) => {
+    if (!availableStrategies.includes(strategy)) return [];
+    if (!answers.has(strategy)) {
+      const how = ["--include-idle", "--limit", "0", "--strategy", strategy, "--thread", handle];
+      answers.set(strategy, (await viewer.ask("thread", "functions", ...how)).functions);
+    }
+    return answers.get(strategy);
+  };
 }
 
 /** Single markers with label and fields. Every question is asked once. */
@@ -231,10 +263,20 @@ function byName(name) {
 
 // ---- expectations --------------------------------------------------------------------------
 
+// Markers with a stack and no payload: a schema without fields looks to us as if there were none.
+const NO_PAYLOAD = "NoPayloadUserData";
+
+/** What a thread's functions are expected to have: key, the viewer's strategy, its number. */
+const FUNCTIONS = [
+  ["selfSamples", "timing", "selfSamples"],
+  ["totalSamples", "timing", "totalSamples"],
+  ["allocatedBytes", "native-allocations", "selfSamples"],
+];
+const CONTENTS = ["markers", "samples", "cpuMs", "complete", ...FUNCTIONS.map(([key]) => key)];
 const KEYS = {
   expect: ["processes", "moreProcesses", "threads", "markerLabels", "markerFields", "schemas", "counters", "meta"],
-  processes: ["name", "pid", "count", "threads", "markers", "samples", "complete"],
-  threads: ["process", "pid", "name", "markers", "samples", "complete"],
+  processes: ["name", "pid", "count", "threads", ...CONTENTS],
+  threads: ["process", "pid", "name", ...CONTENTS],
   markerLabels: ["process", "marker", "label", "kind", "count", "search"],
   markerFields: ["process", "marker", "field", "value", "count", "search"],
   schemas: ["name", "fields"],
@@ -273,7 +315,8 @@ function validated(expect) {
       knownKeys(entry, KEYS[part], where);
       const missing = needed.filter((key) => entry[key] === undefined);
       if (missing.length > 0) throw new CannotRun(`${where} lacks: ${missing.join(", ")}`);
-      for (const wanted of [entry.count, entry.samples, ...Object.values(entry.markers ?? {})]) {
+      const named = ["markers", ...FUNCTIONS.map(([key]) => key)].flatMap((key) => Object.values(entry[key] ?? {}));
+      for (const wanted of [entry.count, entry.samples, entry.cpuMs, ...named]) {
         if (wanted !== undefined) validCount(wanted, where);
       }
       if (entry.kind !== undefined && !LABELS[entry.kind]) throw new CannotRun(`${where}: kind ${entry.kind}`);
@@ -327,7 +370,7 @@ function checkAlways(report, all) {
   }
 }
 
-function checkProcesses(report, all, expect) {
+async function checkProcesses(report, all, expect) {
   if (expect.processes === undefined) return;
   if (!expect.moreProcesses) {
     const total = expect.processes.reduce((sum, process) => sum + (process.count ?? 1), 0);
@@ -347,11 +390,11 @@ function checkProcesses(report, all, expect) {
     } else if (wanted.threads !== undefined) {
       report.count(threads.length, wanted.threads, `${what}: threads`);
     }
-    checkContents(report, threads, wanted, what);
+    await checkContents(report, threads, wanted, what);
   }
 }
 
-function checkThreads(report, all, expect) {
+async function checkThreads(report, all, expect) {
   for (const wanted of expect.threads ?? []) {
     const found = all.threads.filter(
       (thread) =>
@@ -361,11 +404,11 @@ function checkThreads(report, all, expect) {
     );
     const what = `thread "${wanted.name}" of "${wanted.process}"`;
     report.check(found.length > 0, `${what} is there`, all.threads.map((thread) => thread.name).join(", "));
-    checkContents(report, found, wanted, what);
+    await checkContents(report, found, wanted, what);
   }
 }
 
-function checkContents(report, threads, wanted, what) {
+async function checkContents(report, threads, wanted, what) {
   const names = [...new Set(threads.flatMap((thread) => [...thread.markers.keys()]))];
   const count = (name) => threads.reduce((sum, thread) => sum + (thread.markers.get(name) ?? 0), 0);
   for (const [name, number] of Object.entries(wanted.markers ?? {})) {
@@ -378,6 +421,20 @@ function checkContents(report, threads, wanted, what) {
   if (wanted.samples !== undefined) {
     const samples = threads.reduce((sum, thread) => sum + thread.samples, 0);
     report.count(samples, wanted.samples, `${what}: samples`);
+  }
+  if (wanted.cpuMs !== undefined) {
+    const cpu = threads.reduce((sum, thread) => sum + thread.cpuMs, 0);
+    report.count(Math.round(cpu), wanted.cpuMs, `${what}: milliseconds of processor time`);
+  }
+  for (const [key, strategy, number] of FUNCTIONS) {
+    for (const [name, count] of Object.entries(wanted[key] ?? {})) {
+      let found = 0;
+      for (const thread of threads) {
+        const same = (await thread.functions(strategy)).filter((f) => f.nameWithLibrary === name);
+        found += same.reduce((sum, f) => sum + f[number], 0);
+      }
+      report.count(found, count, `${what}: ${key} of "${name}"`);
+    }
   }
 }
 
@@ -418,6 +475,7 @@ async function checkSchemas(report, markers, wanted) {
     types.set(row.markerType, known);
   }
   for (const [type, { fields }] of types) {
+    if (type === NO_PAYLOAD) continue;
     report.check(fields !== undefined, `payload type "${type}" has a schema`, "none");
   }
   for (const entry of wanted ?? []) {
@@ -503,8 +561,8 @@ async function checkAll(report, profile, expect) {
     const all = await inventory(viewer);
     const markers = new Markers(viewer, all.threads);
     checkAlways(report, all);
-    checkProcesses(report, all, expect);
-    checkThreads(report, all, expect);
+    await checkProcesses(report, all, expect);
+    await checkThreads(report, all, expect);
     await checkSchemas(report, markers, expect.schemas);
     await checkLabels(report, markers, labels("table"));
     await checkFields(report, markers, expect.markerFields);

@@ -3,7 +3,7 @@
 //   node selftest.mjs
 //
 // A small Gecko profile (version 31) is written by hand: three processes, four threads, two
-// marker types with a schema, a counter, samples. All that our own writer relies on is in it
+// marker types with a schema, a counter, samples with stacks, allocations. All that our own writer relies on is in it
 // once, in the smallest form, so a pass also says: a profile of this shape opens in the viewer.
 // Then every expectation is broken once, and the profile in every way that must be noticed.
 
@@ -60,8 +60,23 @@ const table = (columns, data) => ({
   data,
 });
 
+// A label around code of a library around a leaf in the same library.
+const FRAMES = ["run", "0x401010", "0x401020"];
+const LIB = {
+  start: 0x400000,
+  end: 0x500000,
+  offset: 0,
+  arch: "x86_64",
+  name: "libwork.so",
+  path: "/lib/libwork.so",
+  debugName: "libwork.so",
+  debugPath: "/lib/libwork.so",
+  breakpadId: "000000000000000000000000000000000",
+  codeId: "",
+};
+
 function thread({ name, processName, pid, tid, markers }) {
-  const strings = ["(root)", ...new Set(markers.map((marker) => marker.name))];
+  const strings = [...FRAMES, ...new Set(markers.map((marker) => marker.name))];
   return {
     name,
     processType: "default",
@@ -74,8 +89,8 @@ function thread({ name, processName, pid, tid, markers }) {
       ["stack", "time", "eventDelay", "threadCPUDelta"],
       [
         [0, 1, 0, 0],
-        [0, 2, 0, 500000],
-        [0, 9, 0, 500000],
+        [2, 2, 0, 4000000],
+        [1, 9, 0, 3000000],
       ],
     ),
     markers: table(
@@ -91,9 +106,12 @@ function thread({ name, processName, pid, tid, markers }) {
     ),
     frameTable: table(
       ["location", "relevantForJS", "innerWindowID", "implementation", "line", "column", "category", "subcategory"],
-      [[0, false, 0, null, null, null, 0, 0]],
+      FRAMES.map((_, index) => [index, false, 0, null, null, null, index === 0 ? 0 : null, index === 0 ? 0 : null]),
     ),
-    stackTable: table(["prefix", "frame"], [[null, 0]]),
+    stackTable: table(
+      ["prefix", "frame"],
+      FRAMES.map((_, index) => [index === 0 ? null : index - 1, index]),
+    ),
     stringTable: strings,
   };
 }
@@ -115,7 +133,7 @@ function processObject({ root, threads, counters, processes }) {
       profilingEndTime: 20,
       sampleUnits: { time: "ms", eventDelay: "ms", threadCPUDelta: "ns" },
     },
-    libs: [],
+    libs: [LIB],
     pages: [],
     pausedRanges: [],
     counters,
@@ -129,6 +147,12 @@ const file = (path, bytes, start, end) => ({
   start,
   end,
   data: { type: "File", path, bytes },
+});
+const STACK = { samples: table(["stack", "time"], [[1, 6]]) };
+const allocation = (size) => ({
+  name: "Native allocation",
+  start: 6,
+  data: { type: "Native allocation", size, memoryAddress: 4096, threadId: 110, stack: STACK },
 });
 const batch = (index, start) => ({ name: "Batch", start, data: { type: "Batch", index } });
 
@@ -172,7 +196,7 @@ function fixture() {
         processName: "parent",
         pid: 100,
         tid: 110,
-        markers: [batch(7, 3), batch(8, 4), { name: "note", start: 5, data: null }],
+        markers: [batch(7, 3), batch(8, 4), { name: "note", start: 5, data: null }, allocation(1000)],
       }),
     ],
     counters: [],
@@ -182,13 +206,28 @@ function fixture() {
 
 // ---- what is right, and what is wrong ------------------------------------------------------
 
+const [CALLER, LEAF] = ["libwork.so!0x401010", "libwork.so!0x401020"];
+const STACKS = {
+  selfSamples: { run: 1, [CALLER]: 1, [LEAF]: 1, nowhere: 0 },
+  totalSamples: { run: 3, [CALLER]: 2, [LEAF]: { min: 1, max: 1 } },
+  allocatedBytes: { run: 0, [CALLER]: 1000 },
+  cpuMs: { min: 7, max: 7 },
+};
+
+const WRONG_STACKS = {
+  selfSamples: { run: 2, nowhere: 1 },
+  totalSamples: { run: { max: 2 } },
+  allocatedBytes: { [CALLER]: 999 },
+  cpuMs: 8,
+};
+
 const RIGHT = {
   processes: [
-    { name: "parent", threads: ["GeckoMain", "Collector"], markers: { Batch: 3, note: 1 }, samples: 6, complete: true },
+    { name: "parent", threads: ["GeckoMain", "Collector"], markers: { Batch: 3, note: 1 }, samples: 6, complete: true, cpuMs: 14 },
     { name: "worker 1", pid: 101, threads: 1, markers: { File: 2, Batch: { min: 1, max: 1 } } },
     { name: "worker 2", threads: { min: 1 }, markers: { File: 2, Nothing: 0 } },
   ],
-  threads: [{ process: "parent", name: "Collector", markers: { Batch: 2, note: 1 }, samples: 3, complete: true }],
+  threads: [{ process: "parent", name: "Collector", markers: { Batch: 2, note: 1 }, samples: 3, complete: true, ...STACKS }],
   markerLabels: [
     { process: "worker 1", marker: "File", label: "/data/1.txt (2,048B)" },
     { marker: "File", label: "/data/b.txt (1.05MB)", count: 2 },
@@ -233,7 +272,7 @@ const WRONG = [
       processes: [{ name: "parent" }],
       moreProcesses: true,
       threads: [
-        { process: "parent", name: "Collector", markers: { Batch: 1 }, samples: 4, complete: true },
+        { process: "parent", name: "Collector", markers: { Batch: 1 }, samples: 4, complete: true, ...WRONG_STACKS },
         { process: "worker 1", name: "Collector" },
       ],
       markerLabels: [
@@ -257,6 +296,11 @@ const WRONG = [
       'thread "Collector" of "parent": markers "Batch": 1: saw 2',
       'thread "Collector" of "parent": no other markers: saw note',
       'thread "Collector" of "parent": samples: 4: saw 3',
+      'thread "Collector" of "parent": milliseconds of processor time: 8: saw 7',
+      'thread "Collector" of "parent": selfSamples of "run": 2: saw 1',
+      'thread "Collector" of "parent": selfSamples of "nowhere": 1: saw 0',
+      'thread "Collector" of "parent": totalSamples of "run": 0..2: saw 3',
+      `thread "Collector" of "parent": allocatedBytes of "${CALLER}": 999: saw 1000`,
       'thread "Collector" of "worker 1" is there',
       'table label of "File" in "worker 1" is "/data/2.txt (2,048B)": saw 0 times',
       'table label of "File" is "/data/b.txt (1.05MB)": saw 2 times',
@@ -299,6 +343,7 @@ const UNUSABLE = [
   ["an unknown key inside", { processes: [{ name: "parent", marker: {} }] }],
   ["a missing key", { processes: [{ threads: 2 }] }],
   ["a count of no kind", { processes: [{ name: "parent", markers: { File: {} } }] }],
+  ["a count of samples of no kind", { threads: [{ process: "parent", name: "GeckoMain", selfSamples: { run: "1" } }] }],
   ["a label of no kind", { markerLabels: [{ marker: "File", label: "x", kind: "page" }] }],
 ];
 

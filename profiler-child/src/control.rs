@@ -80,8 +80,7 @@ impl Control {
             ToChild::Resume { request } => self.done(request, session::resume),
             ToChild::PauseSampling { request } => self.done(request, session::pause_sampling),
             ToChild::ResumeSampling { request } => self.done(request, session::resume_sampling),
-            // Nothing samples yet, so every selected thread has been sampled.
-            ToChild::WaitOnePeriodicSampling { request } => self.done(request, || {}),
+            ToChild::WaitOnePeriodicSampling { request } => self.wait_one_periodic_sampling(request),
             ToChild::Echo { request } => self.done(request, || {}),
             ToChild::AwaitNextChunkManagerUpdate { allowance } => {
                 session::set_allowance(allowance);
@@ -104,6 +103,21 @@ impl Control {
             session::set_chunk_listener(Some(self.updates.listener()));
         }
         self.outgoing.send(&ToParent::Done { request });
+    }
+
+    /// On a thread of its own: an interval may be long, and the parent may want something else meanwhile.
+    fn wait_one_periodic_sampling(&self, request: RequestId) {
+        if session::sampling_stats().is_none() {
+            return self.done(request, || {});
+        }
+        let outgoing = self.outgoing.clone();
+        let wait = move || {
+            session::wait_one_periodic_sampling();
+            outgoing.send(&ToParent::Done { request });
+        };
+        if profiler_core::sys::spawn_quiet("profiler-wait", wait).is_err() {
+            self.done(request, || {});
+        }
     }
 
     fn done(&self, request: RequestId, action: impl FnOnce()) {

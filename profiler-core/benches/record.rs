@@ -8,10 +8,10 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use profiler_core::counter::Counter;
 use profiler_core::marker::schema::{Format, MarkerSchema};
-use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_text_marker, category};
+use profiler_core::marker::{MarkerOptions, MarkerStack, ProfilerMarker, add_text_marker, category};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
-use profiler_core::{marker, scope, text_marker};
+use profiler_core::{label, marker, scope, text_marker};
 
 static ITEMS: Counter = Counter::new("items", "Other", "items handled");
 
@@ -62,7 +62,18 @@ fn counter() {
     ITEMS.add(black_box(1));
 }
 
-const KINDS: [(&str, fn()); 7] = [
+/// Opened and closed.
+fn label() {
+    let _label = label!("label", &category::TEST);
+}
+
+/// With one label open.
+fn with_labels() {
+    let _label = label!("label", &category::TEST);
+    marker!("with labels", &category::TEST, MarkerOptions::default().with_stack(MarkerStack::Labels));
+}
+
+const KINDS: [(&str, fn()); 9] = [
     ("instant", instant),
     ("interval", interval),
     ("text", text),
@@ -70,6 +81,8 @@ const KINDS: [(&str, fn()); 7] = [
     ("scope", scope),
     ("dynamic", dynamic),
     ("counter", counter),
+    ("label", label),
+    ("with labels", with_labels),
 ];
 
 fn disabled(c: &mut Criterion) {

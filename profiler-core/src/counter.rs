@@ -52,6 +52,14 @@ impl Counter {
         }
     }
 
+    /// The same, for so many changes at once.
+    pub(crate) fn add_many(&'static self, delta: i64, changes: u64) {
+        let is_on = cfg!(feature = "enabled") && gate::is_active();
+        if is_on && !self.with_cell(|cell| cell.add_many(delta, changes)) {
+            self.keep(delta);
+        }
+    }
+
     /// Sets the counter.
     #[inline]
     pub fn set(&'static self, value: i64) {

@@ -19,9 +19,23 @@ pub(crate) fn pool_tag() -> u64 {
     POOL_TAG.load(Ordering::Relaxed)
 }
 
-/// A new tag for a new pool; numbers under older tags are void from now on.
+/// The tag that was given out last.
+static LAST_TAG: AtomicU64 = AtomicU64::new(0);
+
+/// A new tag for a new pool, to be [used](use_pool_tag) when this process records into it.
 pub(crate) fn next_pool_tag() -> u64 {
-    POOL_TAG.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    LAST_TAG.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+}
+
+/// This process records into the pool with this tag; numbers under other tags are void from now on.
+pub(crate) fn use_pool_tag(tag: u64) {
+    POOL_TAG.store(tag, Ordering::Relaxed);
+}
+
+/// Whether a word of a tag (high 32) and a number (low 32) is of the pool with this tag.
+#[inline(always)]
+pub(crate) const fn belongs_to(word: u64, tag: u64) -> bool {
+    word >> 32 == tag & 0xffff_ffff
 }
 
 /// A definition's number, remembered per pool.
@@ -42,7 +56,7 @@ impl DefinitionCell {
         let word = self.word.load(Ordering::Relaxed);
         #[allow(clippy::cast_possible_truncation)] // the low half is the number
         let number = word as u32;
-        (word >> 32 == tag & 0xffff_ffff && number != 0).then(|| DefinitionId::new(number))
+        (belongs_to(word, tag) && number != 0).then(|| DefinitionId::new(number))
     }
 
     /// The number; defines it first if need be, or says why an entry without it is dropped. Two

@@ -17,14 +17,17 @@
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
-#![cfg_attr(loom, allow(dead_code, unused_imports))]
+#![cfg_attr(any(loom, profiler_portable), allow(dead_code, unused_imports))]
 
+pub mod alloc;
+mod backtrace;
 pub mod codec;
 pub mod counter;
 mod definition_cell;
 pub mod entry;
 pub mod grave;
 pub mod ids;
+pub mod label;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod losses;
@@ -35,6 +38,7 @@ pub mod pool;
 pub mod profile;
 pub mod reader;
 pub mod record;
+pub mod sampler;
 pub mod session;
 mod sync;
 pub mod sys;

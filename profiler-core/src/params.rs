@@ -33,7 +33,10 @@ impl Features {
     /// No periodic sampling: markers and counters only.
     pub const NO_SAMPLING: Self = Self(1 << 6);
 
-    const NAMES: [(Self, &'static str); 7] = [
+    /// Sampled allocations with their stacks, in programs that have [`crate::alloc::ProfilingAllocator`].
+    pub const NATIVE_ALLOCATIONS: Self = Self(1 << 7);
+
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::STACK_WALK, "stackwalk"),
         (Self::CPU, "cpu"),
         (Self::CPU_ALL_THREADS, "cpuallthreads"),
@@ -41,6 +44,7 @@ impl Features {
         (Self::PROCESS_CPU, "processcpu"),
         (Self::MEMORY, "memory"),
         (Self::NO_SAMPLING, "nostacksampling"),
+        (Self::NATIVE_ALLOCATIONS, "nativeallocations"),
     ];
 
     /// The bits as a number.

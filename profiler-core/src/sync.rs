@@ -11,7 +11,7 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Atomics for statics: always std's.
 pub(crate) mod fixed {
-    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 
 /// The owner's half of an asymmetric fence; the other half is a barrier on all threads

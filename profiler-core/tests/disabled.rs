@@ -5,11 +5,14 @@
 
 use profiler_core::marker::{MarkerOptions, category};
 use profiler_core::session::{self, SessionParams, StartOptions};
-use profiler_core::{marker, scope, text_marker};
+use profiler_core::{label, marker, scope, text_marker};
 
 fn evaluated() -> MarkerOptions {
     panic!("an argument of a disabled macro was evaluated")
 }
+
+#[label::function]
+fn labelled() {}
 
 #[test]
 fn a_disabled_macro_evaluates_and_records_nothing_even_while_a_session_runs() {
@@ -17,6 +20,8 @@ fn a_disabled_macro_evaluates_and_records_nothing_even_while_a_session_runs() {
     marker!("off", &category::OTHER, evaluated());
     text_marker!("off", &category::OTHER, evaluated(), "text");
     let _scope = scope!("off");
+    let _label = label!("off");
+    labelled();
     let reader = profiler_core::reader::PoolReader::open(session::pool_file().unwrap()).unwrap();
     assert_eq!(reader.snapshot().unwrap().counts().recorded(), 0);
     session::stop();

@@ -15,7 +15,8 @@ use profiler_core::profile::{
     CancelFlag, Failure, FailureLatch, JsonWriter, ProcessRole, ProcessSummary, ProfileSpec, ProgressCell,
     Proportion,
 };
-use profiler_core::reader::{ByteSource, PoolReader, Snapshot};
+use profiler_core::reader::{ByteSource, ModuleDefinition, PoolReader, Snapshot};
+use profiler_core::sampler::{self, Frame, Sample, SampleWriter};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::{Anchor, Timestamp};
 use profiler_core::{marker, text_marker, thread};
@@ -445,8 +446,35 @@ impl ByteSource for PoolCopy {
     }
 }
 
+fn record_samples() {
+    let file = |path: &str, start: u64| ModuleDefinition {
+        path: path.to_owned(),
+        build_id: vec![1; 20],
+        base: start,
+        start,
+        end: start + 0x9000,
+    };
+    let modules = [file("/lib/a.so", 0x7f00_0000_0000), file("/lib/b.so", 0x7f00_0000_8000)]
+        .map(|module| sampler::define_module(&module).unwrap());
+    let label = sampler::define_label("label", category::IO.sub(1), "src/a.rs", 7).unwrap();
+    let mut writer = SampleWriter::new();
+    for number in 0..60 {
+        let thread = ThreadId::new(u64::from(std::process::id()) + number % 2);
+        let code = |level: u64| Frame::Code(modules[level as usize % 2], level * 0x100 + number % 3);
+        let mut frames: Vec<_> = (0..number % 6).map(code).collect();
+        frames.extend([Frame::Label(label), Frame::Unknown(number)]);
+        let cut = number % 7 == 0;
+        writer.sample(
+            thread,
+            &Sample { at: Timestamp::now(), cpu_ns: Some(1), frames: &frames, cut, failed: false },
+        );
+        writer.same_as_before(thread, Timestamp::now());
+    }
+}
+
 fn record_a_little_of_everything() {
     QUEUED.add(1);
+    record_samples();
     for number in 0..20 {
         marker!("plain");
         text_marker!("text", &category::IO, MarkerOptions::default(), "some text");
@@ -469,8 +497,47 @@ fn assert_loadable(profile: &Value) {
             assert!(row[0].as_u64().unwrap() < strings);
             assert!(row[1].is_number() || row[2].is_number());
             assert!(row[3].as_u64().unwrap() < 4 && row[4].as_u64().unwrap() < categories);
-            assert!(row.get(5).is_none_or(|data| data["type"].is_string() && data["stack"].is_null()));
+            assert!(
+                row.get(5).is_none_or(|data| data["type"].is_string() && is_stack(thread, &data["stack"]))
+            );
         }
+        assert_stacks_loadable(thread, strings, categories);
+    }
+    assert_libs_loadable(profile["libs"].as_array().unwrap());
+}
+
+/// Whether it is no stack, or one that is there.
+fn is_stack(thread: &Value, stack: &Value) -> bool {
+    let stacks = thread["stackTable"]["data"].as_array().unwrap().len() as u64;
+    stack.is_null() || stack["samples"]["data"][0][0].as_u64().is_some_and(|stack| stack < stacks)
+}
+
+fn assert_stacks_loadable(thread: &Value, strings: u64, categories: u64) {
+    let table = |key: &str| thread[key]["data"].as_array().unwrap();
+    let (stacks, frames) = (table("stackTable"), table("frameTable"));
+    let is_below = |index: &Value, end: usize| index.as_u64().is_none_or(|index| index < end as u64);
+    for (number, row) in stacks.iter().enumerate() {
+        assert!(is_below(&row[0], number) && row[1].is_u64() && is_below(&row[1], frames.len()), "{row}");
+    }
+    for row in frames {
+        assert!(row[0].as_u64().unwrap() < strings && is_below(&row[6], categories as usize), "{row}");
+        assert!(row[6].is_null() == row[7].is_null());
+    }
+    let mut last = -1e20_f64;
+    for row in table("samples") {
+        // The last digit of what serde_json makes of a long number is not exact.
+        let (at, slack) = (row[1].as_f64().unwrap(), last.abs() * 1e-14);
+        assert!(is_below(&row[0], stacks.len()) && at >= last - slack, "{row} after {last}");
+        last = at;
+    }
+}
+
+fn assert_libs_loadable(libs: &[Value]) {
+    let mut last = 0;
+    for lib in libs {
+        let [start, end, offset] = ["start", "end", "offset"].map(|key| lib[key].as_u64().unwrap());
+        assert!(last <= start && start < end && offset <= start && end < 1 << 53, "{lib}");
+        last = end;
     }
 }
 

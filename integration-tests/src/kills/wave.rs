@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use profiler_core::reader::read_header;
+use profiler_parent::core::session::Features;
 use profiler_parent::{CapturedProcess, ProfiledChild, Session};
 
 use super::CHILDREN;
@@ -98,7 +99,7 @@ impl Wave {
     /// # Errors
     /// When a session or a child cannot be started, or something else than the kill ends a child.
     pub fn run(mut self, program: &Path) -> anyhow::Result<Tally> {
-        let session = Session::builder().memory_limit(self.limit).start()?;
+        let session = Session::builder().features(Features::NONE).memory_limit(self.limit).start()?;
         let (killed, session) = std::thread::scope(|scope| {
             let mut dying = Vec::new();
             for number in 0..CHILDREN {
@@ -147,7 +148,10 @@ impl Wave {
         while !are_dead() {
             match self.disturbance {
                 Disturbance::Captures => {
-                    session.capture().save(directory.path().join("profile.json"))?;
+                    session
+                        .capture()
+                        .format(profiler_parent::Format::Gecko)
+                        .save(directory.path().join("profile.json"))?;
                 }
                 Disturbance::Pauses => {
                     session.pause();
@@ -225,7 +229,10 @@ pub fn pool_of(pid: u32) -> Option<File> {
 /// is added.
 fn judge_saved(session: &Session, killed: &[Killed], tally: &mut Tally) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let report = session.capture().save(directory.path().join("profile.json"))?;
+    let report = session
+        .capture()
+        .format(profiler_parent::Format::Gecko)
+        .save(directory.path().join("profile.json"))?;
     let profile = Profile::read(&report.path)?;
     for killed in killed {
         let is_it =

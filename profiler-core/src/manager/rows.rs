@@ -18,6 +18,8 @@ pub(crate) struct Rows {
     counters: Table,
     /// Rows of threads that have ended.
     ended: BTreeSet<u32>,
+    /// Rows of threads that another thread has entries of: the sampler, in its own chunks.
+    held: BTreeSet<u32>,
     pauses_booked: bool,
 }
 
@@ -26,6 +28,7 @@ impl Rows {
         Self {
             counters: Table::new(COUNTER_BYTES, MAX_COUNTERS, layout.page),
             ended: BTreeSet::new(),
+            held: BTreeSet::new(),
             pauses_booked: false,
         }
     }
@@ -40,6 +43,7 @@ impl Rows {
         let (pool, threads) = (manager.pool(), &manager.threads);
         threads.clear(pool);
         self.ended.clear();
+        self.held.clear();
         let process = NewThread { tid: ThreadId::new(0), is_main: false, name: "", at: main.at };
         threads.keep(pool, process).filter(|row| *row == ThreadIndex::PROCESS)?;
         threads.keep(pool, main)
@@ -61,9 +65,24 @@ impl Rows {
             candidates.push(index.get());
         }
         for number in candidates {
-            if !chunks.row_is_used(number) && self.ended.remove(&number) {
-                self.retire(manager, number);
-            }
+            self.retire_if_done(manager, chunks, number);
+        }
+    }
+
+    /// The row stays when its thread has ended and its chunks are gone, until [`Rows::let_go`].
+    pub(crate) fn hold(&mut self, row: ThreadIndex) {
+        self.held.insert(row.get());
+    }
+
+    /// Nobody else has entries of the row's thread any more.
+    pub(crate) fn let_go(&mut self, manager: &ChunkManager, chunks: &Chunks, row: ThreadIndex) {
+        self.held.remove(&row.get());
+        self.retire_if_done(manager, chunks, row.get());
+    }
+
+    fn retire_if_done(&mut self, manager: &ChunkManager, chunks: &Chunks, number: u32) {
+        if !chunks.row_is_used(number) && !self.held.contains(&number) && self.ended.remove(&number) {
+            self.retire(manager, number);
         }
     }
 
@@ -79,6 +98,11 @@ impl Rows {
     /// Takes a counter cell; cells are never given back.
     pub(crate) fn add_counter(&mut self, manager: &ChunkManager) -> Option<CounterIndex> {
         self.counters.take(manager).map(CounterIndex::new)
+    }
+
+    /// How many counter cells were taken.
+    pub(crate) fn counters(&self) -> usize {
+        usize::try_from(self.counters.frontier).unwrap_or(0)
     }
 
     /// Sets all counters to zero; a new session begins.

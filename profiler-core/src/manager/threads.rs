@@ -9,7 +9,7 @@
 //! every step there is a compare-and-swap: a thread that was held up while one session stopped
 //! and another began finds its old row still its own, or takes one that is free.
 
-use crate::ids::ThreadIndex;
+use crate::ids::{ThreadId, ThreadIndex};
 use crate::pool::Pool;
 use crate::pool::budget::BookedPages;
 use crate::pool::layout::{MAX_THREADS, Region, THREAD_BYTES};
@@ -47,6 +47,10 @@ pub(crate) struct ThreadRows {
     /// Rows that were ever taken, all below this.
     frontier: AtomicU64,
     booked: BookedPages,
+    /// Rows that are kept for threads which the sampler found and which have not recorded yet.
+    found: AtomicU64,
+    /// Grows whenever a thread gets a row.
+    changes: AtomicU64,
 }
 
 impl ThreadRows {
@@ -57,7 +61,14 @@ impl ThreadRows {
     /// For 64 rows per word.
     pub(crate) fn with_words(words: usize, page: u64) -> Self {
         let bits = || (0..words).map(|_| AtomicU64::new(0)).collect();
-        Self { taken: bits(), ended: bits(), frontier: AtomicU64::new(0), booked: BookedPages::new(page) }
+        Self {
+            taken: bits(),
+            ended: bits(),
+            frontier: AtomicU64::new(0),
+            booked: BookedPages::new(page),
+            found: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+        }
     }
 
     /// Takes the lowest free row for a thread; gives it and the use of it that this is. `None` if
@@ -71,6 +82,42 @@ impl ThreadRows {
         self.set_up(table, |row, own| row.keep(own, thread)).map(|(row, _)| row)
     }
 
+    /// Keeps a row for a thread that has recorded nothing, and may never do.
+    pub(crate) fn keep_found(&self, table: &impl RowTable, thread: NewThread<'_>) -> Option<ThreadIndex> {
+        let row = self.keep(table, thread)?;
+        self.found.fetch_add(1, Ordering::AcqRel);
+        Some(row)
+    }
+
+    /// The row that was kept for a found thread, now its own. Costs a look at all rows, if any is kept.
+    pub(crate) fn take_found(&self, table: &impl RowTable, tid: ThreadId) -> Option<(ThreadIndex, RowUse)> {
+        if self.found.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let (index, _, _) = self.alive(table).find(|(_, owner, is_kept)| *owner == tid && *is_kept)?;
+        let own = table.thread_row(index)?.take_kept()?;
+        self.found.fetch_sub(1, Ordering::AcqRel);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        Some((index, own))
+    }
+
+    /// All rows of threads that live, and whether they are kept.
+    pub(crate) fn alive<'a>(
+        &'a self,
+        table: &'a impl RowTable,
+    ) -> impl Iterator<Item = (ThreadIndex, ThreadId, bool)> + 'a {
+        let frontier = u32::try_from(self.frontier()).unwrap_or(u32::MAX);
+        (1..frontier).map(ThreadIndex::new).filter_map(move |index| {
+            let (tid, is_kept) = table.thread_row(index)?.thread()?;
+            Some((index, tid, is_kept))
+        })
+    }
+
+    /// A number that changes whenever a thread gets a row.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     fn set_up(
         &self,
         table: &impl RowTable,
@@ -81,6 +128,7 @@ impl ThreadRows {
         if !is_ours {
             self.put(index);
         }
+        self.changes.fetch_add(1, Ordering::AcqRel);
         is_ours.then_some((index, own))
     }
 
@@ -170,6 +218,7 @@ impl ThreadRows {
             bits.fetch_and(staying.fold(0, |kept, bit| kept | (1 << bit)), Ordering::AcqRel);
         }
         self.ended.iter().for_each(|bits| bits.store(0, Ordering::Release));
+        self.found.store(0, Ordering::Release);
     }
 }
 

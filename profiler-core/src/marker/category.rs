@@ -79,7 +79,7 @@ impl CategoryPair {
         self.subcategory
     }
 
-    pub(super) fn define(self, manager: &ChunkManager) -> Result<DefinitionId, DropReason> {
+    pub(crate) fn define(self, manager: &ChunkManager) -> Result<DefinitionId, DropReason> {
         self.category.define(manager)
     }
 }

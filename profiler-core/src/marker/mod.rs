@@ -14,10 +14,11 @@ mod options;
 mod record;
 mod scope;
 mod site;
+mod stack;
 
 pub use builtin::Text;
 pub use category::{Category, CategoryPair};
-pub use options::{MarkerOptions, MarkerTiming};
+pub use options::{MarkerOptions, MarkerStack, MarkerTiming};
 pub use record::{add_marker, add_text_marker, add_untyped_marker};
 pub use scope::MarkerScope;
 pub use site::MarkerSite;

@@ -5,9 +5,10 @@
 //! site (category and type) in a lock-free table.
 
 use super::category::CategoryPair;
-use super::options::MarkerOptions;
+use super::options::{MarkerOptions, MarkerStack};
 use super::payload::{PayloadError, encode};
 use super::site::{MarkerSite, define_type, no_type, site_definition};
+use super::stack::add_with_stack;
 use super::{ProfilerMarker, Text};
 use crate::definition_cell::{DefinitionTable, pool_tag};
 use crate::entry::{Timing, head, length_bits, with_site as with_site_number};
@@ -15,30 +16,38 @@ use crate::ids::{DefinitionId, ThreadId};
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::record::recorder::Recorder;
-use crate::record::writer::{Front, Home, Tail};
+use crate::record::writer::{Front, Home, Room, Tail};
 use crate::record::{gate, local};
 
 /// Sites of markers whose names are made at run time.
 static DYNAMIC_SITES: DefinitionTable = DefinitionTable::new();
 
 /// Records a marker with a name made at run time and no payload.
+#[inline(never)]
 pub fn add_untyped_marker(name: &str, category: impl Into<CategoryPair>, options: MarkerOptions) {
     if !gate::is_active() {
         return;
     }
-    let (front, category) = (front(options.timing.resolve(), options.thread), category.into());
+    let category = category.into();
     let site = |manager: &ChunkManager| dynamic_site(manager, category, "", no_type);
+    if options.stack != MarkerStack::None {
+        let own = 0_u8;
+        return add_with_stack(options, Some(address_of(&own)), name, site, |_: Room<'_>| Ok(Some(0)));
+    }
+    let front = front(options.timing.resolve(), options.thread);
     with_site(site, |recorder, site| {
-        add_named(recorder, site, front, name, |_: &mut [u8]| Ok(Some(0)));
+        add_named(recorder, site, front, name, |_: Room<'_>| Ok(Some(0)));
     });
 }
 
 /// Records a marker with a name made at run time and a text.
+#[inline(always)]
 pub fn add_text_marker(name: &str, category: impl Into<CategoryPair>, options: MarkerOptions, text: &str) {
     add_marker(name, category, options, &Text { name: text });
 }
 
 /// Records a marker with a name made at run time and a typed payload.
+#[inline(never)]
 pub fn add_marker<M: ProfilerMarker>(
     name: &str,
     category: impl Into<CategoryPair>,
@@ -48,12 +57,18 @@ pub fn add_marker<M: ProfilerMarker>(
     if !gate::is_active() {
         return;
     }
-    let (front, category) = (front(options.timing.resolve(), options.thread), category.into());
+    let category = category.into();
     let site = |manager: &ChunkManager| {
         dynamic_site(manager, category, M::TYPE_NAME, |manager| define_type(manager, payload))
     };
+    if options.stack != MarkerStack::None {
+        let own = 0_u8;
+        let encode = |room: Room<'_>| encoded(payload, room.bytes);
+        return add_with_stack(options, Some(address_of(&own)), name, site, encode);
+    }
+    let front = front(options.timing.resolve(), options.thread);
     with_site(site, |recorder, site| {
-        add_named(recorder, site, front, name, |room| encoded(payload, room));
+        add_named(recorder, site, front, name, |room| encoded(payload, room.bytes));
     });
 }
 
@@ -61,6 +76,10 @@ impl MarkerSite {
     /// Records a marker of this site without payload. The gate was found open.
     #[inline(always)]
     pub fn add(&'static self, category: impl Into<CategoryPair>, options: MarkerOptions) {
+        if options.stack != MarkerStack::None {
+            let define = |manager: &ChunkManager| self.define(manager, category.into(), no_type);
+            return add_with_stack(options, None, "", define, |_: Room<'_>| Ok(Some(0)));
+        }
         let timing = options.timing.resolve();
         let tag = pool_tag();
         let Some(number) = self.known(tag) else {
@@ -80,8 +99,25 @@ impl MarkerSite {
     }
 
     /// Records a marker of this site with a typed payload. The gate was found open.
-    #[inline]
+    #[inline(always)]
     pub fn add_typed<M: ProfilerMarker>(
+        &'static self,
+        category: impl Into<CategoryPair>,
+        options: MarkerOptions,
+        payload: &M,
+    ) {
+        if options.stack != MarkerStack::None {
+            let category = category.into();
+            let define = |manager: &ChunkManager| {
+                self.define(manager, category, |manager| define_type(manager, payload))
+            };
+            return add_with_stack(options, None, "", define, |room: Room<'_>| encoded(payload, room.bytes));
+        }
+        self.add_typed_plain(category, options, payload);
+    }
+
+    #[inline]
+    fn add_typed_plain<M: ProfilerMarker>(
         &'static self,
         category: impl Into<CategoryPair>,
         options: MarkerOptions,
@@ -113,7 +149,7 @@ impl MarkerSite {
     }
 
     /// Records a marker of this site with a text. The gate was found open.
-    #[inline]
+    #[inline(always)]
     pub fn add_text(&'static self, category: impl Into<CategoryPair>, options: MarkerOptions, text: &str) {
         self.add_typed(category, options, &Text { name: text });
     }
@@ -122,7 +158,7 @@ impl MarkerSite {
 /// The way of a site that the pool does not know yet: joins the session, makes the site known,
 /// then records. What hinders it is counted, also a panic of the payload or its schema.
 #[inline(never)]
-fn with_site(
+pub(super) fn with_site(
     define: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
     add: impl FnOnce(&Recorder, Site),
 ) {
@@ -157,7 +193,7 @@ impl Drop for CountOnDrop<'_> {
 
 /// A call site's number, and the tag of the pool in which it means something.
 #[derive(Clone, Copy)]
-struct Site {
+pub(super) struct Site {
     number: DefinitionId,
     tag: u64,
 }
@@ -207,7 +243,7 @@ fn add_plain(recorder: &Recorder, site: Site, timing: Timing) {
 
 /// The fixed words of an entry with a tail; the site comes later.
 #[inline(always)]
-fn front(timing: Timing, thread: Option<ThreadId>) -> Front {
+pub(super) fn front(timing: Timing, thread: Option<ThreadId>) -> Front {
     let thread_word = thread.map_or(0, ThreadId::get);
     let fixed = match timing {
         Timing::Interval(start, end) => [start.raw(), end.raw(), thread_word],
@@ -216,9 +252,9 @@ fn front(timing: Timing, thread: Option<ThreadId>) -> Front {
     Front { head: head(0, timing, true, thread.is_some(), DefinitionId::NONE), fixed }
 }
 
-fn add_named<F>(recorder: &Recorder, site: Site, front: Front, name: &str, encode: F)
+pub(super) fn add_named<F>(recorder: &Recorder, site: Site, front: Front, name: &str, encode: F)
 where
-    F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
+    F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
 {
     let front = Front { head: site.complete(front.head), ..front };
     recorder.with_tail(front, Tail { name, encode });
@@ -238,7 +274,7 @@ fn add_encoded<M: ProfilerMarker>(
     payload: &M,
 ) {
     let front = Front { head, fixed: [first, second, third] };
-    recorder.with_tail(front, Tail { name: "", encode: |room: &mut [u8]| encoded(payload, room) });
+    recorder.with_tail(front, Tail { name: "", encode: |room: Room<'_>| encoded(payload, room.bytes) });
 }
 
 #[inline]
@@ -248,6 +284,11 @@ fn encoded<M: ProfilerMarker>(payload: &M, room: &mut [u8]) -> Result<Option<usi
         Err(PayloadError::NoRoom) => Ok(None),
         Err(_) => Err(()),
     }
+}
+
+/// Where something lies on the stack.
+pub(super) fn address_of(local: &u8) -> u64 {
+    std::ptr::from_ref(local).addr() as u64
 }
 
 fn dynamic_site(

@@ -70,6 +70,33 @@ pub enum Definition {
         /// What it counts.
         description: String,
     },
+    /// A file whose code ran here: the program, a library, or what the system gives every process. One that is
+    /// unloaded and loaded again is defined again.
+    Module {
+        /// Its file; `[vdso]` and the like where there is none.
+        path: String,
+        /// The linker's identity of its contents (ELF: the GNU build id); empty if it has none.
+        build_id: Vec<u8>,
+        /// Where its address 0 lies in this process: frames are relative to this.
+        base: u64,
+        /// Its first mapped address.
+        start: u64,
+        /// The address after its last.
+        end: u64,
+    },
+    /// A label that the program sets: a frame by name.
+    Label {
+        /// Shown name.
+        name: String,
+        /// Its category.
+        category: DefinitionId,
+        /// Index of the subcategory.
+        subcategory: u16,
+        /// Source file; empty if unknown.
+        file: String,
+        /// Line in it; 0 if unknown.
+        line: u32,
+    },
 }
 
 /// Why a definition could not be added.

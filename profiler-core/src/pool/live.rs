@@ -20,7 +20,8 @@ pub(crate) mod row;
 pub(crate) use row::{NewThread, RowUse, ThreadRow};
 
 use super::SharedWords;
-use crate::ids::DefinitionId;
+use crate::entry::periodic::CounterValue;
+use crate::ids::{CounterIndex, DefinitionId};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Timestamp;
 
@@ -49,6 +50,19 @@ impl CounterCell {
     pub(crate) fn add(&self, delta: i64) {
         self.value.fetch_add(delta.cast_unsigned(), Ordering::Relaxed);
         self.number.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The same, for so many changes at once.
+    pub(crate) fn add_many(&self, delta: i64, changes: u64) {
+        self.value.fetch_add(delta.cast_unsigned(), Ordering::Relaxed);
+        self.number.fetch_add(changes, Ordering::Relaxed);
+    }
+
+    /// What the cell with this number says now; `None` before it is published.
+    pub(crate) fn value(&self, cell: CounterIndex) -> Option<CounterValue> {
+        let is_there = self.definition.load(Ordering::Acquire) != 0;
+        let number = self.number.load(Ordering::Relaxed);
+        is_there.then(|| CounterValue { cell, value: self.get(), number })
     }
 
     /// Sets the value.

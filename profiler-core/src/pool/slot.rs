@@ -121,6 +121,11 @@ impl ChunkSlot {
         self.generation.store(generation.wrapping_add(1), Ordering::Release);
     }
 
+    /// Which of its lives the chunk is in. For its owner.
+    pub(crate) fn life(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
     /// Says that the owner has left the chunk.
     pub(crate) fn finish(&self, done: Timestamp) {
         self.done.store(done.raw(), Ordering::Release);

@@ -178,6 +178,11 @@ impl<W: Write> JsonWriter<W> {
         self.put(json.as_bytes());
     }
 
+    /// Goes on with the value that [`JsonWriter::raw`] began: for what is too long to be in memory.
+    pub fn raw_more(&mut self, json: &[u8]) {
+        self.put(json);
+    }
+
     #[inline]
     fn open(&mut self, bracket: u8) {
         self.separate();

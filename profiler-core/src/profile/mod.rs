@@ -1,6 +1,8 @@
 //! Events to a profile.
 
+pub mod debug_id;
 pub mod failure;
+pub mod frame_names;
 pub mod gecko;
 pub mod json;
 pub mod progress;

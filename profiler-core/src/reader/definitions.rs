@@ -60,6 +60,36 @@ pub struct CounterDefinition {
     pub description: String,
 }
 
+/// A file whose code ran in the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleDefinition {
+    /// Its file, as the process saw it; `[vdso]` and the like where there is none.
+    pub path: String,
+    /// The linker's identity of its contents; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// Where its address 0 lay in the process.
+    pub base: u64,
+    /// Its first mapped address.
+    pub start: u64,
+    /// The address after its last.
+    pub end: u64,
+}
+
+/// A label that the program sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelDefinition {
+    /// Shown name.
+    pub name: String,
+    /// Category.
+    pub category: DefinitionId,
+    /// Subcategory, 0 = "Other".
+    pub subcategory: u16,
+    /// Source file; empty if unknown.
+    pub file: String,
+    /// Line in it; 0 if unknown.
+    pub line: u32,
+}
+
 /// All definitions of a pool.
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
@@ -67,6 +97,8 @@ pub struct Definitions {
     categories: HashMap<DefinitionId, CategoryDefinition>,
     types: HashMap<DefinitionId, MarkerType>,
     counters: Vec<CounterDefinition>,
+    modules: HashMap<DefinitionId, ModuleDefinition>,
+    labels: HashMap<DefinitionId, LabelDefinition>,
 }
 
 impl Definitions {
@@ -105,6 +137,28 @@ impl Definitions {
         &self.counters
     }
 
+    /// A file whose code ran in the process.
+    pub fn module(&self, id: DefinitionId) -> Option<&ModuleDefinition> {
+        self.modules.get(&id)
+    }
+
+    /// All such files with their numbers, in the order in which they were seen.
+    pub fn modules(&self) -> Vec<(DefinitionId, &ModuleDefinition)> {
+        let mut all: Vec<_> = self.modules.iter().map(|(id, module)| (*id, module)).collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all
+    }
+
+    /// Whether there is any such file.
+    pub fn has_modules(&self) -> bool {
+        !self.modules.is_empty()
+    }
+
+    /// A label.
+    pub fn label(&self, id: DefinitionId) -> Option<&LabelDefinition> {
+        self.labels.get(&id)
+    }
+
     fn add(&mut self, id: DefinitionId, definition: Definition) {
         match definition {
             Definition::Category { name, color, subcategories } => {
@@ -120,6 +174,14 @@ impl Definitions {
             }
             Definition::Counter { cell, name, category, description } => {
                 self.counters.push(CounterDefinition { cell, name, category, description });
+            }
+            Definition::Module { path, build_id, base, start, end } => {
+                if start < end {
+                    self.modules.insert(id, ModuleDefinition { path, build_id, base, start, end });
+                }
+            }
+            Definition::Label { name, category, subcategory, file, line } => {
+                self.labels.insert(id, LabelDefinition { name, category, subcategory, file, line });
             }
         }
     }
@@ -145,6 +207,8 @@ fn weight(definition: &Definition) -> u64 {
         Definition::Counter { name, category, description, .. } => {
             text(name) + text(category) + text(description)
         }
+        Definition::Module { path, build_id, .. } => text(path) + build_id.len() as u64,
+        Definition::Label { name, file, .. } => text(name) + text(file),
     }
 }
 

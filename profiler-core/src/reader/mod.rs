@@ -17,7 +17,9 @@ mod source;
 pub(crate) mod tables;
 
 pub use chunk::{ChunkBuffer, ChunkRead, Entries};
-pub use definitions::{CategoryDefinition, CounterDefinition, Definitions, MarkerType, Site};
+pub use definitions::{
+    CategoryDefinition, CounterDefinition, Definitions, LabelDefinition, MarkerType, ModuleDefinition, Site,
+};
 pub use directory::ChunkInfo;
 pub use snapshot::{PoolReader, Snapshot};
 pub use source::ByteSource;

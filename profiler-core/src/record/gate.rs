@@ -31,6 +31,8 @@ struct Gate {
 }
 
 static GATE: Gate = Gate { word: AtomicU64::new(0), alive: AtomicU64::new(0) };
+/// How many threads are in the middle of a fork.
+static FORKING: AtomicU64 = AtomicU64::new(0);
 static SET_UP: Once = Once::new();
 
 /// The word now.
@@ -67,10 +69,15 @@ pub(crate) fn set_up() {
         // SAFETY: `GATE` fills whole pages of zero-initialised static memory, which is
         // anonymous, and holds two atomics for which zero is valid.
         unsafe { sys::wipe_on_fork(page, size_of::<Gate>()) };
-        sys::on_fork_child(close_in_child);
+        sys::on_fork(fork_begins, fork_is_over, close_in_child);
         // Within the once: whoever sees it completed sees this too, and no forked child revives.
         GATE.alive.store(1, Ordering::SeqCst);
     });
+}
+
+/// Whether a thread is in the middle of a fork: nobody should be interrupted now.
+pub(crate) fn is_forking() -> bool {
+    FORKING.load(Ordering::Acquire) != 0
 }
 
 /// Whether this process is one in which the profiler was never set up, such as a forked child
@@ -82,6 +89,14 @@ pub(crate) fn is_foreign() -> bool {
 /// Whether this is a forked child of a process that recorded: its pool is not mapped here.
 pub(crate) fn is_forked_child() -> bool {
     SET_UP.is_completed() && is_foreign()
+}
+
+extern "C" fn fork_begins() {
+    FORKING.fetch_add(1, Ordering::AcqRel);
+}
+
+extern "C" fn fork_is_over() {
+    FORKING.fetch_sub(1, Ordering::AcqRel);
 }
 
 extern "C" fn close_in_child() {

@@ -41,6 +41,13 @@ thread_local! {
     static MAKING: Cell<bool> = const { Cell::new(false) };
     static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) };
     static NAME: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// The thread records for others: no filter is meant for it.
+    static ALWAYS_SELECTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has the calling thread recorded whatever the filters say of its name. For the sampler's.
+pub(crate) fn select_always() {
+    ALWAYS_SELECTED.with(|always| always.set(true));
 }
 
 /// Ends the thread's part when the thread ends.
@@ -134,7 +141,8 @@ pub(super) fn join(
     let session = session.filter(|session| session.epoch == gate::epoch_of(word)).ok_or(NotRecorded::Off)?;
     let known = waiting.take().filter(|waiting| waiting.epoch == session.epoch).map(|waiting| waiting.name);
     let is_selected = |name: &str| {
-        !session.filter.excludes_process() && (session.markers_of_all || session.filter.selects(name))
+        let by_name = session.markers_of_all || session.filter.selects(name);
+        !session.filter.excludes_process() && (by_name || ALWAYS_SELECTED.with(Cell::get))
     };
     let was_selected = known.is_some();
     let named = known.unwrap_or_else(thread_name);
@@ -162,6 +170,12 @@ fn row_for(session: &ActiveSession, tid: ThreadId, name: &str) -> Result<(Thread
         return Ok((row, Tenure::Kept(own)));
     }
     let thread = NewThread { tid, is_main: kept.is_some(), name, at: Timestamp::now() };
+    if let Some((row, own)) = session.manager.threads.take_found(pool, tid) {
+        if let Some(row) = pool.thread_row(row) {
+            row.rename(name); // the sampler knew only what the system calls it
+        }
+        return Ok((row, Tenure::Own(own)));
+    }
     if let Some((row, own)) = session.manager.threads.add(pool, thread) {
         return Ok((row, Tenure::Own(own)));
     }

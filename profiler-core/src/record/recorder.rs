@@ -15,7 +15,7 @@ use std::ptr;
 use super::gate;
 use super::handshake::{Handshake, OpenChunk, Seen};
 use super::patience::{once_per_thread, soon};
-use super::writer::{Front, Home, Own, Tail};
+use super::writer::{Front, Home, Own, Room, Tail};
 use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::losses::DropReason;
@@ -100,7 +100,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn with_tail<F>(&self, front: Front, mut tail: Tail<'_, F>)
     where
-        F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
+        F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
     {
         if !self.handshake.begin() {
             return self.count_reentrant();
@@ -129,7 +129,7 @@ impl Recorder {
     #[inline(never)]
     fn encode_growing<F>(&self, own: &mut Own, front: &Front, tail: &mut Tail<'_, F>)
     where
-        F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
+        F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
     {
         loop {
             let fresh = own.commit == Commit::default();

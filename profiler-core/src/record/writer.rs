@@ -98,6 +98,32 @@ impl Front {
     pub(super) const MOST_WORDS: usize = 5;
 }
 
+/// Where a payload is encoded.
+#[derive(Debug)]
+pub(crate) struct Room<'a> {
+    pub(crate) bytes: &'a mut [u8],
+    slot: &'a ChunkSlot,
+}
+
+/// Tells a chunk from all others of its pool, before and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkLife {
+    slot: usize,
+    life: u64,
+}
+
+impl Room<'_> {
+    /// What is left of it behind `len` bytes.
+    pub(crate) fn behind(self, len: usize) -> Option<Self> {
+        Some(Self { bytes: self.bytes.get_mut(len..)?, slot: self.slot })
+    }
+
+    /// The chunk that it is in. Not free: touches what recording leaves alone.
+    pub(crate) fn chunk(&self) -> ChunkLife {
+        ChunkLife { slot: ptr::from_ref(self.slot).addr(), life: self.slot.life() }
+    }
+}
+
 /// What follows the fixed words of an entry: inline name, then payload.
 pub(crate) struct Tail<'a, F> {
     pub(crate) name: &'a str,
@@ -161,7 +187,7 @@ impl Own {
     #[inline]
     pub(super) fn try_tail<F>(&mut self, front: &Front, tail: &mut Tail<'_, F>) -> Result<bool, ()>
     where
-        F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
+        F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
     {
         let name = tail.name.as_bytes();
         if self.slot.is_null() || self.left < Front::MOST_WORDS + name.len().div_ceil(8) {
@@ -175,7 +201,7 @@ impl Own {
         // SAFETY: `left` words of uncommitted room begin at `next`; only we touch them, no
         // reference into them exists elsewhere, and every bit pattern is a valid word.
         let room = unsafe { std::slice::from_raw_parts_mut(self.next, self.left) };
-        let filled = fill(room, front, name, &mut tail.encode);
+        let filled = fill(room, slot, front, name, &mut tail.encode);
         abandon.returned = true;
         let Some(words) = filled? else { return Ok(false) };
         std::mem::forget(abandon);
@@ -234,9 +260,15 @@ fn largest_class(manager: &ChunkManager) -> u8 {
 
 /// Fills in an entry with a tail; `None` if the room does not suffice.
 #[inline]
-fn fill<F>(room: &mut [u64], entry: &Front, name: &[u8], encode: &mut F) -> Result<Option<usize>, ()>
+fn fill<F>(
+    room: &mut [u64],
+    slot: &ChunkSlot,
+    entry: &Front,
+    name: &[u8],
+    encode: &mut F,
+) -> Result<Option<usize>, ()>
 where
-    F: FnMut(&mut [u8]) -> Result<Option<usize>, ()>,
+    F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
 {
     let [_, first, second, third, _, ..] = room else { return Ok(None) };
     // Whatever the entry does not have of these, the lengths and the tail overwrite.
@@ -247,9 +279,8 @@ where
     let Some((name_room, payload_room)) = tail.split_at_mut_checked(name.len()) else { return Ok(None) };
     name_room.copy_from_slice(name);
     let limit = payload_room.len().min(MAX_ENTRY_BYTES);
-    let Some(payload_len) = encode(payload_room.get_mut(..limit).unwrap_or_default())? else {
-        return Ok(None);
-    };
+    let bytes = payload_room.get_mut(..limit).unwrap_or_default();
+    let Some(payload_len) = encode(Room { bytes, slot })? else { return Ok(None) };
     let words = front.len() + (name.len() + payload_len).div_ceil(8);
     if let [head, .., lengths] = front {
         *head = with_length(entry.head, words);

@@ -41,9 +41,15 @@ pub fn close_pool() {
     with_runtime(|runtime| {
         // The parent's word may still be on its way: a late start would destroy what is to stay.
         runtime.closed = true;
+        let running = runtime.running.take().map(|mut running| {
+            if let Some(sampler) = running.sampler.take() {
+                sampler.stop();
+            }
+            running
+        });
         gate::set(0);
         crate::record::local::set_current(None);
-        if let Some(running) = runtime.running.take() {
+        if let Some(running) = running {
             running.maintenance.stop();
         }
         if let Some(manager) = &runtime.manager {

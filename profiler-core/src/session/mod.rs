@@ -18,6 +18,7 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::definition_cell::use_pool_tag;
 use crate::ids::{ByteLimit, PoolId, ProcessKey, ThreadId};
 use crate::manager::ChunkManager;
 use crate::manager::maintenance::Maintenance;
@@ -28,6 +29,8 @@ use crate::pool::{self, AttachError, Pool, PoolSpec};
 use crate::record::gate;
 use crate::record::local::{self, ActiveSession};
 use crate::record::reclaim::Reclaimer;
+use crate::sampler::SamplingStats;
+use crate::sampler::control::Sampler;
 use crate::sys;
 use crate::thread::ThreadFilter;
 use crate::time::{Anchor, SessionClock, Timestamp, use_clock};
@@ -77,6 +80,7 @@ pub struct StartOptions {
 struct Running {
     params: SessionParams,
     maintenance: Maintenance,
+    sampler: Option<Sampler>,
     paused: bool,
 }
 
@@ -94,6 +98,10 @@ struct Runtime {
 }
 
 static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
+
+/// Held by every unit test that starts a session: there is one per process.
+#[cfg(test)]
+pub(crate) static ALONE_IN_TESTS: Mutex<()> = Mutex::new(());
 
 /// Runs `body` with what this process has. A forked child has nothing, and may not even look:
 /// another thread of its parent may have held the lock when it was made.
@@ -166,12 +174,30 @@ fn set_paused(paused: bool) {
 
 /// Stops periodic sampling until [`resume_sampling`]; markers are recorded as before.
 pub fn pause_sampling() {
-    with_runtime(|runtime| runtime.sampling_paused = true);
+    with_runtime(|runtime| runtime.pause_sampling(true));
 }
 
 /// Goes on sampling after [`pause_sampling`].
 pub fn resume_sampling() {
-    with_runtime(|runtime| runtime.sampling_paused = false);
+    with_runtime(|runtime| runtime.pause_sampling(false));
+}
+
+/// Waits until every thread was sampled once more: for one tick that begins after the call. False if nothing
+/// is sampled, or if that tick does not come within a second beyond two intervals.
+pub fn wait_one_periodic_sampling() -> bool {
+    let running = |runtime: &mut Runtime| {
+        let running = runtime.running.as_ref().filter(|running| !running.paused)?;
+        let bound =
+            Duration::from_nanos(running.params.interval_ns.saturating_mul(2)) + Duration::from_secs(1);
+        Some((running.sampler.as_ref()?.shared(), bound))
+    };
+    with_runtime(running).is_some_and(|(sampler, bound)| sampler.wait_one(bound))
+}
+
+/// What the sampler has done in this session; `None` if it does not run.
+pub fn sampling_stats() -> Option<SamplingStats> {
+    let stats = |runtime: &mut Runtime| Some(runtime.running.as_ref()?.sampler.as_ref()?.shared().stats());
+    with_runtime(stats)
 }
 
 /// Whether periodic sampling is paused.
@@ -223,17 +249,20 @@ impl Runtime {
         let maintenance = Maintenance::start(Arc::clone(&manager), window, reclaim)?;
         manager.pool().set_header(at::RECORDING_START, now.raw());
         manager.pool().set_header(at::EPOCH, self.epoch);
+        let filter = ThreadFilter::new(&params.filters, sys::process_id());
         local::set_current(Some(Arc::new(ActiveSession {
             epoch: self.epoch,
-            filter: ThreadFilter::new(&params.filters, sys::process_id()),
+            filter: filter.clone(),
             markers_of_all: params.features.contains(Features::MARKERS_ALL_THREADS),
             main: Some(main),
             fast_fill: fast_fill_ticks(&manager),
-            manager,
+            manager: Arc::clone(&manager),
         })));
+        crate::alloc::begin_session(self.epoch, params.features);
         self.sampling_paused = false;
-        self.running = Some(Running { params, maintenance, paused: false });
         gate::set(gate::word_of(self.epoch, gate::ACTIVE));
+        let sampler = Sampler::start(&manager, &params, &filter);
+        self.running = Some(Running { params, maintenance, sampler, paused: false });
         Ok(())
     }
 
@@ -270,6 +299,7 @@ impl Runtime {
         let (pool, header) = Pool::attach(file)?;
         use_clock(header.clock.kind);
         let manager = Arc::new(ChunkManager::new(pool));
+        use_pool_tag(manager.tag());
         self.attached = attached;
         self.key = Some(header.key());
         self.manager = Some(Arc::clone(&manager));
@@ -277,8 +307,12 @@ impl Runtime {
     }
 
     fn stop(&mut self) {
-        let Some(running) = self.running.take() else { return };
+        let Some(mut running) = self.running.take() else { return };
+        if let Some(sampler) = running.sampler.take() {
+            sampler.stop();
+        }
         gate::set(0);
+        crate::alloc::end_session();
         local::set_current(None);
         running.maintenance.stop();
         if let Some(manager) = &self.manager {
@@ -292,6 +326,13 @@ impl Runtime {
             // Threads that were set up for it keep it mapped until they record again or end.
             self.manager = None;
             self.key = None;
+        }
+    }
+
+    fn pause_sampling(&mut self, paused: bool) {
+        self.sampling_paused = paused;
+        if let Some(sampler) = self.running.as_ref().and_then(|running| running.sampler.as_ref()) {
+            sampler.set_paused(paused);
         }
     }
 

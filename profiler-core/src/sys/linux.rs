@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::Advice;
@@ -156,6 +157,25 @@ pub(crate) fn process_start(pid: ProcessId) -> ProcessStart {
     ProcessStart::new(start.unwrap_or(0))
 }
 
+/// Looks at this process's memory again and again, without opening a file each time.
+#[derive(Debug)]
+pub(crate) struct ResidentMemory(File);
+
+impl ResidentMemory {
+    pub(crate) fn open() -> Option<Self> {
+        File::open("/proc/self/statm").ok().map(Self)
+    }
+
+    /// Bytes that are resident now. One system call; allocates nothing.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        let mut text = [0_u8; 128];
+        let len = self.0.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(text.get(..len)?).ok()?;
+        let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        Some(pages.saturating_mul(super::page_size()))
+    }
+}
+
 /// Makes every running thread of this process pass a full memory barrier.
 ///
 /// Returns whether it did: then whatever a thread stored before its last look at an atomic is
@@ -185,16 +205,15 @@ pub(crate) unsafe fn wipe_on_fork(page: *mut u8, len: usize) -> bool {
     unsafe { rustix::mm::madvise(page.cast(), len, Advice::LinuxWipeOnFork) }.is_ok()
 }
 
-/// Has `handler` called in the child of every `fork` made through the C library.
-pub(crate) fn on_fork_child(handler: extern "C" fn()) -> bool {
-    // SAFETY: the handler is a static function that only stores to atomics.
-    unsafe { libc::pthread_atfork(None, None, Some(handler)) == 0 }
+/// Has these called around every `fork` made through the C library: before, and after it in the parent and in
+/// the child.
+pub(crate) fn on_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> bool {
+    // SAFETY: the handlers are static functions that only store to atomics.
+    unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) == 0 }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
-
     use super::*;
 
     #[test]
@@ -220,6 +239,15 @@ mod tests {
         let own = process_start(ProcessId::new(std::process::id()));
         assert!(own.get() > 0);
         assert_eq!(process_start(ProcessId::new(u32::MAX - 1)).get(), 0);
+    }
+
+    #[test]
+    fn resident_memory_grows_with_what_is_touched() {
+        let memory = ResidentMemory::open().unwrap();
+        let before = memory.bytes().unwrap();
+        let touched = std::hint::black_box(vec![1_u8; 64 << 20]);
+        assert!(memory.bytes().unwrap() >= before + (60 << 20));
+        drop(touched);
     }
 
     #[test]

@@ -15,11 +15,20 @@ use portable as imp;
 
 mod threads;
 
+/// What sampling needs. Where it is missing nothing is sampled, see `sampler`.
+#[cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub(crate) mod native;
+
 pub(crate) use imp::{
-    advise_mapping, barrier_on_all_threads, cannot_shrink, current_thread_id, on_fork_child, populate,
-    process_start, read_only, release, stretch, wipe_on_fork,
+    ResidentMemory, advise_mapping, barrier_on_all_threads, cannot_shrink, current_thread_id, on_fork,
+    populate, process_start, read_only, release, stretch, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
+pub(crate) use threads::is_quiet_thread;
 pub use threads::spawn_quiet;
 
 use std::os::fd::AsFd;
@@ -29,6 +38,13 @@ use crate::ids::{ProcessId, ProcessKey, ProcessStart};
 /// This process's number.
 pub fn process_id() -> ProcessId {
     ProcessId::new(std::process::id())
+}
+
+/// Processor time that this process has used.
+pub(crate) fn process_cpu_ns() -> Option<u64> {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let whole = u64::try_from(used.tv_sec).ok()?.checked_mul(1_000_000_000)?;
+    whole.checked_add(u64::try_from(used.tv_nsec).ok()?)
 }
 
 /// When this process started.

@@ -116,6 +116,21 @@ pub(crate) fn process_start(_pid: ProcessId) -> ProcessStart {
     ProcessStart::new(0)
 }
 
+/// Cannot be known here.
+#[derive(Debug)]
+pub(crate) struct ResidentMemory;
+
+impl ResidentMemory {
+    pub(crate) fn open() -> Option<Self> {
+        None
+    }
+
+    /// Never called, since there is none.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
 /// No such barrier here.
 pub(crate) fn barrier_on_all_threads() -> bool {
     false
@@ -129,8 +144,9 @@ pub(crate) unsafe fn wipe_on_fork(_page: *mut u8, _len: usize) -> bool {
     false
 }
 
-/// Has `handler` called in the child of every `fork` made through the C library.
-pub(crate) fn on_fork_child(handler: extern "C" fn()) -> bool {
-    // SAFETY: the handler is a static function that only stores to atomics.
-    unsafe { libc::pthread_atfork(None, None, Some(handler)) == 0 }
+/// Has these called around every `fork` made through the C library: before, and after it in the parent and in
+/// the child.
+pub(crate) fn on_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> bool {
+    // SAFETY: the handlers are static functions that only store to atomics.
+    unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) == 0 }
 }

@@ -6,9 +6,19 @@
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::thread::{Builder, JoinHandle};
+
+thread_local! {
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is one of the profiler's own.
+pub(crate) fn is_quiet_thread() -> bool {
+    IS_QUIET.get()
+}
 
 /// Starts a thread with all signals blocked. The name is cut at 15 bytes by the system.
 ///
@@ -21,6 +31,10 @@ pub fn spawn_quiet<T: Send + 'static>(
     // A new thread inherits the mask of its maker, so the signals are blocked before its first
     // instruction; the maker's own mask is put back at once.
     let _masked = SignalsBlocked::new();
+    let body = move || {
+        IS_QUIET.set(true);
+        body()
+    };
     Builder::new().name(name.to_owned()).stack_size(256 * 1024).spawn(body)
 }
 

@@ -3,9 +3,14 @@
 use std::cell::Cell;
 use std::io;
 
+use profiler_core::entry::sample::Stacks;
+use profiler_core::entry::stack::MAX_FRAMES;
 use profiler_core::entry::{self, Entry};
+use profiler_core::ids::ProcessId;
 use profiler_core::marker::payload::{FieldValue, PayloadReader};
-use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::profile::gecko::{ProcessPart, merge_categories};
+use profiler_core::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
+use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 
 /// Counts what is read, so that a pool that makes its reader read for ever is found.
 struct Counted<'a> {
@@ -25,7 +30,7 @@ impl ByteSource for Counted<'_> {
     }
 }
 
-/// Reads everything; false if the bytes are no pool of this version.
+/// Reads everything, entry by entry and then as a profile; false if the bytes are no pool of this version.
 pub(crate) fn read_everything(bytes: &[u8]) -> bool {
     let source = Counted { bytes, read: Cell::new(0) };
     let Ok(reader) = PoolReader::open(&source) else { return false };
@@ -35,20 +40,48 @@ pub(crate) fn read_everything(bytes: &[u8]) -> bool {
     let before = source.read.get();
     // Tables and names are looked at a few times while they seem to change, chunks once.
     assert!(before <= 32 * bytes.len() as u64, "{before} bytes read for a snapshot");
-    let mut buffer = ChunkBuffer::default();
+    let (mut buffer, mut stacks) = (ChunkBuffer::default(), Stacks::default());
     for chunk in snapshot.chunks() {
+        stacks.begin_chunk();
         if let Ok(ChunkRead::Entries(entries)) = reader.read_chunk(chunk, &mut buffer) {
-            entries.for_each(|entry| read_entry(&entry));
+            entries.for_each(|entry| read_entry(&entry, &mut stacks));
         }
     }
     let read = source.read.get() - before;
     assert!(read <= 2 * bytes.len() as u64, "{read} bytes of entries read from {}", bytes.len());
+    write_profile(&reader, &snapshot);
     true
 }
 
-fn read_entry(entry: &Entry<'_>) {
-    if let Entry::Marker(marker) = entry {
-        read_payload(marker.payload);
+/// Writes a profile of it to nowhere.
+fn write_profile(reader: &PoolReader<&Counted<'_>>, snapshot: &Snapshot) {
+    let mut categories = Vec::new();
+    merge_categories(&mut categories, &snapshot.definitions);
+    // No clock of its own: what the anchor says is the same in every run.
+    let later = snapshot.header.clock.start;
+    let spec = ProfileSpec { later, since: None, categories };
+    let role = ProcessRole { pid: ProcessId::new(u32::MAX - 1), name: String::new(), is_root: true };
+    let (latch, clock, progress) = (FailureLatch::default(), snapshot.header.clock, ProgressCell::new(""));
+    let (spec, role, latch) = (&spec, &role, &latch);
+    let part = ProcessPart { reader, snapshot, clock, spec, role, ended: None, late: None, latch };
+    let mut out = JsonWriter::new(std::io::sink());
+    if let Ok(summary) = part.write(&mut out, progress.logger()) {
+        assert!(summary.counts.recorded() >= summary.counts.delivered);
+    }
+}
+
+fn read_entry(entry: &Entry<'_>, stacks: &mut Stacks) {
+    match entry {
+        Entry::Marker(marker) => {
+            assert!(marker.stack.frames().len() < 1 << 16);
+            read_payload(marker.payload);
+        }
+        Entry::Sample(sample) => assert!(stacks.of(sample).len() <= MAX_FRAMES),
+        Entry::Allocation(allocation) => {
+            assert_eq!(allocation.stack.frames().count(), allocation.stack.len())
+        }
+        Entry::Counters(counters) => assert!(counters.values().count() < 1 << 20),
+        _ => {}
     }
 }
 
@@ -75,7 +108,11 @@ fn walk(value: &FieldValue<'_>) -> usize {
 pub(crate) fn read_any(name: &str, bytes: &[u8]) -> bool {
     match name.split('-').next() {
         Some("pool") => return read_everything(&unpacked(bytes)),
-        Some("entry") => drop(entry::decode(bytes).map(|(entry, _)| read_entry(&entry))),
+        Some("entry") => {
+            if let Ok((entry, _)) = entry::decode(bytes) {
+                read_entry(&entry, &mut Stacks::default());
+            }
+        }
         Some("payload") => read_payload(bytes),
         _ => panic!("what is {name}?"),
     }

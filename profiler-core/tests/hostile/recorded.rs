@@ -9,6 +9,8 @@ use profiler_core::ids::{ByteLimit, ThreadId};
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_text_marker, category};
 use profiler_core::pool::header::Header;
+use profiler_core::reader::ModuleDefinition;
+use profiler_core::sampler::{self, Frame, Sample, SampleWriter};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use profiler_core::{marker, reader, scope, text_marker};
@@ -66,6 +68,32 @@ fn record(count: usize) {
     }
 }
 
+/// Samples of two threads, one of which is not there.
+fn record_samples() {
+    let (base, end) = (0x7f00_0000_0000, 0x7f00_0001_0000);
+    let module =
+        ModuleDefinition { path: "/lib/a.so".to_owned(), build_id: vec![7; 20], base, start: base, end };
+    let module = sampler::define_module(&module).unwrap();
+    let label = sampler::define_label("label", category::IO.sub(1), "src/a.rs", 7).unwrap();
+    let mut writer = SampleWriter::new();
+    for number in 0..40 {
+        let thread = ThreadId::new(if number % 2 == 0 { u64::from(std::process::id()) } else { 1 << 40 });
+        let frames = [
+            Frame::Code(module, 16),
+            Frame::Label(label),
+            Frame::Unknown(number % 3),
+            Frame::Code(module, 8),
+        ];
+        let frames = &frames[..2 + number as usize % 3];
+        let at = Timestamp::now();
+        writer.sample(
+            thread,
+            &Sample { at, cpu_ns: Some(number), frames, cut: number % 5 == 0, failed: false },
+        );
+        writer.same_as_before(thread, Timestamp::now());
+    }
+}
+
 /// Records a pool; one at a time, because the session is global to the process.
 pub(crate) fn recorded() -> Recorded {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -77,6 +105,8 @@ pub(crate) fn recorded() -> Recorded {
         let thread = std::thread::Builder::new().name(format!("t{number}")).spawn(|| record(40));
         thread.unwrap().join().unwrap();
     }
+    let sampling = std::thread::Builder::new().name("sampling".to_owned()).spawn(record_samples);
+    sampling.unwrap().join().unwrap();
     record(40);
     ITEMS.add(3);
     session::pause();

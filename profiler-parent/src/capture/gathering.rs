@@ -106,7 +106,7 @@ pub(super) fn run(
         End::SessionOver => CaptureError::SessionOver,
     })?;
     gathering.recover_the_rest(&asked).map_err(failed)?;
-    gathering.note_overdrawn();
+    roster::note_overdrawn(gathering.shared, &mut gathering.log);
     let Gathering { parts, log, settled, shown, .. } = gathering;
     parts.end().map_err(failed)?;
     finish(shared, &spec, parent, own, log, in_order(&members, settled), shown, out, &failed)
@@ -257,15 +257,6 @@ impl<W: Write> Gathering<'_, W> {
             self.push(PoolId::new(0), earlier); // of no pool, and so behind all
         }
         Ok(())
-    }
-
-    /// Whoever holds more memory than it was granted is named in the log.
-    fn note_overdrawn(&mut self) {
-        for process in self.shared.processes.reports().iter().filter(|process| process.excess_bytes > 0) {
-            let (name, pid, held) = (&process.name, process.pid, process.true_bytes);
-            let more = process.excess_bytes;
-            self.log.note(format!("{name} ({pid}) holds {held} bytes, {more} more than it was granted"));
-        }
     }
 
     fn settle(&mut self, member: &Member, summary: &ProcessSummary, verdict: Verdict) {

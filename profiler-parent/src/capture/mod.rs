@@ -1,6 +1,7 @@
 //! One capture: every process's part, one file.
 //!
-//! Made by the session. [`Capture::save`] does the work on the caller's thread: all children are
+//! Made by the session. [`Capture::save`] does the work on the caller's thread. In the processed format, the
+//! default, this process reads all pools itself ([`crate::processed`]). In the Gecko format all children are
 //! asked first, this process's own part is written beside (by a thread of its own, into an unlinked
 //! file), children's parts are taken as they come, and the memory of those that do not come is
 //! read instead. Invariants: nothing is ever whole in memory; a part goes into the file only after
@@ -15,8 +16,10 @@
 
 mod gathering;
 pub(crate) mod log;
+pub(crate) mod names;
 pub(crate) mod own_part;
 pub(crate) mod parts;
+mod processed;
 pub(crate) mod recover;
 mod roster;
 
@@ -32,6 +35,7 @@ use profiler_core::losses::EntryCounts;
 use crate::gather::verdict::Verdict;
 use crate::hub::{HubHandle, Shared};
 use crate::output::{OutputError, ProfileFile};
+use crate::processed::names::Symbols;
 
 /// Events that a capture keeps for whoever listens; more are dropped.
 const EVENTS: usize = 1024;
@@ -57,6 +61,13 @@ pub enum CaptureEvent {
         pid: ProcessId,
         /// How it came out.
         verdict: Verdict,
+    },
+    /// Names are looked up in a module: the first time, its debug information is read.
+    Naming {
+        /// Its file.
+        module: String,
+        /// For so many addresses.
+        addresses: usize,
     },
 }
 
@@ -114,18 +125,40 @@ pub struct CaptureReport {
     pub processes: Vec<CapturedProcess>,
 }
 
+/// How a profile is written down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// What viewers turn everything else into: opens fast, with names, files and lines in it. The
+    /// parent reads the memory of all processes; no child is asked.
+    #[default]
+    Processed,
+    /// One object per process, as Firefox writes it. Every child writes its own, and addresses stay
+    /// addresses, to be named when the profile is looked at.
+    Gecko,
+}
+
 /// A capture that has not begun.
-#[derive(Debug)]
 #[must_use = "a capture does nothing until it is saved"]
 pub struct Capture {
     shared: Arc<Shared>,
     hub: HubHandle,
     events: (Sender<CaptureEvent>, Receiver<CaptureEvent>),
+    format: Format,
+    symbols: Box<dyn Symbols + Send>,
+}
+
+impl std::fmt::Debug for Capture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Capture").field("format", &self.format).finish_non_exhaustive()
+    }
 }
 
 impl Capture {
     pub(crate) fn new(shared: Arc<Shared>, hub: HubHandle) -> Self {
-        Self { shared, hub, events: bounded(EVENTS) }
+        let events = bounded(EVENTS);
+        let symbols = Box::new(shared.names.telling(&events.0));
+        Self { shared, hub, events, format: Format::default(), symbols }
     }
 
     /// How the capture gets on, for another thread to watch. Ends with the capture.
@@ -133,16 +166,33 @@ impl Capture {
         self.events.1.clone()
     }
 
+    /// Writes it down like this.
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = format;
+        self
+    }
+
+    /// Takes the names of code from here and not from the debug information of its files;
+    /// [`crate::processed::names::NoSymbols`] leaves module and address. In the Gecko format there are no names.
+    pub fn symbols(mut self, symbols: impl Symbols + Send + 'static) -> Self {
+        self.symbols = Box::new(symbols);
+        self
+    }
+
     /// Gathers everything and writes it to `path`: compressed if the name ends in `.gz`, readable
     /// for its owner alone, there only when complete. Takes at most about the overall deadline.
     ///
     /// # Errors
     /// [`CaptureError`]; what was there under that name before is still there.
-    pub fn save(self, path: impl AsRef<Path>) -> Result<CaptureReport, CaptureError> {
+    pub fn save(mut self, path: impl AsRef<Path>) -> Result<CaptureReport, CaptureError> {
         let path = path.as_ref();
         let turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = ProfileFile::create(path)?;
-        let processes = gathering::run(&self.shared, &self.hub, &self.events.0, &mut file, path)?;
+        let events = &self.events.0;
+        let processes = match self.format {
+            Format::Processed => processed::run(&self.shared, events, &mut *self.symbols, &mut file, path)?,
+            Format::Gecko => gathering::run(&self.shared, &self.hub, events, &mut file, path)?,
+        };
         let bytes = file.commit()?;
         drop(turn);
         Ok(CaptureReport { path: path.to_owned(), bytes, processes })

@@ -12,6 +12,7 @@ use profiler_core::reader::PoolReader;
 use profiler_core::time::{Anchor, Timestamp};
 
 use super::CapturedProcess;
+use super::log::GatheringLog;
 use crate::gather::state::DEATH_NEWS;
 use crate::gather::verdict::{Verdict, Why};
 use crate::hub::{Process, ProcessState, Remains, Shared};
@@ -122,6 +123,15 @@ pub(super) fn await_news(shared: &Shared, keys: impl Iterator<Item = PoolId>) {
 /// What is said of a process that left nothing because it never recorded.
 pub(super) fn why_untouched(why: Why) -> Why {
     if why.is_orderly() { Why::RecordedNothing } else { why }
+}
+
+/// Names in the log whoever holds more memory than it was granted.
+pub(super) fn note_overdrawn(shared: &Shared, log: &mut GatheringLog) {
+    for process in shared.processes.reports().iter().filter(|process| process.excess_bytes > 0) {
+        let (name, pid, held) = (&process.name, process.pid, process.true_bytes);
+        let more = process.excess_bytes;
+        log.note(format!("{name} ({pid}) holds {held} bytes, {more} more than it was granted"));
+    }
 }
 
 /// What all parts share: the conversion of times, the window, the categories of all processes.

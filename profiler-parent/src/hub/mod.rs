@@ -38,9 +38,10 @@ pub(crate) use link::Control;
 pub(crate) use own::join_own;
 pub(crate) use processes::{Process, Processes, Remains};
 pub use processes::{ProcessReport, ProcessState};
-pub use spawn::{ProfiledChild, SpawnedError};
+pub use spawn::{ChildSignals, ProfiledChild, SpawnedError};
 pub(crate) use spawn::{Trust, spawn_child};
 
+use crate::capture::names::Names;
 use crate::gather::state::Patience;
 use crate::pools::PoolDirectory;
 use crate::session::Limit;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) processes: Processes,
     /// Where pools lie that survive everybody; otherwise they are in memory.
     pub(crate) pools: Option<PoolDirectory>,
+    /// Names of code, kept from capture to capture.
+    pub(crate) names: Names,
     /// One capture at a time; others queue here.
     pub(crate) turn: std::sync::Mutex<()>,
 }

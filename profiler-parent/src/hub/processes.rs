@@ -13,6 +13,8 @@ use ipc_protocol::transport::listener::Abandon;
 use profiler_core::grave::Grave;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::losses::EntryCounts;
+use profiler_core::pool::layout::Life;
+use profiler_core::reader::PoolReader;
 use profiler_core::sys;
 use profiler_core::time::Timestamp;
 
@@ -136,6 +138,19 @@ impl Processes {
         }
     }
 
+    /// Entries that all processes have recorded, as their pools say now.
+    pub(crate) fn recorded(&self) -> u64 {
+        let all: Vec<Remains> = self.lock().values().map(|process| process.remains.clone()).collect();
+        let gone = self.earlier().counts.recorded();
+        all.iter().map(Remains::recorded).fold(gone, u64::saturating_add) // read without the lock
+    }
+
+    /// Whether a process took its pool.
+    pub(crate) fn has_begun(&self, key: PoolId) -> bool {
+        let known = self.lock().get(&key).map(|process| (process.said_hello, process.remains.clone()));
+        known.is_some_and(|(said_hello, remains)| said_hello || remains.is_taken())
+    }
+
     /// Processes that are not listed any more.
     pub(crate) fn earlier(&self) -> EarlierProcesses {
         self.earlier.lock().unwrap_or_else(PoisonError::into_inner).sum()
@@ -224,6 +239,23 @@ impl Processes {
 }
 
 impl Remains {
+    fn recorded(&self) -> u64 {
+        let Self::Pool(file) = self else { return self.counts().recorded() };
+        let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
+        snapshot.map_or(0, |snapshot| snapshot.counts().recorded())
+    }
+
+    /// Whether a process has attached the pool, or had.
+    fn is_taken(&self) -> bool {
+        match self {
+            Self::Pool(file) => {
+                PoolReader::open(&**file).is_ok_and(|reader| reader.header().life != Life::Created)
+            }
+            Self::Expired(counts) => counts.recorded() > 0,
+            Self::Unprofiled(_) => false,
+        }
+    }
+
     /// The final books of what is gone.
     fn counts(&self) -> EntryCounts {
         match self {

@@ -80,6 +80,17 @@ impl ProfiledChild {
         self.is_profiled
     }
 
+    /// Sends the child signals, from any thread, while this handle waits for it.
+    pub fn signals(&self) -> ChildSignals {
+        ChildSignals { hub: self.hub.clone(), key: self.key }
+    }
+
+    /// Whether the child's program took what it was given to record with: it called
+    /// `profiler_child::init()`, or recorded something.
+    pub fn has_begun(&self) -> bool {
+        self.shared.processes.has_begun(self.key)
+    }
+
     /// Waits for the child to end. `None` if somebody else in this process took its status.
     pub fn wait(&mut self) -> Option<ExitStatus> {
         self.stdin = None; // as in std: a child that reads to the end must not wait for us
@@ -95,6 +106,23 @@ impl ProfiledChild {
             Some(killed) => killed.map(|()| true),
             None => self.hub.watcher().kill(&self.key),
         }
+    }
+}
+
+/// Sends signals to one child of the session, and never to a later process of the same number.
+#[derive(Clone, Debug)]
+pub struct ChildSignals {
+    hub: HubHandle,
+    key: PoolId,
+}
+
+impl ChildSignals {
+    /// Sends a signal. `false` if the child has ended, or the session has.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn send(&self, signal: i32) -> io::Result<bool> {
+        self.hub.watcher().signal(&self.key, signal)
     }
 }
 

@@ -11,15 +11,15 @@ use profiler_core::profile::gecko::IncompleteProcess;
 use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
 use profiler_core::time::Timestamp;
 
-use super::find;
 use super::survey::{Survey, SurveyedProcess, survey};
 use super::times;
 use super::{PassedOver, RecoverError};
-use crate::capture::CapturedProcess;
+use super::{find, processed};
 use crate::capture::log::GatheringLog;
 use crate::capture::own_part::OwnPart;
 use crate::capture::parts::{PartError, Parts, spool};
 use crate::capture::recover::{Subject, write};
+use crate::capture::{CapturedProcess, Format};
 use crate::gather::verdict::{Verdict, Why};
 use crate::output::ProfileFile;
 use crate::pools::PARENT;
@@ -43,14 +43,17 @@ pub struct Recovery {
     pub passed_over: Vec<PassedOver>,
 }
 
-/// Writes the profile of the session in `directory` (or the only one below it) to `target`, up to
+/// Writes the profile of the session in `directory` (or the only one below it) to `target` in this format, up to
 /// the last entry that each process committed: compressed if the name ends in `.gz`, readable for its
 /// owner alone, there only when complete. Nothing in the directory is changed.
 ///
 /// # Errors
 /// [`RecoverError`]; what was there under that name before is still there.
-pub fn recover(directory: &Path, target: &Path) -> Result<Recovery, RecoverError> {
+pub fn recover(directory: &Path, target: &Path, format: Format) -> Result<Recovery, RecoverError> {
     let survey = survey(directory)?;
+    if format == Format::Processed {
+        return processed::recover(survey, target);
+    }
     let mut file = ProfileFile::create(target)?;
     let failed = |source| RecoverError::Write { path: target.to_owned(), source };
     let mut merge = Merge::begin(&survey, &mut file).map_err(failed)?;
@@ -158,17 +161,17 @@ impl<'a, W: Write> Merge<'a, W> {
 }
 
 /// What stands at the root of the profile.
-struct Root {
-    pool: File,
-    pid: ProcessId,
-    name: String,
-    verdict: Verdict,
-    died: Option<Timestamp>,
+pub(super) struct Root {
+    pub(super) pool: File,
+    pub(super) pid: ProcessId,
+    pub(super) name: String,
+    pub(super) verdict: Verdict,
+    pub(super) died: Option<Timestamp>,
 }
 
 impl Root {
     /// The parent; when its pool is not there, an empty one in its place that says so.
-    fn find(survey: &Survey) -> io::Result<Self> {
+    pub(super) fn find(survey: &Survey) -> io::Result<Self> {
         if let Some(parent) = survey.processes.first().filter(|process| process.is_parent) {
             return Ok(Self {
                 pool: find::open(&parent.path)?,
@@ -189,7 +192,7 @@ impl Root {
     }
 }
 
-fn spec(survey: &Survey) -> ProfileSpec {
+pub(super) fn spec(survey: &Survey) -> ProfileSpec {
     let later = times::end(&survey.clock, &survey.processes);
     let params = survey.processes.first().and_then(|process| process.header.params.clone());
     let window = params.map_or(0, |params| params.window_ns);
@@ -201,7 +204,7 @@ fn spec(survey: &Survey) -> ProfileSpec {
 }
 
 /// What is said of a child that left nothing.
-fn missing(child: &SurveyedProcess) -> Verdict {
+pub(super) fn missing(child: &SurveyedProcess) -> Verdict {
     match child.verdict() {
         Verdict::Complete => Verdict::Missing { why: Why::RecordedNothing },
         Verdict::Recovered { why } | Verdict::Partial { why } | Verdict::Missing { why } => {
@@ -210,7 +213,12 @@ fn missing(child: &SurveyedProcess) -> Verdict {
     }
 }
 
-fn settled(name: &str, pid: ProcessId, summary: &ProcessSummary, verdict: Verdict) -> CapturedProcess {
+pub(super) fn settled(
+    name: &str,
+    pid: ProcessId,
+    summary: &ProcessSummary,
+    verdict: Verdict,
+) -> CapturedProcess {
     CapturedProcess {
         name: name.to_owned(),
         pid,

@@ -8,6 +8,7 @@
 
 mod find;
 mod merge;
+mod processed;
 mod survey;
 mod times;
 

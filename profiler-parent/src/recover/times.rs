@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use profiler_core::entry::Entry;
 use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::sys;
 use profiler_core::time::{Anchor, MonotonicNs, SessionClock, TimeConverter, Timestamp, use_clock};
@@ -24,10 +23,7 @@ pub(super) fn last_entry<S: ByteSource>(reader: &PoolReader<S>, snapshot: &Snaps
     let mut last = PoolReader::<S>::last_seen(snapshot);
     for chunk in snapshot.threads.iter().filter_map(|thread| thread.chunks.last()) {
         if let Ok(ChunkRead::Entries(entries)) = reader.read_chunk(chunk, &mut buffer) {
-            let ends = entries.filter_map(|entry| match entry {
-                Entry::Marker(marker) => Some(marker.timing.last()),
-                _ => None,
-            });
+            let ends = entries.filter_map(|entry| entry.last());
             last = ends.fold(last, Timestamp::max);
         }
     }

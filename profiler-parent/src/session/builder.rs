@@ -48,7 +48,7 @@ pub enum SessionError {
 /// let session = Session::builder().memory_limit(64 << 20).duration(Duration::from_secs(30)).start()?;
 /// # Ok::<(), profiler_parent::SessionError>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until start()"]
 pub struct SessionBuilder {
     params: SessionParams,
@@ -57,6 +57,21 @@ pub struct SessionBuilder {
     most: u64,
     clock: Option<ClockKind>,
     pools: Option<PathBuf>,
+}
+
+impl Default for SessionBuilder {
+    fn default() -> Self {
+        let features =
+            Features::STACK_WALK.with(Features::CPU).with(Features::PROCESS_CPU).with(Features::MEMORY);
+        Self {
+            params: SessionParams { features, ..SessionParams::default() },
+            patience: Patience::default(),
+            name: None,
+            most: 0,
+            clock: None,
+            pools: None,
+        }
+    }
 }
 
 impl SessionBuilder {
@@ -78,6 +93,13 @@ impl SessionBuilder {
     /// Time between two samples of a thread. Default: 1 ms.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.params.interval_ns = nanos(interval);
+        self
+    }
+
+    /// Records exactly this, beside markers and counters. Default: stacks, processor time of the selected threads and of
+    /// the process, memory.
+    pub fn features(mut self, features: Features) -> Self {
+        self.params.features = features;
         self
     }
 
@@ -171,6 +193,7 @@ impl SessionBuilder {
             patience: self.patience,
             processes: Processes::default(),
             pools: self.pools.as_deref().map(PoolDirectory::create).transpose()?,
+            names: crate::capture::names::Names::default(),
             turn: std::sync::Mutex::new(()),
         };
         Session::start(shared, &self.name.unwrap_or_else(program_name))

@@ -70,6 +70,12 @@ impl Session {
         self.shared.processes.reports()
     }
 
+    /// Entries that all processes together have recorded until now, whether they are still kept or not. Reads
+    /// the books of every pool: meant for a line that tells a user how things go, not for a loop.
+    pub fn recorded(&self) -> u64 {
+        self.shared.processes.recorded()
+    }
+
     /// A capture, to be saved. Recording goes on meanwhile; several captures queue.
     pub fn capture(&self) -> Capture {
         Capture::new(Arc::clone(&self.shared), self.hub.handle.clone())
@@ -102,6 +108,7 @@ impl Session {
 
     /// Waits until every selected thread of every child has been sampled once more.
     pub fn wait_one_periodic_sampling(&self) -> usize {
+        profiler_core::session::wait_one_periodic_sampling();
         self.hub.handle.control(Control::WaitOnePeriodicSampling, CONFIRM)
     }
 

@@ -19,6 +19,9 @@ use crate::sys::{Bell, ChildHandle, Reaped};
 /// How often a child is asked where the system does not tell by itself.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The signal that ends a process at once, everywhere.
+const KILL: i32 = 9;
+
 /// A child that is not watched, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot watch process {}: {error}", child.id())]
@@ -98,8 +101,21 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     pub fn kill(&self, key: &K) -> io::Result<bool> {
         match self.shared.lock().children.get_mut(key) {
             None => Ok(false),
-            Some(Watched { handle: Some(handle), .. }) => handle.kill().map(|()| true),
+            Some(Watched { handle: Some(handle), .. }) => handle.signal(KILL).map(|()| true),
             Some(Watched { child, .. }) => child.kill().map(|()| true),
+        }
+    }
+
+    /// Sends a child a signal. `false` if it is not watched: never was, or has ended.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn signal(&self, key: &K, signal: i32) -> io::Result<bool> {
+        match self.shared.lock().children.get(key) {
+            None => Ok(false),
+            Some(Watched { handle: Some(handle), .. }) => handle.signal(signal).map(|()| true),
+            // Its status is taken under the same lock, so the number is still its own.
+            Some(Watched { child, .. }) => crate::sys::signal_by_number(child, signal).map(|()| true),
         }
     }
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,9 +65,10 @@ impl ChildHandle {
         rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
     }
 
-    /// Ends it at once. An error if it has ended already.
-    pub(crate) fn kill(&self) -> io::Result<()> {
-        Ok(rustix::process::pidfd_send_signal(&self.0, Signal::KILL)?)
+    /// Sends it a signal. An error if it has ended already.
+    pub(crate) fn signal(&self, signal: i32) -> io::Result<()> {
+        let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(rustix::process::pidfd_send_signal(&self.0, signal)?)
     }
 
     /// Takes its exit status, if it has ended.
@@ -115,4 +117,38 @@ impl Bell {
 
 fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
+}
+
+/// Opens a file for reading if it is a regular one. Looks before it opens: opening a FIFO waits, and
+/// opening a device may do anything.
+pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+    let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let again = format!("/proc/self/fd/{}", found.as_raw_fd());
+    Ok(Some(open(&again, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?.into()))
+}
+
+/// A path as a file on disk has it.
+pub(crate) fn path_of(name: &[u8]) -> PathBuf {
+    <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name).into()
+}
+
+/// The code that the kernel gives every process, read out of this one.
+pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
+    /// Far more than it has; nothing that is larger is it.
+    const LARGEST: u64 = 1 << 20;
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let range = maps.lines().filter(|line| line.ends_with("[vdso]")).find_map(|line| {
+        let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
+        Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+    });
+    let (start, end) = range.ok_or(io::ErrorKind::NotFound)?;
+    let len = end.checked_sub(start).filter(|len| *len <= LARGEST).ok_or(io::ErrorKind::InvalidData)?;
+    let mut image = vec![0; usize::try_from(len).map_err(|_| io::ErrorKind::InvalidData)?];
+    let memory = File::open("/proc/self/mem")?;
+    std::os::unix::fs::FileExt::read_exact_at(&memory, &mut image, start)?;
+    Ok(image)
 }

@@ -14,6 +14,21 @@ mod imp;
 
 pub(crate) use imp::*;
 
+/// Sends a signal to a child that has no handle. Nobody may have waited for it: then its number is its own.
+#[cfg(unix)]
+pub(crate) fn signal_by_number(child: &std::process::Child, signal: i32) -> std::io::Result<()> {
+    use rustix::process::{Pid, Signal, kill_process};
+    let invalid = std::io::ErrorKind::InvalidInput;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(invalid)?;
+    Ok(kill_process(pid, Signal::from_named_raw(signal).ok_or(invalid)?)?)
+}
+
+/// There are no signals here.
+#[cfg(not(unix))]
+pub(crate) fn signal_by_number(_: &std::process::Child, _: i32) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
 /// What became of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reaped {

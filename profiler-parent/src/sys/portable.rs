@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,7 +50,7 @@ impl ChildHandle {
     }
 
     /// Never called.
-    pub(crate) fn kill(&self) -> io::Result<()> {
+    pub(crate) fn signal(&self, _: i32) -> io::Result<()> {
         match *self {}
     }
 
@@ -90,4 +91,19 @@ impl Bell {
         };
         *rung = false;
     }
+}
+
+/// Opens a file for reading if it is a regular one.
+pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    if std::fs::metadata(path)?.is_file() { File::open(path).map(Some) } else { Ok(None) }
+}
+
+/// A path as a file on disk has it.
+pub(crate) fn path_of(name: &[u8]) -> PathBuf {
+    String::from_utf8_lossy(name).into_owned().into()
+}
+
+/// Other systems have none.
+pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
+    Err(io::ErrorKind::Unsupported.into())
 }

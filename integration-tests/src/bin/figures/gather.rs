@@ -7,7 +7,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use profiler_parent::{CaptureReport, Session};
+use profiler_parent::core::session::Features;
+use profiler_parent::{CaptureReport, Format, Session};
 
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::median;
@@ -21,16 +22,17 @@ const STARTS: usize = 25;
 /// All figures of gathering.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     child_init(report)?;
-    let session = Session::builder().memory_limit(512 << 20).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(512 << 20).start()?;
     let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
     let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("profile.json");
     let mut runs = Vec::new();
     for _ in 0..RUNS {
-        runs.push(capture(&session, &path)?);
+        runs.push(capture(&session, &path, Format::Gecko)?);
     }
     put(report, &runs);
+    put_processed(report, &capture(&session, &path, Format::Processed)?);
     for worker in &mut workers {
         worker.child.wait();
     }
@@ -43,12 +45,12 @@ struct Run {
     report: CaptureReport,
 }
 
-fn capture(session: &Session, path: &std::path::Path) -> Result<Run> {
+fn capture(session: &Session, path: &std::path::Path, format: Format) -> Result<Run> {
     std::fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")?;
     let before = status_kib("VmRSS:")?;
     #[allow(clippy::disallowed_methods)] // a stopwatch around the capture
     let start = Instant::now();
-    let report = session.capture().save(path)?;
+    let report = session.capture().format(format).save(path)?;
     let wall = start.elapsed();
     let growth_mib = (status_kib("VmHWM:")? - before) / 1024.0;
     Ok(Run { wall, growth_mib, report })
@@ -75,9 +77,18 @@ fn put(report: &mut Report, runs: &[Run]) {
     report.put(growth.unless(too_few));
 }
 
+/// The default output: the parent reads all of it itself.
+fn put_processed(report: &mut Report, run: &Run) {
+    let mib = run.report.bytes as f64 / f64::from(1 << 20);
+    report.put(Figure::new("gather.processed.json_mib", mib, "MiB"));
+    report.put(Figure::new("gather.processed.wall_s", run.wall.as_secs_f64(), "s"));
+    let growth = Figure::new("gather.processed.parent_rss_growth_mib", run.growth_mib, "MiB");
+    report.put(growth.promised(Promise::AtMost(64.0)));
+}
+
 /// `child.init_ms`: what `profiler_child::init()` costs the child's own main thread.
 fn child_init(report: &mut Report) -> Result<()> {
-    let session = Session::builder().memory_limit(64 << 20).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(64 << 20).start()?;
     let mut times = Vec::new();
     for number in 0..STARTS {
         let mut worker = workers::start(&session, &format!("init {number}"), "init", 0)?;

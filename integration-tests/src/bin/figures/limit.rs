@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use integration_tests::watch::Seen;
 use profiler_parent::Session;
+use profiler_parent::core::session::Features;
 
 use crate::figure::{Figure, Promise, Report};
 use crate::workers::{self, Worker};
@@ -31,7 +32,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
 
 /// Floods with so many children.
 fn flood(children: usize) -> Result<Seen> {
-    let session = Session::builder().memory_limit(LIMIT).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(LIMIT).start()?;
     let start = |number| workers::start(&session, &format!("flood {number}"), "flood", 0);
     let mut workers: Vec<Worker> = (0..children).map(start).collect::<Result<_>>()?;
     let mut seen = Seen::default();

@@ -19,6 +19,8 @@ mod measure;
 mod record;
 mod recording;
 mod recover;
+mod sample;
+mod symbols;
 mod workers;
 
 use std::process::ExitCode;
@@ -37,6 +39,8 @@ const GROUPS: &[(&str, Group)] = &[
     ("json", json::measure),
     ("faults", measure_faults),
     ("recover", recover::measure),
+    ("symbols", symbols::measure),
+    ("sample", sample::measure),
 ];
 
 #[global_allocator]

@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use profiler_core::reader::PoolReader;
 use profiler_parent::Session;
+use profiler_parent::core::session::Features;
 use profiler_parent::recover::recover;
 
 use crate::figure::{Figure, Report};
@@ -25,8 +26,11 @@ const MB: f64 = 1e6;
 /// All figures of recovery.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let place = tempfile::tempdir()?;
-    let session =
-        Session::builder().memory_limit(512 << 20).pool_directory(place.path().join("pools")).start()?;
+    let session = Session::builder()
+        .features(Features::NONE)
+        .memory_limit(512 << 20)
+        .pool_directory(place.path().join("pools"))
+        .start()?;
     let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
     let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
     let pools = session.pool_directory().context("no pool directory")?;
@@ -39,7 +43,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
         for _ in 0..RUNS {
             #[allow(clippy::disallowed_methods)] // a stopwatch around the recovery
             let began = Instant::now();
-            recover(pools, &target)?;
+            recover(pools, &target, profiler_parent::Format::Gecko)?;
             rates.push(committed as f64 / MB / began.elapsed().as_secs_f64());
         }
         report.put(Figure::new(figure, median(&rates), "MB/s").unless(too_few.clone()));

@@ -28,7 +28,7 @@ pub(crate) fn expectation(report: &CaptureReport) -> Value {
         "counters": [
             { "process": EVERYTHING, "name": "Cache", "unit": "bytes", "graphType": "line-accumulated" },
             { "process": EVERYTHING, "name": "Read", "unit": "bytes", "graphType": "line-rate" },
-            { "process": EVERYTHING, "name": "Jobs", "graphType": "line-rate" },
+            { "process": EVERYTHING, "name": "Jobs", "graphType": "line-accumulated" },
         ],
     })
 }

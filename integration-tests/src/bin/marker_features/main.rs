@@ -25,7 +25,8 @@ fn main() -> Result<()> {
     match &arguments[..] {
         [flag, role] if flag == ROLE && role == parent::EVERYTHING => record::everything(),
         [flag, role] if flag == ROLE && role == parent::VICTIM => record::victim(),
-        [out, expect] => parent::run(Path::new(out), Path::new(expect)),
-        _ => bail!("usage: marker_features OUT.json EXPECT.json"),
+        [out, expect] => parent::run(Path::new(out), Path::new(expect), None),
+        [out, expect, gecko] => parent::run(Path::new(out), Path::new(expect), Some(Path::new(gecko))),
+        _ => bail!("usage: marker_features OUT.json EXPECT.json [GECKO.json]"),
     }
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use profiler_parent::core::session::Features;
 use profiler_parent::output::ProfileFile;
-use profiler_parent::{ProfiledChild, Session, marker};
+use profiler_parent::{Format, ProfiledChild, Session, marker};
 
 use crate::expect::expectation;
 
@@ -48,10 +49,10 @@ impl Stepper {
     }
 }
 
-/// Records and saves the profile, and what it must hold.
-pub(crate) fn run(out: &Path, expect: &Path) -> Result<()> {
+/// Records and saves the profile, and what it must hold; on request also in the Gecko format.
+pub(crate) fn run(out: &Path, expect: &Path, gecko: Option<&Path>) -> Result<()> {
     let mut expect = ProfileFile::create(expect)?;
-    let session = Session::builder().name(PARENT).start()?;
+    let session = Session::builder().features(Features::NONE).name(PARENT).start()?;
     let mut everything = Stepper::start(&session, EVERYTHING)?;
     let mut victim = Stepper::start(&session, VICTIM)?;
     everything.wait_for("recorded")?;
@@ -63,6 +64,9 @@ pub(crate) fn run(out: &Path, expect: &Path) -> Result<()> {
     let report = session.capture().save(out)?;
     for process in &report.processes {
         println!("{} ({}): {}, {} threads", process.name, process.pid, process.verdict, process.threads);
+    }
+    if let Some(gecko) = gecko {
+        session.capture().format(Format::Gecko).save(gecko)?; // nobody records anything meanwhile
     }
     drop(everything.to);
     let status = everything.child.wait();

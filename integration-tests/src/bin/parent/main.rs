@@ -21,6 +21,7 @@ use anyhow::{Context, bail, ensure};
 use integration_tests::{acks, patience};
 use profiler_core::marker::category;
 use profiler_core::text_marker;
+use profiler_parent::core::session::Features;
 use profiler_parent::{ProcessState, ProfiledChild, Session};
 
 struct Parent {
@@ -32,7 +33,7 @@ fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let limit = arguments.next().context("which limit?")?.parse()?;
     let pools = arguments.next().context("where are the pools?")?;
-    let mut builder = Session::builder().name("parent").memory_limit(limit);
+    let mut builder = Session::builder().features(Features::NONE).name("parent").memory_limit(limit);
     if pools != "-" {
         builder = builder.pool_directory(pools);
     }
@@ -56,7 +57,9 @@ impl Parent {
             ["connected", count] => self.connected(count.parse()?)?,
             ["acknowledge", threads, out] => acks::flood(threads.parse()?, &append(out)?)?,
             ["text", text] => text_marker!("text", &category::OTHER, Default::default(), *text),
-            ["capture", file] => drop(self.session()?.capture().save(file)?),
+            ["capture", file] => {
+                drop(self.session()?.capture().format(profiler_parent::Format::Gecko).save(file)?)
+            }
             ["end"] => self.session = None,
             _ => bail!("unknown: {line}"),
         }

@@ -25,6 +25,7 @@ use integration_tests::marks;
 use integration_tests::patience::Stopwatch;
 use options::{Options, USAGE};
 use profiler_parent::Session;
+use profiler_parent::core::session::Features;
 use verify::{Bounds, verify};
 use watch::Watch;
 
@@ -97,7 +98,7 @@ struct Soak {
 
 impl Soak {
     fn start(options: Options) -> anyhow::Result<Self> {
-        let session = Session::builder().memory_limit(options.limit).start()?;
+        let session = Session::builder().features(Features::NONE).memory_limit(options.limit).start()?;
         let crew = Crew::start(&session, options.children, options.threads)?;
         Ok(Self {
             options,
@@ -161,7 +162,11 @@ impl Soak {
     /// Captures, and has the profile checked against what the children said before and after.
     fn capture(&mut self) -> anyhow::Result<()> {
         let before = self.crew.said()?;
-        let report = self.session.capture().save(self.directory.path().join("profile.json"))?;
+        let report = self
+            .session
+            .capture()
+            .format(profiler_parent::Format::Gecko)
+            .save(self.directory.path().join("profile.json"))?;
         let after = self.crew.said()?;
         let mut bounds = Bounds::default();
         for ((name, before), (_, after)) in before.iter().zip(&after) {

@@ -134,6 +134,22 @@ impl ThreadRow {
         self.step_or_free(own.0, own.0 | ENDED)
     }
 
+    /// Whose the row is, and whether it is kept for that thread; `None` if it is nobody's, or its thread has ended.
+    pub(crate) fn thread(&self) -> Option<(ThreadId, bool)> {
+        let used = self.used.load(Ordering::Acquire);
+        let is_kept = used & STATE == KEPT;
+        let is_alive = used & 1 == 1 && (used & STATE == 0 || is_kept);
+        is_alive.then(|| (ThreadId::new(self.tid.load(Ordering::Relaxed)), is_kept))
+    }
+
+    /// The shown name.
+    pub(crate) fn shown_name(&self) -> String {
+        let len = usize::try_from(self.flags_name.load(Ordering::Acquire) >> 32).unwrap_or(0);
+        let words = self.name.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        let bytes: Vec<u8> = words.take(len).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// Whether the row's thread has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.used.load(Ordering::Acquire) & ENDED != 0

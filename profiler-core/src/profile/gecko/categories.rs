@@ -8,6 +8,7 @@ use std::io::Write;
 
 use crate::marker::category::OTHER;
 use crate::marker::schema::CategoryColor;
+use crate::profile::frame_names::{USER, user_row};
 use crate::profile::json::JsonWriter;
 use crate::profile::spec::CategoryRow;
 use crate::reader::{CategoryDefinition, Definitions};
@@ -16,7 +17,7 @@ const OTHER_SUBCATEGORY: &str = "Other";
 
 /// Adds the categories of one process to `rows`: by name, with the subcategories that are new.
 ///
-/// The first call makes row 0 the default category. Where processes disagree about a colour or
+/// The first call makes row 0 the default category; where code was sampled, there is one for code. Where processes disagree about a colour or
 /// the order of subcategories, the first one wins.
 pub fn merge_categories(rows: &mut Vec<CategoryRow>, definitions: &Definitions) {
     if rows.is_empty() {
@@ -32,16 +33,37 @@ pub fn merge_categories(rows: &mut Vec<CategoryRow>, definitions: &Definitions) 
             }
         }
     }
+    if definitions.has_modules() && find(rows, USER.name()).is_none() {
+        rows.push(user_row());
+    }
 }
 
 /// The row of a category that is known by name; row 0 for any other.
 pub(super) fn index_of(rows: &[CategoryRow], name: Option<&str>) -> u64 {
-    let index = rows.iter().position(|row| name == Some(row.name.as_str()));
-    index.and_then(|index| u64::try_from(index).ok()).unwrap_or(0)
+    name.and_then(|name| find(rows, name)).unwrap_or(0)
+}
+
+/// The row of a category.
+pub fn find(rows: &[CategoryRow], name: &str) -> Option<u64> {
+    place_of(rows.iter().map(|row| row.name.as_str()), name)
+}
+
+/// The row of a category and the number of its subcategory; 0 for what is unknown.
+pub fn pair_of(rows: &[CategoryRow], name: Option<&str>, subcategory: Option<&str>) -> (u64, u64) {
+    let category = index_of(rows, name);
+    let row = rows.iter().find(|row| Some(row.name.as_str()) == name);
+    let known = row.zip(subcategory);
+    let subcategory =
+        known.and_then(|(row, name)| place_of(row.subcategories.iter().map(String::as_str), name));
+    (category, subcategory.unwrap_or(0))
+}
+
+fn place_of<'a>(mut names: impl Iterator<Item = &'a str>, name: &str) -> Option<u64> {
+    names.position(|known| known == name).and_then(|place| u64::try_from(place).ok())
 }
 
 /// Writes the list; without any row, the default category alone.
-pub(super) fn write<W: Write>(rows: &[CategoryRow], out: &mut JsonWriter<W>) {
+pub fn write<W: Write>(rows: &[CategoryRow], out: &mut JsonWriter<W>) {
     out.key("categories");
     out.begin_array();
     if rows.is_empty() {

@@ -2,6 +2,7 @@
 //!
 //! Made by [`super::ProcessPart`], borrowed by every table's writer.
 
+use super::libs::Libs;
 use super::plan::MarkerPlans;
 use crate::profile::spec::{ProcessRole, ProfileSpec};
 use crate::reader::Snapshot;
@@ -18,6 +19,7 @@ pub(super) struct Context<'a> {
     /// When the process ended, as far as anyone knows.
     pub(super) ended: Option<Timestamp>,
     pub(super) plans: MarkerPlans<'a>,
+    pub(super) libs: Libs<'a>,
 }
 
 impl Context<'_> {
@@ -29,6 +31,11 @@ impl Context<'_> {
     /// Nanoseconds from the session's start to the capture.
     pub(super) fn capture_ns(&self) -> i64 {
         self.ns(self.spec.later.ticks)
+    }
+
+    /// Whether an entry that speaks of this instant at last belongs into the profile.
+    pub(super) fn is_wanted(&self, last: Timestamp) -> bool {
+        self.spec.since.is_none_or(|since| last >= since)
     }
 
     /// Nanoseconds from the session's start to when this process began to record.

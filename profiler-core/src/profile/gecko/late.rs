@@ -7,10 +7,12 @@ use super::context::Context;
 use super::markers::MarkerTable;
 use crate::ids::ProcessId;
 use crate::marker::schema::{Format, MarkerSchema};
+use crate::profile::json::JsonWriter;
 use crate::time::Timestamp;
 
 const TYPE_NAME: &str = "IncompleteProcess";
-const MARKER_NAME: &str = "Incomplete process";
+/// Name of these markers.
+pub const MARKER_NAME: &str = "Incomplete process";
 
 /// A process whose part is not what it would have been had the process written it itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +39,7 @@ impl std::fmt::Debug for LateMarkers<'_> {
 }
 
 /// How viewers show these markers.
-pub(super) fn schema() -> MarkerSchema {
+pub fn schema() -> MarkerSchema {
     MarkerSchema::in_chart_and_table(TYPE_NAME)
         .all_labels("{marker.data.process}: {marker.data.verdict}")
         .key_label_format("process", "Process", Format::String)
@@ -52,13 +54,17 @@ pub(super) fn write<W: Write>(
     table: &mut MarkerTable<'_, '_, W>,
 ) {
     for process in processes {
-        table.write_own(MARKER_NAME, (context.ns(process.since), context.capture_ns()), |out| {
-            out.begin_object();
-            out.entry_str("type", TYPE_NAME);
-            out.entry_str("process", &process.name);
-            out.entry_str("pid", &process.pid.to_string());
-            out.entry_str("verdict", &process.verdict);
-            out.end_object();
-        });
+        let times = (context.ns(process.since), context.capture_ns());
+        table.write_own(MARKER_NAME, times, |out| write_payload(process, out));
     }
+}
+
+/// Writes the payload of one.
+pub fn write_payload<W: Write>(process: &IncompleteProcess, out: &mut JsonWriter<W>) {
+    out.begin_object();
+    out.entry_str("type", TYPE_NAME);
+    out.entry_str("process", &process.name);
+    out.entry_str("pid", &process.pid.to_string());
+    out.entry_str("verdict", &process.verdict);
+    out.end_object();
 }

@@ -13,10 +13,11 @@ use crate::profile::json::JsonWriter;
 use crate::reader::ThreadInfo;
 
 const TYPE_NAME: &str = "ProfilerLosses";
-const MARKER_NAME: &str = "Entries lost";
+/// Name of the marker of lost entries.
+pub const MARKER_NAME: &str = "Entries lost";
 
 /// How viewers show the marker of lost entries.
-pub(super) fn schema() -> MarkerSchema {
+pub fn schema() -> MarkerSchema {
     let schema = MarkerSchema::in_chart_and_table(TYPE_NAME)
         .all_labels("{marker.data.evicted} evicted, {marker.data.dropped} dropped")
         .key_label_format("evicted", "Overwritten by newer entries or older than the window", Format::Integer)
@@ -29,7 +30,7 @@ pub(super) fn schema() -> MarkerSchema {
 }
 
 /// The books of a thread of which `delivered` entries are in the profile.
-pub(super) fn counts(thread: &ThreadInfo, delivered: u64) -> EntryCounts {
+pub fn counts(thread: &ThreadInfo, delivered: u64) -> EntryCounts {
     EntryCounts {
         delivered,
         evicted: thread.committed().saturating_sub(delivered),
@@ -52,12 +53,7 @@ pub(super) fn write_marker<W: Write>(
     let start = context.ns(thread.registered.max(context.snapshot.header.recording_start));
     let first_left = thread.chunks.first().filter(|_| counts.dropped.total() == 0);
     let end = first_left.map_or_else(|| context.capture_ns(), |chunk| context.ns(chunk.start));
-    table.write_own(MARKER_NAME, (start, end), |out| {
-        out.begin_object();
-        out.entry_str("type", TYPE_NAME);
-        write_numbers(counts, out);
-        out.end_object();
-    });
+    table.write_own(MARKER_NAME, (start, end), |out| write_payload(counts, out));
 }
 
 /// Writes the key `profilingLog`: per thread, of threads that are gone, and in total.
@@ -89,6 +85,14 @@ pub(super) fn write_log<W: Write>(
     out.end_object();
 }
 
+/// Writes the payload of the marker of lost entries.
+pub fn write_payload<W: Write>(counts: &EntryCounts, out: &mut JsonWriter<W>) {
+    out.begin_object();
+    out.entry_str("type", TYPE_NAME);
+    write_numbers(counts, out);
+    out.end_object();
+}
+
 fn write_sum<W: Write>(key: &str, counts: &EntryCounts, out: &mut JsonWriter<W>) {
     out.key(key);
     out.begin_object();
@@ -96,7 +100,8 @@ fn write_sum<W: Write>(key: &str, counts: &EntryCounts, out: &mut JsonWriter<W>)
     out.end_object();
 }
 
-fn write_books<W: Write>(counts: &EntryCounts, out: &mut JsonWriter<W>) {
+/// Writes where entries went, as keys of an object.
+pub fn write_books<W: Write>(counts: &EntryCounts, out: &mut JsonWriter<W>) {
     out.entry_u64("recorded", counts.recorded());
     out.entry_u64("delivered", counts.delivered);
     write_numbers(counts, out);

@@ -38,7 +38,7 @@ pub(super) fn write<W: Write>(out: &mut JsonWriter<W>) {
 }
 
 /// Bytes of memory that a process has resident; `None` if it is gone.
-pub(super) fn resident_bytes(pid: ProcessId) -> Option<u64> {
+pub fn resident_bytes(pid: ProcessId) -> Option<u64> {
     // The library under this may panic on a `/proc` that it does not understand.
     catch_unwind(|| {
         let pid = Pid::from_u32(pid.get());

@@ -1,20 +1,28 @@
 //! The marker table of one thread.
 //!
-//! [`MarkerTable`] writes rows as entries come and keeps only the texts that they use. A row is
-//! `[name, start, end, phase, category]`, with the payload as sixth column if there is one.
+//! [`MarkerTable`] writes rows as entries come and keeps only the texts and stacks that they use. A row is
+//! `[name, start, end, phase, category]`, with the payload as sixth column if there is one. A marker's stack is
+//! part of the payload; one that has nothing else gets a type that says so.
 
 use std::collections::HashMap;
 use std::io::Write;
 
 use super::context::Context;
 use super::plan::{Shape, TypePlan};
+use super::stacks::StackTable;
 use super::value::write_value;
+use crate::entry::stack::Stack;
 use crate::entry::{MarkerEntry, Timing};
-use crate::ids::DefinitionId;
+use crate::ids::{DefinitionId, ThreadId};
 use crate::marker::payload::{FieldValue, PayloadReader};
+use crate::marker::schema::MarkerSchema;
 use crate::profile::json::JsonWriter;
 use crate::profile::spec::ShownRange;
 use crate::profile::strings::{StringId, StringTable};
+use crate::time::Timestamp;
+
+/// Type of markers that have a stack and no payload; Gecko's name for them.
+const NO_PAYLOAD: &str = "NoPayloadUserData";
 
 const UNNAMED: &str = "(unnamed)";
 
@@ -27,27 +35,38 @@ struct ThreadSite<'a> {
     marker_type: Option<&'a TypePlan>,
 }
 
+/// How viewers show markers that have a stack and no payload.
+pub(super) fn schema() -> MarkerSchema {
+    MarkerSchema::in_chart_and_table(NO_PAYLOAD)
+}
+
 /// Writes the marker table of one thread; see the [module](self).
 #[derive(Debug)]
 pub(super) struct MarkerTable<'a, 'w, W: Write> {
     context: &'a Context<'a>,
     out: &'w mut JsonWriter<W>,
     strings: StringTable,
+    stacks: StackTable,
     sites: HashMap<DefinitionId, ThreadSite<'a>>,
     shown: ShownRange,
 }
 
 impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
-    /// Begins the table: key, schema, and the array of rows.
-    pub(super) fn begin(context: &'a Context<'a>, out: &'w mut JsonWriter<W>) -> Self {
+    /// Begins the table: key, schema, and the array of rows. `stacks` are those of the thread's samples, `shown`
+    /// what these span.
+    pub(super) fn begin(
+        context: &'a Context<'a>,
+        out: &'w mut JsonWriter<W>,
+        stacks: StackTable,
+        shown: ShownRange,
+    ) -> Self {
         out.key("markers");
         out.begin_object();
         out.key("schema");
         out.raw(r#"{"name":0,"startTime":1,"endTime":2,"phase":3,"category":4,"data":5}"#);
         out.key("data");
         out.begin_array();
-        let strings = StringTable::new();
-        Self { context, out, strings, sites: HashMap::new(), shown: ShownRange::default() }
+        Self { context, out, strings: StringTable::new(), stacks, sites: HashMap::new(), shown }
     }
 
     /// Whether there is no use in writing more.
@@ -55,15 +74,19 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
         self.out.is_failed()
     }
 
-    /// Ends the table; gives back the texts that its rows refer to, and the times they span.
-    pub(super) fn end(self) -> (StringTable, ShownRange) {
+    /// Ends the table, and writes those that its rows and the samples refer to; gives back the times that all of
+    /// them span, and the output.
+    pub(super) fn end(mut self) -> (ShownRange, &'w mut JsonWriter<W>) {
         self.out.end_array();
         self.out.end_object();
-        (self.strings, self.shown)
+        self.stacks.write(self.context, &mut self.strings, self.out);
+        self.out.key("stringTable");
+        self.strings.write_json(self.out);
+        (self.shown, self.out)
     }
 
-    /// Writes a marker.
-    pub(super) fn write(&mut self, marker: &MarkerEntry<'_>) {
+    /// Writes a marker that the thread `recorder` recorded.
+    pub(super) fn write(&mut self, marker: &MarkerEntry<'_>, recorder: ThreadId) {
         let site = self.site(marker.site);
         let name = match (marker.name, site.name) {
             (Some(name), _) => self.strings.intern(name),
@@ -74,8 +97,12 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
         self.out.u64(u64::from(name.get()));
         self.write_timing(marker.timing);
         self.out.u64(site.category);
-        if let Some(marker_type) = site.marker_type {
-            self.write_payload(marker_type, marker.payload);
+        if site.marker_type.is_some() || !marker.stack.is_empty() {
+            self.out.begin_object();
+            self.write_payload(site.marker_type, marker.payload);
+            let elsewhere = marker.foreign.map(|_| recorder);
+            self.write_stack(marker.stack, marker.timing.last(), elsewhere);
+            self.out.end_object();
         }
         self.out.end_array();
     }
@@ -88,13 +115,54 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
         (start, end): (i64, i64),
         payload: impl FnOnce(&mut JsonWriter<W>),
     ) {
-        let name = self.strings.intern(name);
-        self.out.begin_array();
-        self.out.u64(u64::from(name.get()));
+        self.begin_own(name);
         self.write_phase(Some(start), Some(end.max(start)), 1);
         self.out.u64(0);
         payload(self.out);
         self.out.end_array();
+    }
+
+    /// Writes an instant in the default category, whose payload `payload` writes.
+    pub(super) fn write_instant(&mut self, name: &str, at: Timestamp, payload: impl FnOnce(&mut Self)) {
+        self.begin_own(name);
+        self.write_timing(Timing::Instant(at));
+        self.out.u64(0);
+        payload(self);
+        self.out.end_array();
+    }
+
+    fn begin_own(&mut self, name: &str) {
+        let name = self.strings.intern(name);
+        self.out.begin_array();
+        self.out.u64(u64::from(name.get()));
+    }
+
+    /// For payloads that others write.
+    pub(super) const fn out(&mut self) -> &mut JsonWriter<W> {
+        self.out
+    }
+
+    /// Writes the stack of a marker into its payload, if it has one; `thread` took it, if not the marker's own.
+    pub(super) fn write_stack(&mut self, stack: Stack<'_>, at: Timestamp, thread: Option<ThreadId>) {
+        let Some(stack) = self.stacks.of(stack) else { return };
+        self.out.key("stack");
+        self.out.begin_object();
+        if let Some(thread) = thread {
+            self.out.entry_u64("tid", thread.get());
+        }
+        self.out.key("samples");
+        self.out.begin_object();
+        self.out.key("schema");
+        self.out.raw(r#"{"stack":0,"time":1}"#);
+        self.out.key("data");
+        self.out.begin_array();
+        self.out.begin_array();
+        self.out.u64(u64::from(stack.get()));
+        self.out.millis_ns(self.context.ns(at));
+        self.out.end_array();
+        self.out.end_array();
+        self.out.end_object();
+        self.out.end_object();
     }
 
     fn site(&mut self, id: DefinitionId) -> ThreadSite<'a> {
@@ -131,8 +199,8 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
         self.out.millis_ns(if ns == 0 { 1 } else { ns });
     }
 
-    fn write_payload(&mut self, marker_type: &TypePlan, payload: &[u8]) {
-        self.out.begin_object();
+    fn write_payload(&mut self, marker_type: Option<&TypePlan>, payload: &[u8]) {
+        let Some(marker_type) = marker_type else { return self.out.entry_str("type", NO_PAYLOAD) };
         self.out.entry_str("type", &marker_type.name);
         for (field, value) in marker_type.fields.iter().zip(PayloadReader::new(payload).map_while(Result::ok))
         {
@@ -141,7 +209,6 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
                 self.write_field(field.shape, value);
             }
         }
-        self.out.end_object();
     }
 
     fn write_field(&mut self, shape: Shape, value: FieldValue<'_>) {

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io::Write;
 
 use super::context::Context;
-use super::{GECKO_VERSION, categories, late, losses, machine, schema};
+use super::{GECKO_VERSION, categories, late, losses, machine, markers, schema};
 use crate::marker::schema::MarkerSchema;
 use crate::params::{Features, SessionParams};
 use crate::profile::json::JsonWriter;
@@ -15,7 +15,7 @@ use crate::profile::spec::ShownRange;
 
 /// Nothing is shown that lies further outside the session than this, in nanoseconds: one
 /// nonsensical timestamp must not squeeze everything else into a point.
-const MARGIN_NS: i64 = 60_000_000_000;
+pub const MARGIN_NS: i64 = 60_000_000_000;
 
 /// Writes `meta`, with the shown range if this is the root.
 pub(super) fn write<W: Write>(context: &Context<'_>, shown: ShownRange, out: &mut JsonWriter<W>) {
@@ -58,13 +58,15 @@ fn write_process_kind<W: Write>(context: &Context<'_>, params: &SessionParams, o
     }
 }
 
-fn write_platform<W: Write>(out: &mut JsonWriter<W>) {
+/// Writes what the machine is.
+pub fn write_platform<W: Write>(out: &mut JsonWriter<W>) {
     machine::write(out);
     out.entry_str("misc", "");
     out.entry_str("toolkit", "");
 }
 
-fn write_units<W: Write>(out: &mut JsonWriter<W>) {
+/// Writes the units of all columns.
+pub fn write_units<W: Write>(out: &mut JsonWriter<W>) {
     out.key("sampleUnits");
     out.begin_object();
     out.entry_str("time", "ms");
@@ -73,7 +75,8 @@ fn write_units<W: Write>(out: &mut JsonWriter<W>) {
     out.end_object();
 }
 
-fn write_configuration<W: Write>(params: &SessionParams, out: &mut JsonWriter<W>) {
+/// Writes what the session was asked to record.
+pub fn write_configuration<W: Write>(params: &SessionParams, out: &mut JsonWriter<W>) {
     out.key("configuration");
     out.begin_object();
     out.key("features");
@@ -99,7 +102,7 @@ fn write_configuration<W: Write>(params: &SessionParams, out: &mut JsonWriter<W>
 fn write_schemas<W: Write>(context: &Context<'_>, out: &mut JsonWriter<W>) {
     out.key("markerSchema");
     out.begin_array();
-    let own = [losses::schema(), late::schema()];
+    let own = [losses::schema(), late::schema(), markers::schema()];
     let known = context.snapshot.definitions.marker_types();
     let all = own.iter().chain(known.into_iter().map(|marker_type| &marker_type.schema));
     let mut names = HashSet::new();

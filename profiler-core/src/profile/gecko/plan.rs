@@ -15,7 +15,7 @@ use crate::reader::{Definitions, MarkerType};
 
 /// How the value of a field becomes JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub enum Shape {
     /// As it is.
     Plain,
     /// The number of its text in the thread's string table.
@@ -39,18 +39,20 @@ impl Shape {
 
 /// A field of a payload.
 #[derive(Clone, Debug)]
-pub(super) struct FieldPlan {
-    pub(super) key: PreparedKey,
-    pub(super) shape: Shape,
+pub struct FieldPlan {
+    /// Its key.
+    pub key: PreparedKey,
+    /// How its value is written.
+    pub shape: Shape,
 }
 
 /// A type of payload.
 #[derive(Clone, Debug)]
-pub(super) struct TypePlan {
+pub struct TypePlan {
     /// The payload's `type`.
-    pub(super) name: String,
+    pub name: String,
     /// Its fields, in the order of the encoded values.
-    pub(super) fields: Vec<FieldPlan>,
+    pub fields: Vec<FieldPlan>,
 }
 
 impl TypePlan {
@@ -69,31 +71,32 @@ impl TypePlan {
 
 /// A call site.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SitePlan<'a> {
+pub struct SitePlan<'a> {
     /// Name of its markers; empty if each carries its own.
-    pub(super) name: &'a str,
+    pub name: &'a str,
     /// Row of its category.
-    pub(super) category: u64,
+    pub category: u64,
     /// Type of its payloads.
-    pub(super) marker_type: Option<&'a TypePlan>,
+    pub marker_type: Option<&'a TypePlan>,
 }
 
 /// Everything that is known before the first marker is written.
 #[derive(Debug)]
-pub(super) struct MarkerPlans<'a> {
+pub struct MarkerPlans<'a> {
     definitions: &'a Definitions,
     categories: &'a [CategoryRow],
     types: HashMap<DefinitionId, TypePlan>,
 }
 
 impl<'a> MarkerPlans<'a> {
-    pub(super) fn new(definitions: &'a Definitions, categories: &'a [CategoryRow]) -> Self {
+    /// Works them out.
+    pub fn new(definitions: &'a Definitions, categories: &'a [CategoryRow]) -> Self {
         let types = definitions.types_by_id().map(|(id, known)| (id, TypePlan::new(known))).collect();
         Self { definitions, categories, types }
     }
 
     /// The plan of a call site. An unknown one has neither name nor type.
-    pub(super) fn site(&self, id: DefinitionId) -> SitePlan<'_> {
+    pub fn site(&self, id: DefinitionId) -> SitePlan<'_> {
         let Some(site) = self.definitions.site(id) else {
             return SitePlan { name: "", category: 0, marker_type: None };
         };

@@ -29,6 +29,35 @@ pub fn write_schema<W: Write>(schema: &MarkerSchema, out: &mut JsonWriter<W>) {
     out.end_object();
 }
 
+/// Writes one marker schema as the processed format has it: fields, and one text that describes them.
+pub fn write_processed_schema<W: Write>(schema: &MarkerSchema, out: &mut JsonWriter<W>) {
+    out.begin_object();
+    out.entry_str("name", &safe_type(&schema.name));
+    write_list(out, "display", &schema.locations, |location, out| out.string(location.name()));
+    write_label(out, "chartLabel", schema.chart_label.as_deref());
+    write_label(out, "tooltipLabel", schema.tooltip_label.as_deref());
+    write_label(out, "tableLabel", schema.table_label.as_deref());
+    let fields: Vec<&SchemaRow> =
+        schema.rows.iter().filter(|row| matches!(row, SchemaRow::Field(_))).collect();
+    write_list(out, "fields", &fields, |row, out| write_row(row, out));
+    let texts = || schema.rows.iter().filter_map(static_text);
+    let description = texts().find(|(label, _)| *label == "Description").or_else(|| texts().next());
+    write_label(out, "description", description.map(|(_, text)| text));
+    if !schema.graphs.is_empty() {
+        write_list(out, "graphs", &schema.graphs, write_graph);
+    }
+    write_label(out, "colorField", schema.color_field.as_deref());
+    write_flag(out, "isStackBased", schema.is_stack_based);
+    out.end_object();
+}
+
+fn static_text(row: &SchemaRow) -> Option<(&str, &str)> {
+    match row {
+        SchemaRow::Field(_) => None,
+        SchemaRow::Static { label, value } => Some((label, value)),
+    }
+}
+
 fn write_row<W: Write>(row: &SchemaRow, out: &mut JsonWriter<W>) {
     match row {
         SchemaRow::Field(field) => write_field(field, out),

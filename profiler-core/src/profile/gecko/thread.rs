@@ -1,12 +1,14 @@
-//! One thread: its markers, and the tables that viewers insist on.
+//! One thread: who it is, its samples, its markers, and the tables that these refer to.
 //!
-//! Samples, stacks and frames are empty tables with all columns of the declared version, which
-//! viewers look up by name. The string table comes last, when all rows have used it.
+//! [`begin`] gives the table of samples, that of markers comes out of it, and [`end`] writes the rest: stacks, frames and
+//! texts come last, when all rows have used them. All tables have all columns of the declared version, which
+//! viewers look up by name.
 
 use std::io::Write;
 
 use super::context::Context;
 use super::markers::MarkerTable;
+use super::samples::SampleTable;
 use crate::ids::ThreadId;
 use crate::profile::json::JsonWriter;
 use crate::profile::spec::ShownRange;
@@ -15,15 +17,6 @@ use crate::time::Timestamp;
 
 /// What viewers recognise the main thread by.
 const MAIN_THREAD: &str = "GeckoMain";
-
-const EMPTY_TABLES: [(&str, &str); 3] = [
-    ("samples", r#"{"schema":{"stack":0,"time":1,"eventDelay":2},"data":[]}"#),
-    ("stackTable", r#"{"schema":{"prefix":0,"frame":1},"data":[]}"#),
-    (
-        "frameTable",
-        r#"{"schema":{"location":0,"relevantForJS":1,"innerWindowID":2,"implementation":3,"line":4,"column":5,"category":6,"subcategory":7},"data":[]}"#,
-    ),
-];
 
 /// How a thread is presented.
 #[derive(Clone, Copy, Debug)]
@@ -55,26 +48,22 @@ impl<'a> ThreadHead<'a> {
     }
 }
 
-/// Writes a thread, whose markers `fill` writes; gives back the times they span.
-pub(super) fn write<'a, W: Write, E>(
+/// Begins a thread; its samples come first.
+pub(super) fn begin<'a, 'w, W: Write>(
     context: &'a Context<'a>,
     head: ThreadHead<'_>,
-    out: &mut JsonWriter<W>,
-    fill: impl FnOnce(&mut MarkerTable<'a, '_, W>) -> Result<(), E>,
-) -> Result<ShownRange, E> {
+    out: &'w mut JsonWriter<W>,
+) -> SampleTable<'a, 'w, W> {
     out.begin_object();
     write_head(context, head, out);
-    for (key, table) in EMPTY_TABLES {
-        out.key(key);
-        out.raw(table);
-    }
-    let mut markers = MarkerTable::begin(context, out);
-    fill(&mut markers)?;
-    let (strings, shown) = markers.end();
-    out.key("stringTable");
-    strings.write_json(out);
+    SampleTable::begin(context, out)
+}
+
+/// Ends a thread whose rows are all written; gives back the times they span.
+pub(super) fn end<W: Write>(markers: MarkerTable<'_, '_, W>) -> ShownRange {
+    let (shown, out) = markers.end();
     out.end_object();
-    Ok(shown)
+    shown
 }
 
 fn write_head<W: Write>(context: &Context<'_>, head: ThreadHead<'_>, out: &mut JsonWriter<W>) {

@@ -1,4 +1,4 @@
-//! `profiler info FILE|DIR`: what a profile holds, or what a session's pools hold now.
+//! `profiler info FILE|DIR`: what a profile holds and where its time went, or what a session's pools hold now.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use profiler_parent::recover::{PassedOver, Survey, survey};
 
-use crate::profile;
+use crate::profile::{self, Time, Wanted};
 use crate::report::{Report, Row, complain, say};
 
 /// Says what a profile or a pool directory holds: processes, threads, and where every entry went
@@ -14,6 +14,9 @@ use crate::report::{Report, Row, complain, say};
 /// For a profile the numbers are those of its own log. For a session's pool directory, running or
 /// dead, they are those of the pools at this moment, with the memory that they hold.
 /// recorded = delivered + evicted + dropped + unfinished, for every process.
+///
+/// If a profile has samples, the functions follow that take most of the time themselves, over all
+/// processes, and what they take with all that they call.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// A profile (.json or .json.gz), or a session's pool directory
@@ -22,12 +25,18 @@ pub(crate) struct Options {
     /// Prints one JSON object, with the dropped entries by reason
     #[arg(long)]
     json: bool,
+    /// How many functions to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// Which time to rank the functions by [default: cpu if the profile has it, else wall]
+    #[arg(long, value_enum, value_name = "TIME")]
+    by: Option<Time>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let report = match options.path.is_dir() {
         true => of_pools(survey(&options.path)?),
-        false => profile::read(&options.path)?,
+        false => profile::read(&options.path, Wanted { top: options.top, by: options.by })?,
     };
     if options.json {
         say(&serde_json::to_string_pretty(&report)?);
@@ -45,6 +54,7 @@ fn of_pools(survey: Survey) -> Report {
     let millis = |ns: i64| ns as f64 / 1e6;
     Report {
         kind: "pools",
+        samples: None,
         range_ms: first.zip(last).map(|(first, last)| (millis(first), millis(last))),
         held_bytes: Some(processes.iter().map(|process| process.held_bytes).sum()),
         limit_bytes: Some(survey.limit.get()),

@@ -1,19 +1,22 @@
-//! The `profiler` command: what can be done with profiles and pools without a session.
+//! The `profiler` command: what can be done with programs, profiles and pools from a terminal.
 //!
 //! One module per subcommand. Invariants: an error is one line on standard error and exit code 2;
 //! nothing is changed but the file that was asked for.
 
 mod info;
 mod profile;
+mod record;
 mod recover;
 mod report;
+mod signals;
+mod view;
 
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-/// Recovers and describes recordings of the multi-process profiler.
+/// Records programs, shows and describes their profiles, and recovers them when everything has died.
 #[derive(Debug, Parser)]
 #[command(name = "profiler", version)]
 struct Options {
@@ -23,20 +26,22 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Recover(recover::Options),
+    Record(record::Options),
+    View(view::Options),
     Info(info::Options),
+    Recover(recover::Options),
 }
 
 fn main() -> ExitCode {
+    let done = |()| ExitCode::SUCCESS;
     let ended = match Options::try_parse() {
-        Ok(Options { command: Command::Recover(options) }) => recover::run(&options),
-        Ok(Options { command: Command::Info(options) }) => info::run(&options),
+        Ok(Options { command: Command::Record(options) }) => record::run(&options),
+        Ok(Options { command: Command::View(options) }) => view::run(&options).map(done),
+        Ok(Options { command: Command::Info(options) }) => info::run(&options).map(done),
+        Ok(Options { command: Command::Recover(options) }) => recover::run(&options).map(done),
         Err(stop) => return explain(&stop),
     };
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&sentence(&error)),
-    }
+    ended.unwrap_or_else(|error| fail(&sentence(&error)))
 }
 
 /// Help if it was asked for, else one line that says what is wrong.

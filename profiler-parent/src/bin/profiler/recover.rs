@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
+use profiler_parent::Format;
 
 use crate::report::{Row, complain, print_table, say};
 
@@ -20,10 +21,25 @@ pub(crate) struct Options {
     /// Where the profile goes; compressed if the name ends in .gz
     #[arg(short, long, value_name = "FILE", default_value = "profile.json.gz")]
     output: PathBuf,
+    /// How it is written down
+    #[arg(long, value_enum, default_value_t = WrittenAs::Processed)]
+    format: WrittenAs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum WrittenAs {
+    /// What the Firefox Profiler opens fastest
+    Processed,
+    /// As Firefox writes it: one object per process
+    Gecko,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let recovery = profiler_parent::recover::recover(&options.dir, &options.output)?;
+    let format = match options.format {
+        WrittenAs::Processed => Format::Processed,
+        WrittenAs::Gecko => Format::Gecko,
+    };
+    let recovery = profiler_parent::recover::recover(&options.dir, &options.output, format)?;
     complain(&recovery.passed_over);
     print_table(&recovery.processes.iter().map(Row::of_captured).collect::<Vec<_>>());
     say(&format!("\nwrote {} ({} bytes)", recovery.path.display(), recovery.bytes));

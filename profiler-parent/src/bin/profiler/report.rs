@@ -29,6 +29,34 @@ pub(crate) struct Row {
     pub(crate) held_bytes: Option<u64>,
 }
 
+/// The samples of a profile, and where they were taken.
+#[derive(Debug, Serialize)]
+pub(crate) struct Samples {
+    /// Of all threads.
+    pub(crate) count: f64,
+    /// Which time the functions are ranked by: `cpu` or `wall`.
+    pub(crate) time: &'static str,
+    /// All of it.
+    pub(crate) all_ms: f64,
+    /// The functions that take most of it themselves.
+    pub(crate) top: Vec<TopFunction>,
+}
+
+/// One function, over all processes.
+#[derive(Debug, Serialize)]
+pub(crate) struct TopFunction {
+    pub(crate) function: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) library: Option<String>,
+    pub(crate) self_ms: f64,
+    pub(crate) self_percent: f64,
+    /// With all that it calls.
+    pub(crate) total_ms: f64,
+    pub(crate) total_percent: f64,
+    pub(crate) self_samples: f64,
+    pub(crate) total_samples: f64,
+}
+
 /// A recording.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
@@ -38,6 +66,9 @@ pub(crate) struct Report {
     /// Its first and last time, in milliseconds since the session began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range_ms: Option<(f64, f64)>,
+    /// Where the time went, if samples were taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) samples: Option<Samples>,
     /// Bytes of all pools together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held_bytes: Option<u64>,
@@ -126,6 +157,27 @@ impl Report {
         }
         if let (Some(held), Some(limit)) = (self.held_bytes, self.limit_bytes) {
             say(&format!("the pools hold {held} of {limit} bytes"));
+        }
+        if let Some(samples) = &self.samples {
+            samples.print();
+        }
+    }
+}
+
+impl Samples {
+    fn print(&self) {
+        let time = if self.time == "cpu" { "processor time" } else { "time, running or waiting" };
+        say(&format!("\n{} samples, {:.1} ms of {time} in all processes", self.count, self.all_ms));
+        if self.top.is_empty() {
+            return;
+        }
+        say(&format!("{:>12} {:>6}  {:>12} {:>6}  function", "self ms", "%", "total ms", "%"));
+        for TopFunction { function, library, self_ms, self_percent, total_ms, total_percent, .. } in &self.top
+        {
+            let library = library.iter().filter(|library| !function.starts_with(library.as_str()));
+            let library = library.map(|library| format!("  ({library})")).collect::<String>();
+            let own = format!("{self_ms:>12.1} {self_percent:>6.1}");
+            say(&format!("{own}  {total_ms:>12.1} {total_percent:>6.1}  {function}{library}"));
         }
     }
 }

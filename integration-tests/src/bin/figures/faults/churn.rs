@@ -14,6 +14,7 @@ use integration_tests::own::Possessions;
 use integration_tests::patience::{Stopwatch, until};
 use profiler_core::marker;
 use profiler_parent::Session;
+use profiler_parent::core::session::Features;
 
 use super::{at_length, role};
 use crate::figure::{Figure, Promise, Report};
@@ -72,7 +73,7 @@ pub(super) fn play_session(words: &[String]) -> Result<()> {
     let number =
         |at: usize| words.get(at).context("a number is missing")?.parse::<u64>().context("no number");
     let (cycles, time) = (number(0)?, Duration::from_secs(number(1)?));
-    let session = Session::builder().duration(WINDOW).start()?;
+    let session = Session::builder().features(Features::NONE).duration(WINDOW).start()?;
     run(&session, WARM_UP)?;
     let before = settled(&session)?;
     let watch = Stopwatch::start();

@@ -10,6 +10,7 @@ use integration_tests::kills::wave::signal;
 use integration_tests::own::state_of;
 use integration_tests::patience::{Stopwatch, until};
 use profiler_parent::Session;
+use profiler_parent::core::session::Features;
 
 use crate::figure::{Figure, Promise, Report};
 use crate::workers::{self, Worker};
@@ -32,7 +33,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
 
 /// Seconds beyond the timeout.
 fn extra(stopped: usize) -> Result<f64> {
-    let session = Session::builder().progress_timeout(TIMEOUT).start()?;
+    let session = Session::builder().features(Features::NONE).progress_timeout(TIMEOUT).start()?;
     let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
     let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
     let pids: Vec<u32> = workers.iter().take(stopped).map(|worker| worker.child.id().get()).collect();
@@ -40,7 +41,8 @@ fn extra(stopped: usize) -> Result<f64> {
     ensure!(pids.iter().all(|pid| until(|| state_of(*pid) == Some('T'))), "a child does not stop");
     let directory = tempfile::tempdir()?;
     let watch = Stopwatch::start();
-    let captured = session.capture().save(directory.path().join("profile.json"));
+    let captured =
+        session.capture().format(profiler_parent::Format::Gecko).save(directory.path().join("profile.json"));
     let took = watch.elapsed();
     pids.iter().for_each(|pid| signal(*pid, libc::SIGCONT));
     for worker in &mut workers {

@@ -7,6 +7,7 @@ use anyhow::Result;
 use integration_tests::watch::Seen;
 use profiler_core::marker;
 use profiler_parent::Session;
+use profiler_parent::core::session::Features;
 
 use crate::figure::{Figure, Promise, Report};
 use crate::workers::{self, Worker};
@@ -31,7 +32,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
 }
 
 fn flood(children: usize) -> Result<Seen> {
-    let session = Session::builder().memory_limit(LIMIT).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(LIMIT).start()?;
     std::thread::scope(|scope| {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {

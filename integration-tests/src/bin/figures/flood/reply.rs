@@ -7,6 +7,7 @@
 
 use anyhow::{Result, bail};
 use profiler_parent::Session;
+use profiler_parent::core::session::Features;
 
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::{median, ns_of};
@@ -16,7 +17,7 @@ const QUIET: usize = 8;
 const ROUNDS: usize = 300;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
-    let session = Session::builder().memory_limit(64 << 20).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(64 << 20).start()?;
     let start = |number| workers::start(&session, &format!("quiet {number}"), "init", 0);
     let mut workers: Vec<Worker> = (0..QUIET).map(start).collect::<Result<_>>()?;
     workers.push(workers::start(&session, "flood", "flood", 0)?);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use integration_tests::profile::Profile;
 use profiler_parent::Session;
+use profiler_parent::core::session::Features;
 
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::median;
@@ -56,7 +57,7 @@ fn put(report: &mut Report, name: &str, looks: &[Look], promise: Promise) {
 }
 
 fn spread(rates: &[u64]) -> Result<Vec<Look>> {
-    let session = Session::builder().memory_limit(LIMIT).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(LIMIT).start()?;
     let start = |(number, rate): (usize, &u64)| workers::start(&session, &format!("{number}"), "pace", *rate);
     let mut workers: Vec<Worker> = rates.iter().enumerate().map(start).collect::<Result<_>>()?;
     let directory = tempfile::tempdir()?;
@@ -76,7 +77,7 @@ fn spread(rates: &[u64]) -> Result<Vec<Look>> {
 }
 
 fn look(session: &Session, path: &Path, count: usize) -> Result<Look> {
-    session.capture().save(path).context("cannot capture")?;
+    session.capture().format(profiler_parent::Format::Gecko).save(path).context("cannot capture")?;
     let profile = Profile::read(path)?;
     let (mut spans, mut recorded, mut dropped) = (Vec::new(), 0, 0);
     for number in 0..count {

@@ -7,8 +7,8 @@
 //!          bits 24…25  phase: 0 instant, 1 interval, 2 interval start, 3 interval end
 //!          bit  26     a lengths word, then name and payload bytes, follow
 //!          bit  27     a thread number follows: the entry belongs to another thread
-//!          bits 28…31  kind: 1 marker
-//!          bits 32…63  definition of the call site
+//!          bits 28…31  kind: 1 marker, 2 marker with a stack, 3 sample, 4 allocation, 5 counters, 6 overhead
+//!          bits 32…63  definition of the call site; 0 for what has none
 //! word 1   time; start of an interval
 //!   then   end time          if the phase is "interval"
 //!   then   thread number     if bit 27
@@ -16,8 +16,18 @@
 //!   then   name bytes, payload bytes, padding to a whole word
 //! ```
 //!
+//! A marker with a stack has the stack before its payload, see [`stack`]. The payloads of the other kinds are
+//! in [`sample`] and [`periodic`]; they are instants without a name.
+//!
 //! Invariant: [`decode`] accepts any bytes and never reads past the length it checked.
 
+pub mod periodic;
+pub mod sample;
+pub mod stack;
+
+use self::periodic::{CountersEntry, OverheadEntry};
+use self::sample::{AllocationEntry, SampleEntry};
+use self::stack::Stack;
 use crate::ids::{DefinitionId, ThreadId};
 use crate::time::Timestamp;
 
@@ -28,8 +38,28 @@ const PHASE_SHIFT: u32 = 24;
 const TAIL: u64 = 1 << 26;
 const FOREIGN: u64 = 1 << 27;
 const KIND_SHIFT: u32 = 28;
-const KIND_MARKER: u64 = 1;
 const LENGTH_MASK: u64 = 0xff_ffff;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Marker = 1,
+    MarkerWithStack = 2,
+    Sample = 3,
+    Allocation = 4,
+    Counters = 5,
+    Overhead = 6,
+}
+
+impl Kind {
+    const ALL: [Self; 6] =
+        [Self::Marker, Self::MarkerWithStack, Self::Sample, Self::Allocation, Self::Counters, Self::Overhead];
+
+    fn of(head: u64) -> Option<Self> {
+        let number = (head >> KIND_SHIFT) & 0xf;
+        Self::ALL.into_iter().find(|kind| *kind as u64 == number)
+    }
+}
 
 /// When a marker happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +99,18 @@ pub(crate) const fn head(words: usize, timing: Timing, tail: bool, foreign: bool
     (words as u64 & LENGTH_MASK)
         | (timing.phase() << PHASE_SHIFT)
         | flags
-        | (KIND_MARKER << KIND_SHIFT)
+        | ((Kind::Marker as u64) << KIND_SHIFT)
         | ((site.get() as u64) << 32)
+}
+
+/// First word of an entry that is no plain marker; always with a tail.
+pub(crate) const fn head_of(kind: Kind, timing: Timing, foreign: bool, site: DefinitionId) -> u64 {
+    with_kind(head(0, timing, true, foreign, site), kind)
+}
+
+/// The same first word, for an entry of this kind.
+pub(crate) const fn with_kind(head: u64, kind: Kind) -> u64 {
+    head & !(0xf << KIND_SHIFT) | ((kind as u64) << KIND_SHIFT)
 }
 
 /// The same first word, with any length, for an entry of `words` words.
@@ -117,6 +157,8 @@ pub struct MarkerEntry<'a> {
     pub name: Option<&'a str>,
     /// Encoded payload; empty if it has none.
     pub payload: &'a [u8],
+    /// Where it was recorded; empty if that was not asked for.
+    pub stack: Stack<'a>,
 }
 
 /// One decoded entry.
@@ -125,8 +167,30 @@ pub struct MarkerEntry<'a> {
 pub enum Entry<'a> {
     /// A marker.
     Marker(MarkerEntry<'a>),
+    /// What a thread was doing at one instant.
+    Sample(SampleEntry<'a>),
+    /// Memory that was taken or given back.
+    Allocation(AllocationEntry<'a>),
+    /// The values of counters at one instant.
+    Counters(CountersEntry<'a>),
+    /// What one tick of the sampler cost.
+    Overhead(OverheadEntry),
     /// An entry of a kind that this build does not know.
     Unknown(u8),
+}
+
+impl Entry<'_> {
+    /// The last instant that it speaks of.
+    pub const fn last(&self) -> Option<Timestamp> {
+        match self {
+            Self::Marker(marker) => Some(marker.timing.last()),
+            Self::Sample(sample) => Some(sample.at),
+            Self::Allocation(allocation) => Some(allocation.at),
+            Self::Counters(counters) => Some(counters.at),
+            Self::Overhead(overhead) => Some(overhead.at),
+            Self::Unknown(_) => None,
+        }
+    }
 }
 
 /// Why bytes are not an entry.
@@ -146,11 +210,27 @@ pub fn decode(bytes: &[u8]) -> Result<(Entry<'_>, usize), DamagedEntry> {
         return Err(DamagedEntry("length"));
     }
     let body = bytes.get(8..len).ok_or(DamagedEntry("length"))?;
-    let kind = (head >> KIND_SHIFT) & 0xf;
-    if kind != KIND_MARKER {
-        return Ok((Entry::Unknown(u8::try_from(kind).unwrap_or(0)), len));
-    }
-    Ok((Entry::Marker(decode_marker(head, Words { bytes: body })?), len))
+    let entry = match Kind::of(head) {
+        Some(kind) => decode_body(kind, head, Words { bytes: body })?,
+        None => Entry::Unknown(u8::try_from((head >> KIND_SHIFT) & 0xf).unwrap_or(0)),
+    };
+    Ok((entry, len))
+}
+
+fn decode_body(kind: Kind, head: u64, words: Words<'_>) -> Result<Entry<'_>, DamagedEntry> {
+    let marker = decode_marker(head, words)?;
+    let (at, body) = (marker.timing.last(), marker.payload);
+    Ok(match kind {
+        Kind::Marker => Entry::Marker(marker),
+        Kind::MarkerWithStack => {
+            let (stack, payload) = Stack::split(body)?;
+            Entry::Marker(MarkerEntry { stack, payload, ..marker })
+        }
+        Kind::Sample => Entry::Sample(SampleEntry::decode(at, marker.foreign, body)?),
+        Kind::Allocation => Entry::Allocation(AllocationEntry::decode(at, body)?),
+        Kind::Counters => Entry::Counters(CountersEntry::decode(at, body)?),
+        Kind::Overhead => Entry::Overhead(OverheadEntry::decode(at, body)?),
+    })
 }
 
 fn decode_marker(head: u64, mut words: Words<'_>) -> Result<MarkerEntry<'_>, DamagedEntry> {
@@ -164,7 +244,7 @@ fn decode_marker(head: u64, mut words: Words<'_>) -> Result<MarkerEntry<'_>, Dam
     let foreign = if head & FOREIGN == 0 { None } else { Some(ThreadId::new(words.next("thread")?)) };
     let site = DefinitionId::new(u32::try_from(head >> 32).unwrap_or(0));
     let (name, payload) = if head & TAIL == 0 { (None, &[][..]) } else { decode_tail(words)? };
-    Ok(MarkerEntry { site, timing, foreign, name, payload })
+    Ok(MarkerEntry { site, timing, foreign, name, payload, stack: Stack::EMPTY })
 }
 
 fn decode_tail(mut words: Words<'_>) -> Result<(Option<&str>, &[u8]), DamagedEntry> {
@@ -178,6 +258,8 @@ fn decode_tail(mut words: Words<'_>) -> Result<(Option<&str>, &[u8]), DamagedEnt
     Ok(((!name.is_empty()).then_some(name), payload))
 }
 
+/// What is left to decode.
+#[derive(Clone, Copy, Debug)]
 struct Words<'a> {
     bytes: &'a [u8],
 }
@@ -215,6 +297,7 @@ mod tests {
             foreign: Some(ThreadId::new(1234)),
             name: Some("abc"),
             payload: b"xy",
+            stack: Stack::EMPTY,
         };
         assert_eq!(entry, Entry::Marker(expected));
     }
@@ -232,10 +315,14 @@ mod tests {
         #[test]
         fn any_bytes_give_an_entry_or_damage(raw in prop::collection::vec(any::<u8>(), 0..200), head in any::<u64>()) {
             let _ = decode(&raw);
+            let mut stacks = sample::Stacks::default();
             let mut with_head = (head & !LENGTH_MASK | (raw.len() as u64 / 8)).to_ne_bytes().to_vec();
             with_head.extend_from_slice(&raw);
-            if let Ok((_, len)) = decode(&with_head) {
+            if let Ok((entry, len)) = decode(&with_head) {
                 prop_assert!(len <= with_head.len());
+                if let Entry::Sample(sample) = entry {
+                    let _ = stacks.of(&sample);
+                }
             }
         }
     }

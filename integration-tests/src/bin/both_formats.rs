@@ -1,0 +1,143 @@
+//! One recording with stacks in both formats, for `viewer/agree.mjs`.
+//!
+//!     both_formats PROCESSED.json GECKO.json
+//!
+//! The parent and two children bring samplers of their own, so that every kind of frame and sample is there, and no
+//! real one disturbs them; one child is killed. All stand still while the two files are saved.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use profiler_core::ids::{DefinitionId, ThreadId};
+use profiler_core::marker::Category;
+use profiler_core::marker::schema::CategoryColor;
+use profiler_core::reader::ModuleDefinition;
+use profiler_core::sampler::{Frame, Sample, SampleWriter, define_label, define_module};
+use profiler_core::session::Features;
+use profiler_core::time::Timestamp;
+use profiler_parent::{Format, ProfiledChild, Session, marker};
+
+static SCRIPT: Category = Category::new("Script", CategoryColor::Purple, &["Parsing", "Running"]);
+
+/// Tells a child what to be.
+const ROLE: &str = "--child";
+/// Samples of each thread.
+const SAMPLES: u64 = 3000;
+
+fn main() -> Result<()> {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    match &arguments[..] {
+        [role] if role == ROLE => child(),
+        [processed, gecko] => run(Path::new(processed), Path::new(gecko)),
+        _ => bail!("usage: both_formats PROCESSED.json GECKO.json"),
+    }
+}
+
+fn run(processed: &Path, gecko: &Path) -> Result<()> {
+    let features = Features::STACK_WALK.with(Features::CPU).with(Features::NO_SAMPLING);
+    let session = Session::builder().name("both formats").features(features).start()?;
+    let (mut alive, mut killed) = (start(&session, "alive")?, start(&session, "killed")?);
+    record()?;
+    ensure!(killed.kill()?, "it was dead already");
+    killed.wait();
+    session.capture().save(processed)?;
+    session.capture().format(Format::Gecko).save(gecko)?;
+    drop(alive.stdin.take());
+    alive.wait();
+    Ok(())
+}
+
+/// A child that has recorded all of it.
+fn start(session: &Session, name: &str) -> Result<ProfiledChild> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(ROLE).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = session.spawn(name, command)?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().context("no pipe")?).read_line(&mut line)?;
+    ensure!(line == "recorded\n", "{name} said {line:?}");
+    Ok(child)
+}
+
+fn child() -> Result<()> {
+    let status = profiler_child::init();
+    ensure!(matches!(status, profiler_child::Status::Recording), "not recording: {status:?}");
+    record()?;
+    writeln!(std::io::stdout(), "recorded")?;
+    std::io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// Samples of the main thread, of another one, and of one that is not there, recorded by a fourth.
+fn record() -> Result<()> {
+    marker!("begin");
+    let main = ThreadId::new(u64::from(std::process::id()));
+    let worker = std::thread::Builder::new().name("worker".to_owned()).spawn(|| {
+        marker!("work");
+        ThreadId::new(u64::from(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()))
+    })?;
+    let worker = worker.join().ok().context("the worker panicked")?;
+    let sampler = std::thread::Builder::new()
+        .name("sampler of its own".to_owned())
+        .spawn(move || sample([main, worker, ThreadId::new(4_000_000_000)]))?;
+    sampler.join().ok().context("the sampler panicked")??;
+    Ok(())
+}
+
+/// What frames refer to.
+struct Frames {
+    program: DefinitionId,
+    library: DefinitionId,
+    parse: DefinitionId,
+    run: DefinitionId,
+}
+
+impl Frames {
+    fn define() -> Option<Self> {
+        let module = |name: &str, base: u64| {
+            let (path, build_id) = (format!("/usr/lib/{name}"), name.bytes().cycle().take(20).collect());
+            define_module(&ModuleDefinition { path, build_id, base, start: base, end: base + 0x10_0000 })
+        };
+        Some(Self {
+            program: module("program", 0x5555_0000_0000)?,
+            library: module("libscript.so", 0x7f12_3400_0000)?,
+            parse: define_label("parse", SCRIPT.sub(1), "script.js", 10)?,
+            run: define_label("run: a label:7", SCRIPT.sub(2), "script.js", 20)?,
+        })
+    }
+
+    /// A stack of one of many shapes. All addresses are multiples of four, as `agree.mjs` wants them.
+    fn stack(&self, number: u64) -> Vec<Frame> {
+        let mut stack = vec![Frame::Code(self.program, 0x1000), Frame::Code(self.program, 0x2000)];
+        match number % 5 {
+            0 => stack.push(Frame::Label(self.parse)),
+            1 => stack.extend([Frame::Label(self.run), Frame::Code(self.library, 0x40 + number % 3 * 4)]),
+            2 => stack.extend((0..number % 40).map(|level| Frame::Code(self.library, 0x100 + level % 4 * 4))),
+            3 => stack.push(Frame::Unknown(0x1234_5678)),
+            _ => stack.insert(0, Frame::Label(self.run)),
+        }
+        stack
+    }
+}
+
+fn sample(threads: [ThreadId; 3]) -> Result<()> {
+    let frames = Frames::define().context("no room for names")?;
+    let mut writer = SampleWriter::new();
+    for number in 0..SAMPLES {
+        for thread in threads {
+            let at = Timestamp::now();
+            if number % 7 == 3 && writer.same_as_before(thread, at) {
+                continue;
+            }
+            let stack = frames.stack(number + thread.get());
+            let (cut, failed) = (number % 11 == 0, number % 13 == 0);
+            let cpu_ns = (number % 17 > 0).then_some(number * 10);
+            ensure!(writer.sample(thread, &Sample { at, cpu_ns, frames: &stack, cut, failed }), "dropped");
+        }
+        if number % 100 == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1)); // chunks are made ready
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! What the viewer must show: which function has which share of its process's samples, where its code is.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::{PROCESSES, work};
+
+/// Percentage points by which a share may differ from the true one.
+const TOLERANCE: f64 = 3.0;
+/// Samples of a process, of those that its time has at the default interval of 1 ms: two cores have four
+/// processes to run, and a process that does not run is not sampled.
+const LEAST_SAMPLED: f64 = 0.1;
+
+pub(crate) fn process(number: usize) -> String {
+    format!("shares {number}")
+}
+
+/// Writes `expect.json` for `shares.mjs`.
+pub(crate) fn write(directory: &Path, time: Duration) -> Result<()> {
+    let rust = |name: &str, share: u32, lines: (u32, u32)| {
+        let name = format!("known_shares::work::{name}");
+        json!({ "name": name, "self": share, "file": "known_shares/work.rs", "lines": [lines.0, lines.1] })
+    };
+    // Line tables, which releases are built with here, know an inlined function by its own name alone.
+    let inlined = work::lines_of("fn inlined_loop(", 8);
+    let functions = json!([
+        { "name": "inlined_loop", "self": 50, "file": "known_shares/work.rs", "lines": [inlined.0, inlined.1] },
+        rust("three_tenths", 30, work::lines_of("fn three_tenths(", 11)),
+        { "name": "two_tenths", "self": 20, "file": "tenths.c", "lines": [2, 8] },
+    ]);
+    let callers = json!([
+        { "name": "known_shares::work::five_tenths", "total": 50 },
+        { "name": "known_shares::work::work", "total": 100 },
+        { "name": "known_shares::main", "total": 100 },
+    ]);
+    let expect = json!({
+        "processes": (0..PROCESSES).map(process).collect::<Vec<_>>(),
+        "leastSamples": (time.as_secs_f64() * 1000.0 * LEAST_SAMPLED).floor(),
+        "tolerance": TOLERANCE,
+        "functions": functions,
+        "callers": callers,
+    });
+    std::fs::write(directory.join("expect.json"), serde_json::to_string_pretty(&expect)?)?;
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! A program that does one thing all the time while it is sampled at 1 kHz: `storms NAME SECONDS`.
+//!
+//! Run by `tests/sampling_storms.rs`. Prints one line, `ok` with what the sampler did; whatever a storm finds wrong
+//! is an error and exit code 1. That it ends at all is half of the test.
+
+#![allow(clippy::disallowed_methods)] // deadlines of its own
+
+mod forks;
+mod loads;
+mod signals;
+mod sleeps;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
+
+/// Goes on until it is told to stop.
+type Storm = fn(&AtomicBool) -> Result<()>;
+
+const STORMS: &[(&str, Storm)] = &[
+    ("malloc", loads::malloc),
+    ("dlopen", loads::dlopen),
+    ("panic", loads::panic),
+    ("threads", loads::threads),
+    ("fork", forks::fork),
+    ("vfork", forks::vfork),
+    ("exec", forks::exec),
+    ("sleepers", sleeps::sleepers),
+    ("signals", signals::own_handler),
+    ("small_alternate_stacks", signals::small_alternate_stacks),
+];
+
+fn main() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    let name = words.next().context("which storm?")?;
+    let seconds = words.next().context("how many seconds?")?.parse()?;
+    let (_, storm) = STORMS.iter().find(|(known, _)| *known == name).context("no such storm")?;
+    if name == "signals" {
+        signals::take_the_signal_first();
+    }
+    let features = Features::STACK_WALK.with(Features::CPU);
+    session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default())?;
+    let stop = AtomicBool::new(false);
+    let ends = Instant::now() + Duration::from_secs(seconds);
+    std::thread::scope(|scope| {
+        // Two at once: with themselves they collide most.
+        let storms: Vec<_> = (0..2).map(|_| scope.spawn(|| storm(&stop))).collect();
+        while Instant::now() < ends {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        stop.store(true, Ordering::Relaxed);
+        storms
+            .into_iter()
+            .try_for_each(|storm| storm.join().map_err(|_| anyhow::anyhow!("the storm panicked"))?)
+    })?;
+    let stats = session::sampling_stats().context("nothing was sampled")?;
+    ensure!(stats.ticks > seconds * 20, "the sampler stood still: {stats:?}");
+    ensure!(stats.taken + stats.peeked > 0, "no samples: {stats:?}");
+    session::stop();
+    println!("ok {stats:?}");
+    Ok(())
+}
+
+/// Whether to go on.
+fn goes_on(stop: &AtomicBool) -> bool {
+    !stop.load(Ordering::Relaxed)
+}

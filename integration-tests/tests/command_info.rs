@@ -1,0 +1,204 @@
+//! `profiler info` finds processes, losses and the functions that take the time, in both forms of a profile.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use integration_tests::puppet::Puppet;
+use integration_tests::{session, tools};
+use serde_json::{Value, json};
+
+/// Threads of the profile; each runs one of its functions.
+const THREADS: usize = 4;
+/// Samples of each.
+const SAMPLES: usize = 1000;
+/// Of ten samples so many have this function innermost.
+const SHARES: [(usize, &str); 3] = [(5, "app::half"), (3, "app::third"), (2, "libx.so+0x40")];
+
+/// The stack of a sample: stack 0 is `main`, the others are a function that it called.
+fn stack(sample: usize) -> usize {
+    let mut place = sample % 10;
+    for (number, (share, _)) in SHARES.iter().enumerate() {
+        if place < *share {
+            return number + 1;
+        }
+        place -= share;
+    }
+    0
+}
+
+fn log() -> Value {
+    let row = |name: &str, pid: u64, verdict: &str| {
+        json!({"name": name, "pid": pid, "verdict": verdict, "present": true, "threads": 2, "writing_ms": 1,
+               "recorded": 2010, "delivered": 2000, "evicted": 7, "unfinished": 1, "dropped": {"budget": 2}})
+    };
+    let rows = [row("parent", 1, "complete"), row("child", 2, "recovered: crashed with signal 9 (SIGKILL)")];
+    json!({"1": {"events": [[1.5, "began"]], "processes": rows}})
+}
+
+fn gecko() -> Value {
+    let samples: Vec<Value> =
+        (0..SAMPLES).map(|n| json!([stack(n), n as f64, 0, if n % 10 < 9 { 900_000 } else { 0 }])).collect();
+    let thread = |number: usize| {
+        json!({
+            "name": if number.is_multiple_of(2) { "GeckoMain" } else { "worker" }, "pid": number / 2 + 1, "tid": number,
+            "samples": {"schema": {"stack": 0, "time": 1, "eventDelay": 2, "threadCPUDelta": 3}, "data": samples},
+            "markers": {"schema": {"name": 0, "data": 5}, "data": [[0, 1, null, 0, 0, {"type": "Text", "threads": [1]}]]},
+            "frameTable": {"schema": {"location": 0}, "data": [[0], [1], [2], [3]]},
+            "stackTable": {"schema": {"prefix": 0, "frame": 1}, "data": [[null, 0], [0, 1], [0, 2], [0, 3]]},
+            "stringTable": ["app::main", SHARES[0].1, SHARES[1].1, "0x10040"],
+        })
+    };
+    let libs =
+        json!([{"name": "libx.so", "start": 0x10000, "end": 0x20000, "offset": 0, "breakpadId": "AB0"}]);
+    let meta = json!({"version": 31, "interval": 1, "product": "x", "sampleUnits": {"time": "ms", "threadCPUDelta": "ns"}});
+    json!({
+        "processes": [{"threads": [thread(2), thread(3)], "libs": libs, "meta": meta, "processes": []}],
+        "libs": libs, "threads": [thread(0), thread(1)], "profileGatheringLog": log(), "meta": meta,
+    })
+}
+
+fn processed() -> Value {
+    let column = |of: fn(usize) -> Value| (0..SAMPLES).map(of).collect::<Vec<Value>>();
+    let thread = |number: usize| {
+        json!({
+            "name": "t", "isMainThread": number.is_multiple_of(2), "pid": (number / 2 + 1).to_string(), "tid": number,
+            "samples": {
+                "length": SAMPLES, "weight": null, "weightType": "samples", "timeDeltas": column(|_| json!(1)),
+                "stack": column(|n| json!(stack(n))),
+                "threadCPUDelta": column(|n| json!(if n % 10 < 9 { 900_000 } else { 0 })),
+            },
+            "markers": {"length": 1, "name": [0], "data": [{"stack": [1, 2]}]},
+        })
+    };
+    let threads: Vec<Value> = (0..THREADS).map(thread).collect();
+    json!({
+        "meta": {"preprocessedProfileVersion": 66, "version": 31, "interval": 1, "sampleUnits": {"threadCPUDelta": "ns"}},
+        "libs": [{"name": "libx.so"}], "threads": threads, "counters": [{"samples": {"count": [1, 2]}}],
+        "shared": {
+            "stackTable": {"length": 4, "frame": [0, 1, 2, 3], "prefixOffset": [0, 1, 2, 3]},
+            "frameTable": {"length": 4, "func": [0, 1, 2, 3], "address": [1, 2, 3, 64], "line": [1, 2, 3, null]},
+            "funcTable": {"length": 4, "name": [0, 1, 2, 3], "resource": [-1, -1, -1, 0], "lineNumber": [1, 2, 3, null]},
+            "resourceTable": {"length": 1, "name": [4], "lib": [0]},
+            "stringArray": ["app::main", SHARES[0].1, SHARES[1].1, SHARES[2].1, "libx.so"],
+        },
+        "profileGatheringLog": log(),
+    })
+}
+
+fn write(directory: &Path, name: &str, profile: &Value) -> anyhow::Result<PathBuf> {
+    let path = directory.join(name);
+    let mut file = profiler_parent::output::ProfileFile::create(&path)?;
+    file.write_all(&serde_json::to_vec(profile)?)?;
+    file.commit()?;
+    Ok(path)
+}
+
+#[test]
+fn the_functions_that_take_the_time_are_shown_in_either_form() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let files = [
+        ("gecko.json", gecko()),
+        ("gecko.json.gz", gecko()),
+        ("processed.json", processed()),
+        ("processed.json.gz", processed()),
+    ];
+    for (name, profile) in files {
+        let path = write(directory.path(), name, &profile)?;
+        let info = tools::info(&path)?;
+        let samples = &info["samples"];
+        assert_eq!(samples["count"], (THREADS * SAMPLES) as f64, "{name}");
+        assert_eq!(samples["time"], "cpu", "{name}");
+        let top = samples["top"].as_array().context("no functions")?;
+        let near =
+            |value: &Value, expected: f64| value.as_f64().is_some_and(|value| (value - expected).abs() < 0.2);
+        // One of ten samples, of the last function, takes no processor time.
+        for (row, (share, function)) in
+            top.iter().zip([(5.0, SHARES[0].1), (3.0, SHARES[1].1), (1.0, SHARES[2].1)])
+        {
+            assert_eq!(row["function"], function, "{name}: {info}");
+            assert!(near(&row["self_percent"], share / 9.0 * 100.0), "{name}: {row}");
+            assert_eq!(row["self_percent"], row["total_percent"], "{name}: {row}");
+        }
+        assert_eq!((&top[3]["function"], top.len()), (&json!("app::main"), 4));
+        assert!(near(&top[3]["total_percent"], 100.0) && near(&top[3]["self_ms"], 0.0), "{name}: {top:?}");
+        rows_are_those_of_the_log(&info, name);
+        let text = tools::run(&["info", "--top", "2", "--by", "wall", &path.to_string_lossy()])?;
+        let last: Vec<&str> = text.out.lines().rev().take(3).collect();
+        assert!(last[1].contains("app::half") && last[1].contains("50.0"), "{text:?}");
+        assert!(last[0].contains("app::third") && last[0].contains("30.0"), "{text:?}");
+        assert!(last[2].contains("self ms"), "only two: {text:?}");
+    }
+    Ok(())
+}
+
+fn rows_are_those_of_the_log(info: &Value, name: &str) {
+    let log = &log()["1"]["processes"];
+    for (row, logged) in
+        info["processes"].as_array().into_iter().flatten().zip(log.as_array().into_iter().flatten())
+    {
+        for key in
+            ["name", "pid", "threads", "recorded", "delivered", "evicted", "dropped", "unfinished", "verdict"]
+        {
+            assert_eq!(row[key], logged[key], "{name}: {key}");
+        }
+    }
+    assert_eq!(info["processes"].as_array().map(Vec::len), Some(2), "{name}");
+}
+
+#[test]
+fn markers_without_end_need_no_memory() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("large.json");
+    let mut file = std::io::BufWriter::new(fs::File::create(&path)?);
+    let head = serde_json::to_string(&gecko())?;
+    let (before, after) = head.split_once(r#""data":[[0,1,null,0,0,"#).context("no markers")?;
+    write!(file, r#"{before}"data":["#)?;
+    for number in 0..600_000 {
+        write!(
+            file,
+            r#"[0,{number}.125,null,0,0,{{"type":"Text","name":"a text that is not kept, {number}"}}],"#
+        )?;
+    }
+    write!(file, "[0,1,null,0,0,{after}")?;
+    drop(file);
+    let length = path.metadata()?.len();
+    // Less than the file alone would need.
+    let limited = format!("ulimit -v {}; exec \"$0\" info \"$1\"", (length + (24 << 20)) / 1024);
+    let mut command = std::process::Command::new("sh");
+    let output = command.arg("-c").arg(limited).arg(tools::profiler()?).arg(&path).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8(output.stdout)?.contains("app::half"));
+    Ok(())
+}
+
+#[test]
+fn a_profile_without_samples_has_no_functions_and_says_what_it_holds() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let mut puppet = Puppet::spawn(&session, env!("CARGO_BIN_EXE_child"), "child", "init")?;
+    puppet.ask("record 2 100")?;
+    let (report, _) = session.capture()?;
+    let info = tools::info(&report.path)?;
+    let rows = info["processes"].as_array().context("no rows")?;
+    assert!(rows.iter().any(|row| row["name"] == "child" && row["recorded"] == 200), "{info}");
+    Ok(())
+}
+
+#[test]
+fn what_is_no_profile_is_said_in_one_line() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut cases = vec![directory.path().join("missing.json")];
+    let contents: [&[u8]; 6] =
+        [b"", b"text", b"[]", br#"{"threads":[]}"#, br#"{"meta":{},"threads":["#, &[0x1f, 0x8b, 1, 2]];
+    for (number, content) in contents.iter().enumerate() {
+        let path = directory.path().join(format!("{number}.json"));
+        fs::write(&path, content)?;
+        cases.push(path);
+    }
+    for path in &cases {
+        let said = tools::run(&[Path::new("info"), path])?;
+        assert_eq!((said.code, said.out.as_str(), said.error.lines().count()), (Some(2), "", 1), "{said:?}");
+    }
+    Ok(())
+}

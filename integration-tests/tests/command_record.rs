@@ -1,0 +1,295 @@
+//! `profiler record` runs real programs, which end in all kinds of ways, and writes what they recorded.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, bail, ensure};
+use integration_tests::patience::until;
+use integration_tests::profile::Profile;
+use integration_tests::tools;
+use rustix::process::{Pid, Signal};
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+
+/// The command with the program that it runs. The two share their standard streams, so it is the program that
+/// hears what is written, and speaks.
+struct Recording {
+    command: Child,
+    stdout: BufReader<ChildStdout>,
+    directory: tempfile::TempDir,
+}
+
+/// What is left of it.
+struct Ended {
+    code: Option<i32>,
+    error: String,
+    directory: tempfile::TempDir,
+}
+
+impl Recording {
+    /// Starts it in a process group of its own, in an empty directory.
+    fn start(options: &[&str], program: &[&str]) -> anyhow::Result<Self> {
+        Self::start_in(tempfile::tempdir()?, options, program)
+    }
+
+    fn start_in(directory: tempfile::TempDir, options: &[&str], program: &[&str]) -> anyhow::Result<Self> {
+        let mut command = Command::new(tools::profiler()?);
+        command.arg("record").args(options).arg("--").args(program).current_dir(directory.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut command = command.spawn()?;
+        let stdout = BufReader::new(command.stdout.take().context("no pipe")?);
+        Ok(Self { command, stdout, directory })
+    }
+
+    /// Starts the helper, and waits until it records.
+    fn of_helper(options: &[&str]) -> anyhow::Result<Self> {
+        let mut recording = Self::start(options, &[CHILD, "init"])?;
+        ensure!(recording.line()? == "Recording", "it does not record");
+        Ok(recording)
+    }
+
+    fn line(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn tell(&mut self, what: &str) -> anyhow::Result<()> {
+        Ok(writeln!(self.command.stdin.as_mut().context("no pipe")?, "{what}")?)
+    }
+
+    fn ask(&mut self, what: &str) -> anyhow::Result<()> {
+        self.tell(what)?;
+        let answer = self.line()?;
+        ensure!(answer.starts_with("ok"), "{what}: {answer}");
+        Ok(())
+    }
+
+    fn pid(&self) -> anyhow::Result<Pid> {
+        Pid::from_raw(self.command.id().cast_signed()).context("no process")
+    }
+
+    fn end(self) -> anyhow::Result<Ended> {
+        let Self { mut command, stdout, directory } = self;
+        let stdin = command.stdin.take(); // or the helper would end by the end of its input
+        if !until(|| command.try_wait().is_ok_and(|status| status.is_some())) {
+            let group = Pid::from_raw(command.id().cast_signed()).context("no process")?;
+            rustix::process::kill_process_group(group, Signal::KILL)?;
+            bail!("it does not end");
+        }
+        let output = command.wait_with_output()?;
+        drop((stdin, stdout));
+        Ok(Ended { code: output.status.code(), error: String::from_utf8(output.stderr)?, directory })
+    }
+}
+
+impl Ended {
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn files(&self) -> anyhow::Result<Vec<String>> {
+        let names = fs::read_dir(self.directory.path())?.map(|entry| entry.map(|entry| entry.file_name()));
+        let mut names: Vec<String> =
+            names.map(|name| Ok(name?.to_string_lossy().into_owned())).collect::<anyhow::Result<_>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    /// The profile is complete, and has so many markers of each of these threads.
+    fn check(&self, name: &str, expected: &[(u32, u64)]) -> anyhow::Result<Profile> {
+        let profile = Profile::read(&self.path("out.json"))?;
+        let process = profile.process(name)?;
+        let numbers = process.numbers()?;
+        for (thread, count) in expected {
+            let found =
+                numbers.get(thread).with_context(|| format!("nothing of {thread}: {}", self.error))?;
+            ensure!(found.iter().copied().eq(0..*count), "{thread}: {found:?}");
+        }
+        process.books()?;
+        ensure!(self.files()? == ["out.json"], "{:?}", self.files()?);
+        Ok(profile)
+    }
+}
+
+const PLAIN: [&str; 4] = ["-o", "out.json", "--format", "gecko"];
+
+#[test]
+fn a_program_has_its_own_streams_and_exit_code_and_all_its_entries() -> anyhow::Result<()> {
+    let options = ["--limit", "32M", "--name", "shown", "--filter", "worker", "--filter", "GeckoMain"];
+    let mut recording = Recording::of_helper(&[PLAIN.as_slice(), &options].concat())?;
+    recording.ask("record 2 300")?;
+    recording.ask("mark 100")?;
+    recording.tell("exit 7")?;
+    let ended = recording.end()?;
+    assert_eq!(ended.code, Some(7), "{}", ended.error);
+    let profile = ended.check("shown", &[(0, 300), (1, 300)])?;
+    assert_eq!(profile.process("profiler")?.pid, profile.parent().pid, "the command itself comes first");
+    let configuration = &profile.json["meta"]["configuration"];
+    assert_eq!(configuration["capacity"], (32 << 20) / 8);
+    assert_eq!(configuration["threads"], serde_json::json!(["worker", "GeckoMain"]));
+    let said: Vec<&str> = ended.error.lines().collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with("profiler: wrote out.json ("), "{said:?}");
+    Ok(())
+}
+
+#[test]
+fn a_killed_program_loses_nothing_that_it_committed() -> anyhow::Result<()> {
+    let mut recording = Recording::of_helper(&PLAIN)?;
+    recording.ask("hold 3 200")?;
+    recording.ask("mark 50")?;
+    recording.tell("kill")?;
+    let ended = recording.end()?;
+    assert_eq!(ended.code, Some(128 + 9), "{}", ended.error);
+    let profile = ended.check("child", &[(0, 200), (1, 200), (2, 200), (1000, 50)])?;
+    assert_eq!(profile.verdict("child")?, "recovered: crashed with signal 9 (SIGKILL)");
+    assert!(ended.error.contains("child is recovered: crashed with signal 9 (SIGKILL)"), "{}", ended.error);
+    Ok(())
+}
+
+#[test]
+fn ctrl_c_ends_the_program_and_the_profile_is_complete() -> anyhow::Result<()> {
+    let mut recording = Recording::of_helper(&PLAIN)?;
+    recording.ask("hold 2 200")?;
+    recording.ask("mark 50")?;
+    rustix::process::kill_process_group(recording.pid()?, Signal::INT)?;
+    let ended = recording.end()?;
+    assert_eq!(ended.code, Some(128 + 2), "{}", ended.error);
+    ended.check("child", &[(0, 200), (1, 200), (1000, 50)])?;
+    Ok(())
+}
+
+#[test]
+fn a_signal_for_the_command_alone_is_passed_on() -> anyhow::Result<()> {
+    for (signal, code) in [(Signal::TERM, 128 + 15), (Signal::INT, 128 + 2)] {
+        let mut recording = Recording::of_helper(&PLAIN)?;
+        recording.ask("mark 50")?;
+        rustix::process::kill_process(recording.pid()?, signal)?;
+        let ended = recording.end()?;
+        assert_eq!(ended.code, Some(code), "{}", ended.error);
+        ended.check("child", &[(1000, 50)])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_that_will_not_end_is_killed_at_the_third() -> anyhow::Result<()> {
+    let deaf = format!("trap '' INT; exec '{CHILD}' init");
+    let options = [PLAIN.as_slice(), &["--name", "deaf"]].concat();
+    let mut recording = Recording::start(&options, &["sh", "-c", &deaf])?;
+    assert_eq!(recording.line()?, "Recording");
+    recording.ask("mark 50")?;
+    for _ in 0..2 {
+        rustix::process::kill_process(recording.pid()?, Signal::INT)?;
+        std::thread::sleep(std::time::Duration::from_millis(50)); // or two would be one
+        recording.ask("paused")?; // it lives
+    }
+    rustix::process::kill_process(recording.pid()?, Signal::INT)?;
+    let ended = recording.end()?;
+    assert_eq!(ended.code, Some(128 + 9), "{}", ended.error);
+    ended.check("deaf", &[(1000, 50)])?;
+    Ok(())
+}
+
+#[test]
+fn the_first_program_below_a_wrapper_is_recorded() -> anyhow::Result<()> {
+    let wrapper = format!("'{CHILD}' init; exit 5");
+    let mut recording =
+        Recording::start(&[PLAIN.as_slice(), &["--name", "wrapped"]].concat(), &["sh", "-c", &wrapper])?;
+    assert_eq!(recording.line()?, "Recording");
+    recording.ask("mark 50")?;
+    recording.tell("exit 0")?;
+    let ended = recording.end()?;
+    assert_eq!(ended.code, Some(5), "{}", ended.error);
+    ended.check("wrapped", &[(1000, 50)])?;
+    Ok(())
+}
+
+#[test]
+fn a_program_that_cannot_be_started_leaves_a_line_and_no_file() -> anyhow::Result<()> {
+    let ended = Recording::start(&[], &["/nonexistent/program"])?.end()?;
+    assert_eq!(ended.code, Some(2), "{}", ended.error);
+    assert_eq!(ended.error.lines().count(), 1, "{}", ended.error);
+    assert!(ended.error.contains("/nonexistent/program"), "{}", ended.error);
+    assert_eq!(ended.files()?, [] as [&str; 0]);
+    Ok(())
+}
+
+#[test]
+fn a_program_without_a_profiler_runs_and_it_is_said() -> anyhow::Result<()> {
+    for (program, code) in [(["sh", "-c", "exit 3"], 3), (["sh", "-c", "kill -TERM $$"], 143)] {
+        let directory = tempfile::tempdir()?;
+        fs::write(directory.path().join("old.json"), "an older profile")?;
+        let ended = Recording::start_in(directory, &["-o", "old.json"], &program)?.end()?;
+        assert_eq!(ended.code, Some(code), "{}", ended.error);
+        assert!(ended.error.contains("sh recorded nothing: it embeds no profiler"), "{}", ended.error);
+        assert_eq!(ended.error.lines().count(), 1, "{}", ended.error);
+        assert_eq!(fs::read_to_string(ended.path("old.json"))?, "an older profile");
+        assert_eq!(ended.files()?, ["old.json"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_that_nobody_named_is_not_overwritten() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("profile.json.gz"), "mine")?;
+    let mut recording = Recording::start_in(directory, &[], &[CHILD, "init"])?;
+    assert_eq!(recording.line()?, "Recording");
+    recording.ask("mark 50")?;
+    recording.tell("exit 0")?;
+    let ended = recording.end()?;
+    assert_eq!(ended.code, Some(0), "{}", ended.error);
+    assert_eq!(ended.files()?, ["profile-2.json.gz", "profile.json.gz"]);
+    assert_eq!(fs::read_to_string(ended.path("profile.json.gz"))?, "mine");
+    let info = tools::info(&ended.path("profile-2.json.gz"))?;
+    let rows = info["processes"].as_array().context("no rows")?;
+    assert!(rows.iter().any(|row| row["name"] == "child" && row["recorded"].as_u64() >= Some(50)), "{info}");
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_written_or_understood_is_said_before_anything_runs() -> anyhow::Result<()> {
+    let cases: [&[&str]; 9] = [
+        &["-o", "no/such/directory/out.json"],
+        &["-o", "."],
+        &["--limit", "much"],
+        &["--limit", "4K"],
+        &["--interval", "0"],
+        &["--features", "stackwalk,telepathy"],
+        &["--format", "xml"],
+        &["--duration", "-1"],
+        &["--unknown"],
+    ];
+    for options in cases {
+        let ended = Recording::start(options, &["sh", "-c", "touch ran"])?.end()?;
+        assert_eq!(ended.code, Some(2), "{options:?}: {}", ended.error);
+        assert_eq!(ended.error.lines().count(), 1, "{options:?}: {}", ended.error);
+        assert!(ended.error.starts_with("profiler: "), "{options:?}: {}", ended.error);
+        assert_eq!(ended.files()?, [] as [&str; 0], "{options:?}");
+    }
+    let nothing = tools::run(&["record"])?;
+    assert_eq!((nothing.code, nothing.error.lines().count()), (Some(2), 1), "{nothing:?}");
+    assert!(!Path::new("profile.json.gz").exists());
+    Ok(())
+}
+
+#[test]
+fn help_says_what_is_profiled_and_what_comes_out() -> anyhow::Result<()> {
+    let help = tools::run(&["record", "--help"])?;
+    assert_eq!(help.code, Some(0));
+    for said in [
+        "profiler_child::init()",
+        "Only CMD itself is profiled",
+        "exit code is CMD's",
+        "stackwalk",
+        "[default: 128M]",
+    ] {
+        assert!(help.out.contains(said), "{said}: {}", help.out);
+    }
+    Ok(())
+}

@@ -1,0 +1,343 @@
+//! `profiler view` as a browser meets it: over a socket, from a page of another origin.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, ensure};
+use integration_tests::patience::until;
+use integration_tests::tools;
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+
+const PROFILE: &str = r#"{"meta":{"version":31,"interval":1},"libs":[],"threads":[],"processes":[]}"#;
+
+/// The running command.
+struct View {
+    command: Child,
+    /// The first line that it printed.
+    link: String,
+    /// `127.0.0.1:PORT`.
+    address: String,
+    token: String,
+}
+
+/// An answer.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    headers: BTreeMap<String, String>,
+    body: Vec<u8>,
+}
+
+impl View {
+    fn start(file: &Path, change: impl FnOnce(&mut Command)) -> anyhow::Result<Self> {
+        let mut command = Command::new(tools::profiler()?);
+        command.arg("view").arg(file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.env_remove("PROFILER_URL").env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+        change(&mut command);
+        let mut command = command.spawn()?;
+        let mut link = String::new();
+        BufReader::new(command.stdout.take().context("no pipe")?).read_line(&mut link)?;
+        let link = link.trim_end().to_owned();
+        let base = link.split_once("?symbolServer=").context("no symbol server")?.1;
+        let base = base.replace("%3A", ":").replace("%2F", "/");
+        let (address, token) =
+            base.strip_prefix("http://").and_then(|base| base.split_once('/')).context("no address")?;
+        Ok(Self { command, address: address.to_owned(), token: token.to_owned(), link })
+    }
+
+    fn quiet(file: &Path) -> anyhow::Result<Self> {
+        Self::start(file, |command| _ = command.arg("--no-open"))
+    }
+
+    /// Sends a request as it is, with `TOKEN` and `HOST` replaced.
+    fn send(&self, request: &str) -> anyhow::Result<Answer> {
+        let mut stream = TcpStream::connect(&self.address)?;
+        let request = request.replace("TOKEN", &self.token).replace("HOST", &self.address);
+        stream.write_all(request.as_bytes())?;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes)?;
+        Answer::parse(&bytes)
+    }
+
+    fn ask(&self, line: &str) -> anyhow::Result<Answer> {
+        self.send(&format!("{line} HTTP/1.1\r\nHost: HOST\r\nOrigin: https://profiler.example\r\n\r\n"))
+    }
+
+    fn stop(mut self, signal: Signal) -> anyhow::Result<ExitStatus> {
+        let pid = Pid::from_raw(self.command.id().cast_signed()).context("no process")?;
+        rustix::process::kill_process(pid, signal)?;
+        Ok(self.command.wait()?)
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        let _ = (self.command.kill(), self.command.wait());
+    }
+}
+
+impl Answer {
+    fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").context("no head")?;
+        let head = std::str::from_utf8(&bytes[..end])?;
+        let (first, headers) = head.split_once("\r\n").context("no headers")?;
+        let headers = headers.split("\r\n").filter_map(|line| line.split_once(": "));
+        Ok(Self {
+            status: first.split(' ').nth(1).context("no status")?.parse()?,
+            headers: headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect(),
+            body: bytes[end + 4..].to_vec(),
+        })
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(String::as_str)
+    }
+}
+
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self { directory: tempfile::tempdir()? })
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<PathBuf> {
+        let path = self.directory.path().join(name);
+        fs::write(&path, content)?;
+        Ok(path)
+    }
+}
+
+/// A profile as a session writes it, compressed.
+fn compressed(place: &Place) -> anyhow::Result<PathBuf> {
+    let path = place.directory.path().join("profile.json.gz");
+    let mut file = profiler_parent::output::ProfileFile::create(&path)?;
+    file.write_all(PROFILE.as_bytes())?;
+    file.commit()?;
+    Ok(path)
+}
+
+#[test]
+fn the_link_leads_a_viewer_to_the_file_and_the_symbols() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let file = place.file("profile.json", PROFILE)?;
+    let view = View::quiet(&file)?;
+    let base = format!("http%3A%2F%2F{}%2F{}", view.address.replace(':', "%3A"), view.token);
+    let profile = format!("https://profiler.firefox.com/from-url/{base}%2Fprofile.json/");
+    assert_eq!(view.link, format!("{profile}?symbolServer={base}"));
+    assert!(view.address.starts_with("127.0.0.1:"), "loopback only");
+    assert!(view.token.len() >= 32 && view.token.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let other = View::quiet(&file)?;
+    assert_ne!(view.token, other.token);
+    let answer = view.ask("GET /TOKEN/profile.json")?;
+    assert_eq!((answer.status, answer.body.as_slice()), (200, PROFILE.as_bytes()));
+    assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(answer.header("content-encoding"), None);
+    let question =
+        json!({"jobs": [{"memoryMap": [["liba.so", "AB0"]], "stacks": [[[0, 4660]]]}]}).to_string();
+    let answer = view.send(&format!(
+        "POST /TOKEN/symbolicate/v5 HTTP/1.1\r\nHost: HOST\r\nContent-Length: {}\r\n\r\n{question}",
+        question.len()
+    ))?;
+    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("*")));
+    let result = &serde_json::from_slice::<Value>(&answer.body)?["results"][0];
+    assert_eq!(result["stacks"][0][0]["module_offset"], "0x1234");
+    assert!(result["found_modules"]["liba.so/AB0"].is_boolean(), "{result}");
+    Ok(())
+}
+
+#[test]
+fn a_compressed_file_is_said_to_be_whatever_its_name() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let bytes = fs::read(compressed(&place)?)?;
+    let disguised = place.file("profile.json", &bytes)?;
+    let misnamed = place.file("plain.json.gz", PROFILE)?;
+    for (path, encoding, content) in
+        [(disguised, Some("gzip"), bytes.as_slice()), (misnamed, None, PROFILE.as_bytes())]
+    {
+        let view = View::quiet(&path)?;
+        let answer = view.ask("GET /TOKEN/profile.json")?;
+        assert_eq!((answer.header("content-encoding"), answer.body.as_slice()), (encoding, content));
+        let head = view.ask("HEAD /TOKEN/profile.json")?;
+        assert_eq!((&head.headers, head.body.len()), (&answer.headers, 0));
+        assert_eq!(head.header("content-length"), Some(content.len().to_string().as_str()));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_page_may_ask_and_a_stranger_learns_nothing() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let view = View::quiet(&place.file("profile.json", PROFILE)?)?;
+    let preflight = view.send(
+        "OPTIONS /TOKEN/symbolicate/v5 HTTP/1.1\r\nHost: HOST\r\nOrigin: https://profiler.example\r\n\
+         Access-Control-Request-Method: POST\r\nAccess-Control-Request-Private-Network: true\r\n\r\n",
+    )?;
+    assert_eq!(preflight.status, 204);
+    assert_eq!(preflight.header("access-control-allow-private-network"), Some("true"));
+    assert!(preflight.header("access-control-allow-methods").is_some_and(|methods| methods.contains("POST")));
+    let wrong = "0".repeat(view.token.len());
+    for path in ["/", "/profile.json", &format!("/{wrong}/profile.json"), "/TOKEN/", "/TOKEN/other"] {
+        let answer = view.ask(&format!("GET {path}"))?;
+        assert_eq!((answer.status, answer.body.len()), (404, 0), "{path}");
+        assert_eq!(answer.header("access-control-allow-origin"), None, "{path}");
+    }
+    let rebound = view.send("GET /TOKEN/profile.json HTTP/1.1\r\nHost: evil.example\r\n\r\n")?;
+    assert_eq!((rebound.status, rebound.body.len()), (403, 0));
+    assert_eq!(view.ask("DELETE /TOKEN/profile.json")?.status, 405);
+    assert_eq!(view.send("nonsense\r\n\r\n")?.status, 400);
+    let long = format!("GET /{} HTTP/1.1\r\nHost: HOST\r\n\r\n", "x".repeat(100_000));
+    assert!(view.send(&long).map_or(431, |answer| answer.status) == 431);
+    let large = "POST /TOKEN/symbolicate/v5 HTTP/1.1\r\nHost: HOST\r\nContent-Length: 999999999999\r\n\r\n";
+    assert_eq!(view.send(large)?.status, 413);
+    Ok(())
+}
+
+#[test]
+fn silent_clients_do_not_keep_others_waiting() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let view = View::quiet(&place.file("profile.json", PROFILE)?)?;
+    let mut silent: Vec<TcpStream> =
+        (0..20).map(|_| TcpStream::connect(&view.address)).collect::<std::io::Result<_>>()?;
+    for stream in &mut silent {
+        stream.write_all(b"GET /")?;
+    }
+    assert_eq!(view.ask("GET /TOKEN/profile.json")?.status, 200);
+    // More than there are places for: they are turned away, and when the silent ones have had their time others
+    // are served again.
+    let more: Vec<TcpStream> =
+        (0..60).map(|_| TcpStream::connect(&view.address)).collect::<std::io::Result<_>>()?;
+    assert!(until(|| view.ask("GET /TOKEN/profile.json").is_ok_and(|answer| answer.status == 200)));
+    drop((silent, more));
+    Ok(())
+}
+
+#[test]
+fn what_was_checked_is_what_is_served() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let file = place.file("profile.json", PROFILE)?;
+    let view = View::quiet(&file)?;
+    fs::rename(place.file("other.json", "something else")?, &file)?;
+    assert_eq!(view.ask("GET /TOKEN/profile.json")?.body, PROFILE.as_bytes());
+    Ok(())
+}
+
+#[test]
+fn the_browser_is_opened_where_there_is_a_screen_and_not_otherwise() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let file = place.file("profile.json", PROFILE)?;
+    let opener = place.file(
+        "xdg-open",
+        "#!/bin/sh\nprintf %s \"$1\" > \"$OPENED.part\"\nmv \"$OPENED.part\" \"$OPENED\"\n",
+    )?;
+    fs::set_permissions(&opener, PermissionsExt::from_mode(0o755))?;
+    let path = format!("{}:/usr/bin:/bin", place.directory.path().display());
+    let start = |opened: &Path, screen: Option<&str>, option: Option<&str>| {
+        View::start(&file, |command| {
+            command.env("PATH", &path).env("OPENED", opened).args(option);
+            if let Some(screen) = screen {
+                command.env("DISPLAY", screen);
+            }
+        })
+    };
+    let opened = place.directory.path().join("opened");
+    let view = start(&opened, Some(":9"), None)?;
+    assert!(until(|| opened.exists()), "nothing was opened");
+    assert_eq!(fs::read_to_string(&opened)?, view.link);
+    for (number, (screen, option)) in [(None, None), (Some(":9"), Some("--no-open"))].into_iter().enumerate()
+    {
+        let never = place.directory.path().join(format!("never-{number}"));
+        let view = start(&never, screen, option)?;
+        assert_eq!(view.ask("GET /TOKEN/profile.json")?.status, 200);
+        view.stop(Signal::INT)?;
+        assert!(!never.exists(), "{screen:?} {option:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn ctrl_c_ends_it_in_order() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let file = place.file("profile.json", PROFILE)?;
+    for signal in [Signal::INT, Signal::TERM] {
+        let view = View::quiet(&file)?;
+        let address = view.address.clone();
+        assert_eq!(view.stop(signal)?.code(), Some(0));
+        assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+    }
+    Ok(())
+}
+
+#[test]
+fn another_viewer_is_named_by_the_environment() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let file = place.file("profile.json", PROFILE)?;
+    let view = View::start(&file, |command| {
+        command.arg("--no-open").env("PROFILER_URL", "http://localhost:4242/");
+    })?;
+    assert!(view.link.starts_with("http://localhost:4242/from-url/http%3A%2F%2F127.0.0.1"), "{}", view.link);
+    let wrong =
+        Command::new(tools::profiler()?).arg("view").arg(&file).env("PROFILER_URL", "nowhere").output()?;
+    assert_eq!((wrong.status.code(), String::from_utf8(wrong.stderr)?.lines().count()), (Some(2), 1));
+    Ok(())
+}
+
+/// What the command says of a file that it does not serve.
+fn refused(file: &Path, options: &[&str]) -> anyhow::Result<tools::Said> {
+    let mut command = Command::new(tools::profiler()?);
+    command.arg("view").arg("--no-open").args(options).arg(file);
+    let mut command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let ended = until(|| command.try_wait().is_ok_and(|status| status.is_some()));
+    if !ended {
+        command.kill()?;
+    }
+    let output = command.wait_with_output()?;
+    ensure!(ended, "{} is served", file.display());
+    let (out, error) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    Ok(tools::Said { code: output.status.code(), out, error })
+}
+
+#[test]
+fn what_is_no_profile_is_refused_with_one_line() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let mut cut = fs::read(compressed(&place)?)?;
+    cut.truncate(cut.len() - 10);
+    let files = [
+        place.directory.path().to_owned(),
+        place.directory.path().join("missing.json"),
+        place.file("empty.json", "")?,
+        place.file("text.json", "hello")?,
+        place.file("page.json", "<!doctype html>")?,
+        place.file("other.json", r#"{"traceEvents":[]}"#)?,
+        place.file("list.json", "[1,2]")?,
+        place.file("cut.json", &PROFILE[..PROFILE.len() - 5])?,
+        place.file("cut.json.gz", &cut)?,
+        place.file("bytes.json.gz", [0x1f, 0x8b, 0xff, 0xff, 0xff])?,
+        PathBuf::from("/dev/null"),
+        {
+            let pipe = place.directory.path().join("pipe");
+            integration_tests::pairs::make_pipe(&pipe)?;
+            pipe
+        },
+    ];
+    for file in &files {
+        let said = refused(file, &[])?;
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
+        assert_eq!(said.error.lines().count(), 1, "{said:?}");
+        ensure!(said.error.contains(&*file.to_string_lossy()), "{said:?}");
+    }
+    let file = place.file("profile.json", PROFILE)?;
+    let taken = View::quiet(&file)?;
+    let port = taken.address.split_once(':').context("no port")?.1;
+    let said = refused(&file, &["--port", port])?;
+    assert_eq!((said.code, said.error.lines().count()), (Some(2), 1), "{said:?}");
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The default output: the parent reads every pool itself, whatever the processes do, and asks nobody.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use integration_tests::marks::check_of;
+use integration_tests::patience::Stopwatch;
+use integration_tests::puppet::Puppet;
+use integration_tests::session;
+use integration_tests::tools;
+use profiler_parent::{CaptureReport, Format};
+use serde_json::Value;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+const KILLED: &str = "recovered: crashed with signal 9 (SIGKILL)";
+
+fn read(path: &Path) -> anyhow::Result<Value> {
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+}
+
+fn threads<'a>(profile: &'a Value, process: &str) -> impl Iterator<Item = &'a Value> {
+    let all = profile["threads"].as_array().into_iter().flatten();
+    all.filter(move |thread| thread["processName"] == process)
+}
+
+/// The numbers of all numbered markers of a process, by the thread that they name.
+fn numbers(profile: &Value, process: &str) -> anyhow::Result<BTreeMap<u64, Vec<u64>>> {
+    let mut numbers: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for data in threads(profile, process).filter_map(|thread| thread["markers"]["data"].as_array()).flatten()
+    {
+        let (Some(thread), Some(sequence)) = (data["thread"].as_u64(), data["sequence"].as_u64()) else {
+            continue;
+        };
+        ensure!(data["check"] == check_of(u32::try_from(thread)?, sequence), "a torn marker: {data}");
+        numbers.entry(thread).or_default().push(sequence);
+    }
+    Ok(numbers)
+}
+
+/// The rows of the gathering log by name: verdict, recorded, delivered.
+fn rows(profile: &Value) -> anyhow::Result<BTreeMap<String, (String, u64, u64)>> {
+    let log = profile["profileGatheringLog"].as_object().and_then(|log| log.values().next());
+    let rows = log.and_then(|log| log["processes"].as_array()).context("no log")?;
+    let row = |row: &Value| {
+        let verdict = row["verdict"].as_str()?.to_owned();
+        let counts = (row["recorded"].as_u64()?, row["delivered"].as_u64()?);
+        Some((row["name"].as_str()?.to_owned(), (verdict, counts.0, counts.1)))
+    };
+    rows.iter().map(row).collect::<Option<_>>().context("a damaged row")
+}
+
+fn verdict(report: &CaptureReport, name: &str) -> String {
+    let found = report.processes.iter().find(|process| process.name == name);
+    found.map(|process| process.verdict.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn killed_frozen_living_and_unconnected_children_are_there_and_nobody_is_waited_for() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.progress_timeout(Duration::from_secs(30)))?;
+    let mut puppets = ["alive", "frozen", "killed"]
+        .map(|name| Puppet::spawn(&session, CHILD, name, "init").expect("a child"));
+    for puppet in &mut puppets {
+        puppet.ask("hold 3 500")?;
+    }
+    let mut silent = std::process::Command::new(CHILD);
+    silent.arg("die-in-init");
+    let mut silent = session.spawn("hasty", silent)?;
+    silent.wait();
+    let [_alive, frozen, killed] = &mut puppets;
+    assert!(frozen.freeze());
+    killed.child.kill()?;
+    killed.child.wait();
+    let watch = Stopwatch::start();
+    let report = session.session()?.capture().save(session.path("profile.json"))?;
+    assert!(watch.elapsed() < Duration::from_secs(15), "it has waited for the frozen one");
+    let profile = read(&report.path)?;
+    let rows = rows(&profile)?;
+    for (name, expected) in
+        [("alive", "complete"), ("frozen", "complete"), ("killed", KILLED), ("hasty", KILLED)]
+    {
+        assert_eq!(verdict(&report, name), expected, "{name}");
+        let (logged, recorded, delivered) = &rows[name];
+        assert_eq!((logged.as_str(), recorded), (expected, delivered), "{name}");
+        if name != "hasty" {
+            let numbers = numbers(&profile, name)?;
+            assert_eq!(numbers.len(), 3, "{name}");
+            assert!(numbers.values().all(|numbers| numbers.iter().copied().eq(0..500)), "{name}");
+        }
+    }
+    let main = threads(&profile, "parent").find(|thread| thread["isMainThread"] == true);
+    let shown = main.and_then(|main| main["markers"]["data"].as_array()).context("no main thread")?;
+    let incomplete = shown.iter().filter(|data| data["type"] == "IncompleteProcess");
+    assert_eq!(incomplete.count(), 2);
+    frozen.signal(libc::SIGCONT);
+    Ok(())
+}
+
+#[test]
+fn both_formats_have_the_same_books() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.memory_limit(4 << 20))?;
+    let mut calm = Puppet::spawn(&session, CHILD, "calm", "init")?;
+    let mut crowded = Puppet::spawn(&session, CHILD, "crowded", "init")?;
+    calm.ask("hold 2 100")?;
+    crowded.ask("burst 3 60000")?; // more than there is room for
+    ensure!(session.pause() == 0, "not paused");
+    let books = |report: &CaptureReport| -> Vec<_> {
+        let row = |process: &profiler_parent::CapturedProcess| {
+            (process.name.clone(), process.pid, process.threads, process.counts, process.verdict.clone())
+        };
+        report.processes.iter().map(row).collect()
+    };
+    let processed = session.session()?.capture().save(session.path("processed.json"))?;
+    let gecko = session.session()?.capture().format(Format::Gecko).save(session.path("gecko.json.gz"))?;
+    assert_eq!(books(&processed), books(&gecko));
+    assert!(processed.processes.iter().any(|process| process.counts.evicted > 0), "nothing was lost");
+    let said =
+        [&processed.path, &gecko.path].map(|path| tools::info(path).map(|info| info["processes"].clone()));
+    let [first, second] = said;
+    assert_eq!(first?, second?, "`profiler info` says the same of both");
+    Ok(())
+}
+
+#[test]
+fn a_dead_session_is_recovered_in_the_processed_format() -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let base = tempfile::tempdir()?;
+    std::fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
+    let session = session::start(|builder| builder.pool_directory(base.path()))?;
+    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
+    puppet.ask("hold 2 100")?;
+    let target = session.path("recovered.json");
+    let (pools, out) = (base.path().to_string_lossy().into_owned(), target.to_string_lossy().into_owned());
+    let said = tools::run(&["recover", &pools, "-o", &out])?;
+    ensure!(said.code == Some(0), "{said:?}");
+    let profile = read(&target)?;
+    assert!(profile["meta"]["preprocessedProfileVersion"].is_u64());
+    let numbers = numbers(&profile, "child")?;
+    assert_eq!(numbers.len(), 2);
+    assert!(numbers.values().all(|numbers| numbers.iter().copied().eq(0..100)));
+    assert_eq!(rows(&profile)?["child"].0, "recovered: still running");
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Hosts that do what samplers have hung and crashed on, sampled at 1 kHz: nothing happens to them.
+//!
+//! Each storm is a process of its own. `PROFILER_STORM_SECONDS` makes them longer than the short form.
+
+#![allow(clippy::disallowed_methods)] // deadlines of its own
+#![cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+
+use integration_tests::session;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+fn weather(storm: &str) -> Result<()> {
+    let seconds: u64 = match std::env::var("PROFILER_STORM_SECONDS") {
+        Ok(seconds) => seconds.parse()?,
+        Err(_) => 5,
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_storms"));
+    let command = command.args([storm, &seconds.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let _turn = session::turn(); // two storms at once are another, that no test is about
+    let mut child = command.spawn()?;
+    let patience = Instant::now() + Duration::from_secs(seconds + 60);
+    while child.try_wait()?.is_none() {
+        if Instant::now() > patience {
+            child.kill()?;
+            anyhow::bail!("{storm} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output()?;
+    let (said, complained) =
+        (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr).into_owned());
+    ensure!(output.status.success(), "{storm} ended with {}: {complained}", output.status);
+    let line = said.lines().find(|line| line.starts_with("ok")).with_context(|| said.clone())?;
+    println!("{storm}: {line}");
+    Ok(())
+}
+
+macro_rules! storms {
+    ($($test:ident: $storm:literal,)*) => {
+        $(#[test] fn $test() -> Result<()> { weather($storm) })*
+    };
+}
+
+storms! {
+    a_thread_in_the_allocator_is_sampled_without_harm: "malloc",
+    libraries_may_come_and_go: "dlopen",
+    unwinding_panics_are_sampled_without_harm: "panic",
+    threads_may_start_and_end_at_any_time: "threads",
+    a_process_that_forks_all_the_time_is_sampled_and_its_children_are_not: "fork",
+    children_that_share_our_memory_are_not_harmed: "vfork",
+    children_that_become_other_programs_are_not_harmed: "exec",
+    sleepers_are_left_alone: "sleepers",
+    the_program_s_own_use_of_the_signal_is_left_to_it: "signals",
+    alternate_stacks_of_the_least_size_are_large_enough: "small_alternate_stacks",
+}

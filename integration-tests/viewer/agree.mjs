@@ -1,0 +1,211 @@
+// Says whether two files of one recording agree: the Gecko format and the processed format, as the
+// real viewer's loader reads them.
+//
+//   node agree.mjs GECKO PROCESSED
+//
+// Both must come from one session that recorded nothing in between (paused, or idle). One line per check,
+// `ok ...` or `FAIL ...`; exit codes as of check.mjs.
+//
+// Compared are: processes and their names; threads with their names and numbers of markers and samples;
+// every marker (name, times, category, label, fields, and its stack where it has one); the call tree of
+// every thread with samples, by function; counters with their names and values. Not compared is what one of the formats cannot say:
+// how a counter is drawn, files and lines. A function without a name is its library and its address there, in steps
+// of four bytes: the processed file must be one without names, or the Gecko file one without code.
+
+import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { gunzipSync } from "node:zlib";
+
+import { CannotRun, Refused, Viewer, needNode } from "./check.mjs";
+
+// Each capture measures the clock's pace once more.
+const TOLERANCE_MS = 1e-4;
+// Markers of the profiler's own that last until the capture.
+const UNTIL_CAPTURE = ["Entries lost", "Incomplete process"];
+// Stacks of markers are asked for one by one.
+const MARKER_STACKS = 200;
+// Values of the moment at which each file was written.
+const MOMENTARY = ["Resident memory"];
+// Marks that keep the viewer from reading a name in the Gecko format as something else.
+const MARKS = /\u200b/g;
+
+let failures = 0;
+let passes = 0;
+
+function say(good, what, saw) {
+  if (good) passes += 1;
+  else failures += 1;
+  const line = good ? `ok   ${what}` : `FAIL ${what}: ${saw}`;
+  console.log(line.length > 800 ? `${line.slice(0, 800)}...` : line);
+}
+
+/** Compares two lists of texts, and shows the first difference. */
+function same(what, gecko, processed) {
+  const at = gecko.findIndex((item, index) => item !== processed[index]);
+  const place = at < 0 && gecko.length !== processed.length ? gecko.length : at;
+  say(place < 0, `${what} (${gecko.length})`, `at ${place} of ${gecko.length} and ${processed.length}: ${gecko[place]} | ${processed[place]}`);
+}
+
+/** Compares lists of numbers that may differ a little. */
+function close(what, gecko, processed) {
+  const differ = (a, b) => a !== b && (a === undefined || b === undefined || !(Math.abs(a - b) <= TOLERANCE_MS));
+  const at = gecko.findIndex((item, index) => differ(item, processed[index]));
+  say(at < 0, `${what} (${gecko.length})`, `at ${at}: ${gecko[at]} | ${processed[at]}`);
+}
+
+/** The libraries of every process of a file in the Gecko format, by process number. */
+function librariesOf(file) {
+  const bytes = readFileSync(file);
+  const root = JSON.parse((bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes).toString("utf8"));
+  return new Map([root, ...(root.processes ?? [])].map((one) => [`${one.threads[0]?.pid}`, one.libs ?? []]));
+}
+
+/** Where a call is and where it returns to are one byte apart, and one format has these, the other those. */
+const step = (address) => `0x${((address + 1n) & ~3n).toString(16)}`;
+
+/** A function by its name, or else by its address in its library. */
+function functionName(name, libraries) {
+  const plain = (name ?? "").replace(MARKS, "");
+  const inLibrary = /^(.*)\+(0x[0-9a-f]+)$/i.exec(plain);
+  if (inLibrary !== null) return `${inLibrary[1]}+${step(BigInt(inLibrary[2]))}`;
+  if (!/^0x[0-9a-f]+$/i.test(plain)) return plain;
+  const address = BigInt(plain);
+  const library = libraries.find(({ start, end }) => BigInt(start) <= address && address < BigInt(end));
+  if (library === undefined) return step(address);
+  return `${library.name}+${step(address - BigInt(library.start) + BigInt(library.offset))}`;
+}
+
+function markerText(row) {
+  const fields = (row.fields ?? []).map((field) => `${field.label}=${field.formattedValue}`);
+  return [row.name, row.category, row.label, row.hasStack === true, ...fields].join(" ; ");
+}
+
+/** All markers in an order that does not depend on how exact their times are. */
+function inOrder(rows) {
+  const texts = rows.map((row) => ({ row, text: markerText(row) }));
+  const before = (a, b) => (a.text === b.text ? a.row.start - b.row.start : a.text < b.text ? -1 : 1);
+  return texts.sort(before);
+}
+
+async function markers(viewer, thread) {
+  const answer = await viewer.ask("thread", "markers", "--list", "--limit", "0", "--thread", thread.threadHandle);
+  return answer.flatMarkers;
+}
+
+/** Adds all nodes of a call tree to `all`: samples and samples of their own, by the names from the root on. */
+function addPaths(node, above, libraries, all) {
+  const path = `${above} > ${functionName(node.name, libraries)}`;
+  const sum = all.get(path) ?? { total: 0, self: 0 };
+  all.set(path, { total: sum.total + node.totalSamples, self: sum.self + node.selfSamples });
+  for (const child of node.children ?? []) addPaths(child, path, libraries, all);
+}
+
+async function callTree({ viewer, libraries }, thread) {
+  const question = ["thread", "samples-top-down", "--include-idle", "--max-lines", "100000", "--thread", thread.threadHandle];
+  const { regularCallTree } = await viewer.ask(...question);
+  if (regularCallTree === undefined) throw new CannotRun("the viewer's answer has no call tree");
+  const all = new Map();
+  addPaths(regularCallTree, "", libraries.get(thread.pid) ?? [], all);
+  return [...all].map(([path, { total, self }]) => `${path}: ${total} ${self}`).sort();
+}
+
+async function stackOf({ viewer, libraries }, { handle }, thread) {
+  const { stack } = await viewer.ask("marker", "stack", handle);
+  return (stack?.frames ?? []).map(({ name }) => functionName(name, libraries.get(thread.pid) ?? [])).join(" < ");
+}
+
+/** All of one file that is compared. */
+async function look(viewer, libraries) {
+  const info = await viewer.ask("profile", "info", "--all");
+  const listed = await viewer.ask("thread", "list", "--limit", "0", "--sort", "index");
+  const threads = [];
+  for (const thread of listed.threads) {
+    const details = await viewer.ask("thread", "info", "--thread", thread.threadHandle);
+    const key = `${thread.processName} ${thread.pid} / ${thread.name} ${thread.tid}`;
+    threads.push({ ...thread, key, samples: details.sampleCount });
+  }
+  threads.sort((a, b) => (a.key < b.key ? -1 : 1));
+  const { counters } = await viewer.ask("counter", "list");
+  return { viewer, libraries, processes: info.processes, threads, counters };
+}
+
+const counterText = (counter) => {
+  const value = MOMENTARY.includes(counter.name) ? "" : (counter.graph ?? []).reduce((sum, item) => sum + item, 0);
+  return [counter.pid, counter.name, counter.category, counter.rangeSampleCount, value].join(" ; ");
+};
+
+async function compareThread(gecko, processed, one, other) {
+  const [ours, theirs] = [await markers(gecko.viewer, one), await markers(processed.viewer, other)];
+  const [first, second] = [inOrder(ours), inOrder(theirs)];
+  same(`${one.key}: markers`, first.map(({ text }) => text), second.map(({ text }) => text));
+  close(`${one.key}: when they began`, first.map(({ row }) => row.start), second.map(({ row }) => row.start));
+  const lasting = (rows) => {
+    // Whatever never ended lasts to the end of the file.
+    const end = rows.reduce((latest, { row }) => Math.max(latest, row.start + (row.duration ?? 0)), 0);
+    const isOpen = ({ row }) => UNTIL_CAPTURE.includes(row.name) || Math.abs(row.start + (row.duration ?? 0) - end) < TOLERANCE_MS;
+    return rows.map((one) => (isOpen(one) ? Infinity : one.row.duration));
+  };
+  close(`${one.key}: how long they lasted`, lasting(first), lasting(second));
+  const withStack = (rows) => rows.filter(({ row }) => row.hasStack).slice(0, MARKER_STACKS);
+  const stacks = async (file, rows, thread) => {
+    const all = [];
+    for (const { row } of withStack(rows)) all.push(await stackOf(file, row, thread));
+    return all;
+  };
+  if (withStack(first).length > 0) {
+    same(`${one.key}: stacks of markers`, await stacks(gecko, first, one), await stacks(processed, second, other));
+  }
+  if (one.samples > 0 && other.samples > 0) {
+    same(`${one.key}: call tree`, await callTree(gecko, one), await callTree(processed, other));
+    const cpu = [one, other].map((thread) => `${Math.round(thread.cpuMs * 1000)}`);
+    same(`${one.key}: processor time`, [cpu[0]], [cpu[1]]);
+  }
+}
+
+async function compare(gecko, processed) {
+  const process = ({ name, pid }) => `${name} ${pid}`;
+  same("processes", gecko.processes.map(process).sort(), processed.processes.map(process).sort());
+  const thread = ({ key, samples, markerCount }) => `${key}: ${samples} samples, ${markerCount} markers`;
+  same("threads", gecko.threads.map(thread), processed.threads.map(thread));
+  same("counters", gecko.counters.map(counterText).sort(), processed.counters.map(counterText).sort());
+  for (const one of gecko.threads) {
+    const other = processed.threads.find(({ key }) => key === one.key);
+    if (other !== undefined) await compareThread(gecko, processed, one, other);
+  }
+  for (const { viewer } of [gecko, processed]) {
+    const complaints = viewer.complaints();
+    say(complaints.length === 0, "the viewer complains of nothing", complaints.join(" | "));
+  }
+}
+
+async function main([gecko, processed]) {
+  const viewers = [gecko, processed].map((file) => new Viewer(realpathSync(file)));
+  try {
+    for (const viewer of viewers) await viewer.load();
+    const first = await look(viewers[0], librariesOf(gecko));
+    const second = await look(viewers[1], new Map());
+    await compare(first, second);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    say(false, "the viewer answers", error.message);
+  } finally {
+    for (const viewer of viewers) await viewer.close();
+  }
+  console.log(`${passes} passed, ${failures} failed`);
+  return failures > 0 ? 1 : 0;
+}
+
+if (process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  needNode(process.argv[1]);
+  const files = process.argv.slice(2);
+  if (files.length !== 2 || !files.every(existsSync)) {
+    console.log("usage: node agree.mjs GECKO PROCESSED");
+    process.exit(2);
+  }
+  try {
+    process.exitCode = await main(files);
+  } catch (error) {
+    console.log(`cannot run: ${error instanceof CannotRun ? error.message : error.stack}`);
+    process.exitCode = 2;
+  }
+}

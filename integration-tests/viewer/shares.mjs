@@ -1,0 +1,123 @@
+// Says whether the real viewer's loader finds the functions, files, lines and shares of time that a program
+// of known behaviour has (`known_shares`).
+//
+//   node shares.mjs PROFILE EXPECT.json [PROFILER]
+//
+// With PROFILER, the `profiler` command, the names come from the symbol server of `profiler view PROFILE`, as they do
+// for a file in the Gecko format. One line per check, `ok ...` or `FAIL ...`; exit codes as of check.mjs.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+import { CannotRun, Refused, Viewer, needNode } from "./check.mjs";
+
+// A share of the samples that a line may have by chance: set-up, an instruction at a function's edge.
+const FEW = 0.005;
+
+let failures = 0;
+let passes = 0;
+
+function say(good, what, saw) {
+  if (good) passes += 1;
+  else failures += 1;
+  console.log(good ? `ok   ${what}` : `FAIL ${what}: ${saw}`);
+}
+
+/** Starts the symbol server of `profiler view`; its address, and how to end it. */
+async function symbolServer(profiler, profile) {
+  const child = spawn(profiler, ["view", "--no-open", profile], { stdio: ["ignore", "pipe", "inherit"] });
+  let text = "";
+  for await (const piece of child.stdout) {
+    text += piece;
+    if (text.includes("\n")) break;
+  }
+  const link = text.match(/[?&]symbolServer=([^&\s]+)/);
+  if (link === null) throw new CannotRun(`no link from ${profiler} view: ${text}`);
+  const end = async () => {
+    child.kill("SIGINT");
+    if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
+  };
+  return { url: decodeURIComponent(link[1]), end };
+}
+
+function near(percentage, share, tolerance) {
+  return percentage !== undefined && Math.abs(percentage - share) <= tolerance;
+}
+
+/** The lines of the function's file that have samples of their own, by the viewer's count; few ones left out. */
+async function linesOf(viewer, handle, samples) {
+  const { srcAnnotation } = await viewer.ask("function", "annotate", handle, "--mode", "src", "--context", "0");
+  const lines = (srcAnnotation?.lines ?? []).filter((line) => line.selfSamples > samples * FEW);
+  return { file: srcAnnotation?.filename, lines: lines.map((line) => line.lineNumber) };
+}
+
+async function checkThread(viewer, thread, expect) {
+  const where = `"${thread.processName}"`;
+  const details = await viewer.ask("thread", "info", "--thread", thread.threadHandle);
+  say(details.sampleCount >= expect.leastSamples, `${where} has samples (${details.sampleCount})`, details.sampleCount);
+  await viewer.ask("thread", "select", thread.threadHandle);
+  const { functions } = await viewer.ask("thread", "functions", "--limit", "0");
+  const named = (name) => functions.find((f) => f.name === name);
+  for (const { name, total } of expect.callers) {
+    const found = named(name)?.totalPercentage;
+    say(near(found, total, expect.tolerance), `${where}: ${name} has ${total} % with what it calls (${found})`, found);
+  }
+  for (const wanted of expect.functions) {
+    const found = named(wanted.name);
+    const share = found?.selfPercentage;
+    say(near(share, wanted.self, expect.tolerance), `${where}: ${wanted.name} has ${wanted.self} % (${share})`, share);
+    if (found === undefined) continue;
+    const { file, lines } = await linesOf(viewer, found.functionHandle, details.sampleCount);
+    say(file?.endsWith(wanted.file), `${where}: ${wanted.name} is in ${wanted.file}`, file);
+    const within = (line, { lines: [first, last] }) => line >= first && line <= last;
+    const own = lines.filter((line) => within(line, wanted));
+    say(own.length > 0, `${where}: ${wanted.name} runs on lines ${wanted.lines.join(" to ")} (${own})`, lines);
+    // The viewer counts the lines of a whole file, whichever function runs there.
+    const known = expect.functions.filter((other) => other.file === wanted.file);
+    const strange = lines.filter((line) => !known.some((other) => within(line, other)));
+    say(strange.length === 0, `${where}: nothing in ${wanted.file} runs anywhere else`, strange);
+  }
+}
+
+async function checkShares(profile, expect, server) {
+  const viewer = new Viewer(profile, server);
+  try {
+    await viewer.load();
+    const { threads } = await viewer.ask("thread", "list", "--limit", "0", "--sort", "index");
+    for (const process of expect.processes) {
+      const main = threads.filter((thread) => thread.processName === process && thread.name === "GeckoMain");
+      say(main.length === 1, `"${process}" is there`, threads.map((t) => `${t.processName}/${t.name}`).join(", "));
+      if (main.length === 1) await checkThread(viewer, main[0], expect);
+    }
+  } finally {
+    await viewer.close();
+  }
+}
+
+async function main([profile, expectFile, profiler]) {
+  needNode(fileURLToPath(import.meta.url));
+  try {
+    for (const file of [profile, expectFile]) {
+      if (file === undefined || !existsSync(file)) throw new CannotRun(`no such file: ${file}`);
+    }
+    const expect = JSON.parse(readFileSync(expectFile, "utf8"));
+    const server = profiler === undefined ? undefined : await symbolServer(profiler, profile);
+    try {
+      await checkShares(realpathSync(profile), expect, server?.url);
+    } finally {
+      await server?.end();
+    }
+  } catch (error) {
+    if (!(error instanceof Refused)) {
+      console.log(`cannot run: ${error instanceof CannotRun ? error.message : error.stack}`);
+      return 2;
+    }
+    say(false, "the viewer answers", error.message);
+  }
+  console.log(`${passes} passed, ${failures} failed`);
+  return failures > 0 ? 1 : 0;
+}
+
+process.exitCode = await main(process.argv.slice(2));

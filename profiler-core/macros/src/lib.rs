@@ -1,0 +1,91 @@
+//! `#[label::function]`: a label for the whole of a function. Use it through `profiler-core`.
+//!
+//! The function is not parsed, only looked over: its name stands behind the first `fn` outside all brackets, its body is
+//! the last brace. That needs no dependency, so whoever embeds the profiler does not build a parser of Rust for it.
+//! Invariant: what comes out is what came in, with one statement more at the start of the body.
+
+use proc_macro::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+
+/// Opens a label for the whole of a function. See `profiler_core::label`.
+#[proc_macro_attribute]
+pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    match expand(arguments, item.clone()) {
+        Ok(expanded) => expanded,
+        // With the item as it was, so that what uses it brings no further errors.
+        Err(refused) => refused.into_iter().chain(item).collect(),
+    }
+}
+
+fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream, TokenStream> {
+    let (core, category) = read_arguments(arguments);
+    let mut item: Vec<TokenTree> = item.into_iter().collect();
+    let name = function_name(&item)?.clone();
+    let span = name.span();
+    let body = match item.pop() {
+        Some(TokenTree::Group(body)) if body.delimiter() == Delimiter::Brace => body,
+        _ => return Err(error(span, "a label needs a function with a body")),
+    };
+    let text = name.to_string();
+    let text = text.strip_prefix("r#").unwrap_or(&text);
+    let label = format!("::core::concat!(::core::module_path!(), \"::{text}\")");
+    let opened = format!("let __profiler_label = {core}::label!({label} {category});");
+    let mut inside: TokenStream =
+        opened.parse().map_err(|_| error(Span::call_site(), "not a category: expected `&SOME_CATEGORY`"))?;
+    inside.extend(body.stream());
+    let mut block = Group::new(Delimiter::Brace, inside);
+    block.set_span(body.span());
+    item.push(TokenTree::Group(block));
+    Ok(item.into_iter().collect())
+}
+
+/// The path of `profiler-core`, and the category with a comma before it.
+fn read_arguments(arguments: TokenStream) -> (String, String) {
+    let mut tokens = arguments.into_iter().peekable();
+    let mut core = "::profiler_core".to_owned();
+    if tokens.next_if(|token| is_word(token, "crate")).is_some() {
+        let equals = tokens.next_if(|token| matches!(token, TokenTree::Punct(sign) if sign.as_char() == '='));
+        let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ',');
+        let path: TokenStream = std::iter::from_fn(|| tokens.next_if(|token| !is_comma(token))).collect();
+        tokens.next();
+        // `crate` alone is a path too: the crate that uses the attribute.
+        core = if equals.is_some() { path.to_string() } else { format!("crate{path}") };
+    }
+    let category = tokens.collect::<TokenStream>();
+    let comma = if category.is_empty() { String::new() } else { format!(", {category}") };
+    (core, comma)
+}
+
+fn function_name(item: &[TokenTree]) -> Result<&Ident, TokenStream> {
+    let start = item.first().map_or_else(Span::call_site, TokenTree::span);
+    let at = item.iter().position(|token| is_word(token, "fn"));
+    let at = at.ok_or_else(|| error(start, "a label is for a function"))?;
+    let qualifiers = item.get(..at).unwrap_or_default();
+    if let Some(word) = qualifiers.iter().find(|token| is_word(token, "async")) {
+        let why =
+            "a label stays on its thread, and an async function does not: use `label!` between two awaits";
+        return Err(error(word.span(), why));
+    }
+    if let Some(word) = qualifiers.iter().find(|token| is_word(token, "const")) {
+        return Err(error(word.span(), "a label cannot be opened when the program is compiled"));
+    }
+    match item.get(at + 1) {
+        Some(TokenTree::Ident(name)) => Ok(name),
+        _ => Err(error(start, "a label is for a function")),
+    }
+}
+
+fn is_word(token: &TokenTree, word: &str) -> bool {
+    matches!(token, TokenTree::Ident(ident) if ident.to_string() == word)
+}
+
+/// An error of the compiler at this place.
+fn error(at: Span, text: &str) -> TokenStream {
+    let tokens: TokenStream = format!("::core::compile_error!({text:?});").parse().unwrap_or_default();
+    tokens
+        .into_iter()
+        .map(|mut token| {
+            token.set_span(at);
+            token
+        })
+        .collect()
+}

@@ -1,0 +1,116 @@
+//! Recording sampled allocations and their frees.
+//!
+//! Called by the allocator while a session runs. Invariants: a free is recorded if and only if its allocation was; what
+//! the profiler allocates while it records one is not sampled; the profiler's own threads are not sampled. A thread
+//! that the session's filter leaves out records neither allocations nor frees.
+
+use std::cell::Cell;
+
+use super::gap::{Sampling, trial};
+use super::live::LiveSamples;
+use super::tally;
+use crate::backtrace::Backtrace;
+use crate::definition_cell::pool_tag;
+use crate::entry::sample::write_allocation;
+use crate::entry::{Kind, Timing, head_of, length_bits};
+use crate::ids::DefinitionId;
+use crate::losses::DropReason;
+use crate::marker::MarkerStack;
+use crate::params::Features;
+use crate::record::writer::{Front, Room, Tail};
+use crate::record::{gate, local};
+use crate::sync::fixed::{AtomicU64, Ordering};
+use crate::sys;
+use crate::time::Timestamp;
+
+/// Places for 65,536 addresses: a megabyte, of which nothing is touched before allocations are sampled.
+static LIVE: LiveSamples<8192> = LiveSamples::new();
+
+/// The session whose allocations are sampled; 0 = none.
+static SESSION: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The thread records a sample. Constant and without destructor.
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A session starts. Before the gate is opened.
+pub(crate) fn begin_session(epoch: u64, features: Features) {
+    tally::clear();
+    let wanted = features.contains(Features::NATIVE_ALLOCATIONS);
+    if wanted {
+        LIVE.clear();
+    }
+    SESSION.store(if wanted { epoch } else { 0 }, Ordering::Release);
+}
+
+/// The session is over. After the gate was closed.
+pub(crate) fn end_session() {
+    SESSION.store(0, Ordering::Release);
+}
+
+/// Counts an allocation, and records it if it is sampled.
+#[inline]
+pub(super) fn allocated(address: u64, size: u64, sampling: &Sampling) {
+    let session = SESSION.load(Ordering::Relaxed);
+    if session != 0
+        && let Some(bytes) = trial(size, sampling)
+    {
+        sample(address, bytes, session);
+    }
+}
+
+/// Records that an allocation is given back, if it was recorded.
+#[inline]
+pub(super) fn freed(address: u64) {
+    let session = SESSION.load(Ordering::Relaxed);
+    if session != 0
+        && let Some(bytes) = LIVE.take(address, session)
+    {
+        give_back(address, bytes);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn sample(address: u64, bytes: u64, session: u64) {
+    let own = 0_u8;
+    let is_paused = gate::word() & gate::PAUSED != 0;
+    if is_paused || sys::is_quiet_thread() || BUSY.replace(true) {
+        return;
+    }
+    if !LIVE.put(address, bytes, session) {
+        local::count_in_process_row(DropReason::Full);
+    } else if !record(address, i64::try_from(bytes).unwrap_or(i64::MAX), std::ptr::from_ref(&own)) {
+        LIVE.take(address, session);
+    }
+    BUSY.set(false);
+}
+
+#[cold]
+#[inline(never)]
+fn give_back(address: u64, bytes: u64) {
+    let own = 0_u8;
+    if BUSY.replace(true) {
+        return local::count_in_process_row(DropReason::Reentrant);
+    }
+    // If it is dropped, that is counted.
+    record(address, i64::try_from(bytes).map_or(i64::MIN, |bytes| -bytes), std::ptr::from_ref(&own));
+    BUSY.set(false);
+}
+
+/// Records one entry; whether it was written. Frames at and below `own` are the profiler's.
+fn record(address: u64, bytes: i64, own: *const u8) -> bool {
+    let at = Timestamp::now();
+    let stack = Backtrace::take(MarkerStack::Full, own.addr() as u64);
+    let head = head_of(Kind::Allocation, Timing::Instant(at), false, DefinitionId::NONE);
+    let front = Front { head: head | length_bits(pool_tag()), fixed: [at.raw(), 0, 0] };
+    let mut is_written = false;
+    let encode = |room: Room<'_>| {
+        let len = write_allocation(room.bytes, bytes, address, stack.frames(), stack.is_cut());
+        is_written = len.is_some();
+        Ok(len)
+    };
+    local::with_recorder(|recorder| recorder.with_tail(front, Tail { name: "", encode }));
+    is_written
+}

@@ -1,0 +1,234 @@
+//! Samples of threads, and sampled allocations.
+//!
+//! Written by the sampler's thread into its own chunks, for the thread that the entry names; an allocation by
+//! the thread that allocates.
+//!
+//! ```text
+//! sample      word 0  bits 0…15  frames that it shares with the thread's sample before, from the outermost on
+//!                     bits 16…23 flags: 1 frames further out are missing, 2 unwinding failed
+//!             word 1  processor time since the thread's sample before, ns; all ones: not measured
+//!             word 2… stack: the frames that it does not share, see `stack`
+//! allocation  word 0  bytes; negative: given back
+//!             word 1  address
+//!             word 2… stack
+//! ```
+//!
+//! Invariant: what a sample shares, it shares with a sample of the same chunk. A chunk begins with whole
+//! samples, so none ever refers to one that was evicted. A sample that shares all its frames and adds none is
+//! "same as before".
+
+use std::collections::HashMap;
+
+use super::stack::{Frame, MAX_FRAMES, Stack, write};
+use super::{DamagedEntry, Words};
+use crate::ids::ThreadId;
+use crate::time::Timestamp;
+
+const CUT: u64 = 1 << 16;
+const FAILED: u64 = 1 << 17;
+const NOT_MEASURED: u64 = u64::MAX;
+
+/// What a thread was doing at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleEntry<'a> {
+    /// When.
+    pub at: Timestamp,
+    /// The sampled thread, if not the one that recorded it.
+    pub foreign: Option<ThreadId>,
+    /// Processor time since its sample before, in nanoseconds.
+    pub cpu_ns: Option<u64>,
+    /// Whether frames further out are missing.
+    pub cut: bool,
+    /// Whether unwinding came to a frame that it could not leave.
+    pub failed: bool,
+    shared: u16,
+    own: Stack<'a>,
+}
+
+impl<'a> SampleEntry<'a> {
+    pub(super) fn decode(
+        at: Timestamp,
+        foreign: Option<ThreadId>,
+        body: &'a [u8],
+    ) -> Result<Self, DamagedEntry> {
+        let mut words = Words { bytes: body };
+        let head = words.next("sample")?;
+        let cpu = words.next("processor time")?;
+        let (own, _) = Stack::split(words.bytes)?;
+        Ok(Self {
+            at,
+            foreign,
+            cpu_ns: (cpu != NOT_MEASURED).then_some(cpu),
+            cut: head & CUT != 0,
+            failed: head & FAILED != 0,
+            shared: u16::try_from(head & 0xffff).unwrap_or(0),
+            own,
+        })
+    }
+
+    /// How many of the outermost frames are those of the thread's sample before, in the same chunk. No more
+    /// than that one had.
+    pub const fn shared(&self) -> usize {
+        self.shared as usize
+    }
+
+    /// The frames that come after those.
+    pub const fn own(&self) -> Stack<'a> {
+        self.own
+    }
+}
+
+/// What a sample says beside its frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SampleHead {
+    pub(crate) cpu_ns: Option<u64>,
+    pub(crate) cut: bool,
+    pub(crate) failed: bool,
+}
+
+/// Writes a sample's body to the start of `room`: `shared` frames are those of the sample before in the same
+/// chunk, `own` come after them. Says how many bytes it took, `None` if there is no room.
+pub(crate) fn write_sample(
+    room: &mut [u8],
+    head: SampleHead,
+    shared: usize,
+    own: impl ExactSizeIterator<Item = Frame>,
+) -> Option<usize> {
+    let (words, rest) = room.split_first_chunk_mut::<16>()?;
+    let flags = if head.cut { CUT } else { 0 } | if head.failed { FAILED } else { 0 };
+    let first = (shared.min(MAX_FRAMES) as u64) | flags;
+    words[..8].copy_from_slice(&first.to_ne_bytes());
+    words[8..].copy_from_slice(&head.cpu_ns.unwrap_or(NOT_MEASURED).to_ne_bytes());
+    write(rest, own, head.cut).map(|len| len + 16)
+}
+
+/// Threads whose stacks are kept from chunk to chunk.
+const MOST_KEPT: usize = 1024;
+
+/// Gives the samples of one chunk, in order, their whole stacks back.
+#[derive(Debug, Default)]
+pub struct Stacks {
+    last: HashMap<Option<ThreadId>, Vec<Frame>>,
+}
+
+impl Stacks {
+    /// A new chunk begins: nothing of the one before counts.
+    pub fn begin_chunk(&mut self) {
+        // The memory of few threads is used again; of a forged multitude it is given back.
+        if self.last.len() > MOST_KEPT {
+            self.last.clear();
+        }
+        self.last.values_mut().for_each(Vec::clear);
+    }
+
+    /// The frames of a sample, outermost first. Every sample of the chunk must be shown, in order. One that
+    /// shares more than there was is taken for what there was.
+    pub fn of(&mut self, sample: &SampleEntry<'_>) -> &[Frame] {
+        let frames = self.last.entry(sample.foreign).or_default();
+        frames.truncate(usize::from(sample.shared));
+        let room = MAX_FRAMES.saturating_sub(frames.len());
+        frames.extend(sample.own.frames().take(room));
+        frames
+    }
+}
+
+/// Memory that was taken or given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocationEntry<'a> {
+    /// When.
+    pub at: Timestamp,
+    /// Bytes; negative if given back.
+    pub bytes: i64,
+    /// Where.
+    pub address: u64,
+    /// By whom.
+    pub stack: Stack<'a>,
+}
+
+impl<'a> AllocationEntry<'a> {
+    pub(super) fn decode(at: Timestamp, body: &'a [u8]) -> Result<Self, DamagedEntry> {
+        let mut words = Words { bytes: body };
+        let bytes = words.next("bytes")?.cast_signed();
+        let address = words.next("address")?;
+        let (stack, _) = Stack::split(words.bytes)?;
+        Ok(Self { at, bytes, address, stack })
+    }
+}
+
+/// Writes an allocation's body to the start of `room`; how many bytes it took, `None` if there is no room.
+pub(crate) fn write_allocation(
+    room: &mut [u8],
+    bytes: i64,
+    address: u64,
+    stack: impl ExactSizeIterator<Item = Frame>,
+    cut: bool,
+) -> Option<usize> {
+    let (words, rest) = room.split_first_chunk_mut::<16>()?;
+    words[..8].copy_from_slice(&bytes.to_ne_bytes());
+    words[8..].copy_from_slice(&address.to_ne_bytes());
+    write(rest, stack, cut).map(|len| len + 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::DefinitionId;
+
+    fn frame(number: u64) -> Frame {
+        Frame::Code(DefinitionId::new(3), number)
+    }
+
+    fn body(shared: usize, own: &[u64], head: SampleHead) -> Vec<u8> {
+        let mut room = vec![0; 1024];
+        let len = write_sample(&mut room, head, shared, own.iter().map(|number| frame(*number))).unwrap();
+        room.truncate(len);
+        room
+    }
+
+    fn stack(stacks: &mut Stacks, thread: u64, body: &[u8]) -> Vec<Frame> {
+        let sample = SampleEntry::decode(Timestamp::ZERO, Some(ThreadId::new(thread)), body).unwrap();
+        stacks.of(&sample).to_vec()
+    }
+
+    #[test]
+    fn a_sample_shares_with_the_one_before_of_its_own_thread() {
+        let mut stacks = Stacks::default();
+        let head = SampleHead::default();
+        assert_eq!(stack(&mut stacks, 1, &body(0, &[1, 2, 3], head)), [frame(1), frame(2), frame(3)]);
+        assert_eq!(stack(&mut stacks, 2, &body(0, &[9], head)), [frame(9)]);
+        assert_eq!(stack(&mut stacks, 1, &body(2, &[4], head)), [frame(1), frame(2), frame(4)]);
+        assert_eq!(stack(&mut stacks, 1, &body(3, &[], head)), [frame(1), frame(2), frame(4)], "the same");
+    }
+
+    #[test]
+    fn nothing_is_shared_across_chunks() {
+        let mut stacks = Stacks::default();
+        let head = SampleHead::default();
+        stack(&mut stacks, 1, &body(0, &[1, 2], head));
+        stacks.begin_chunk();
+        assert_eq!(
+            stack(&mut stacks, 1, &body(2, &[7], head)),
+            [frame(7)],
+            "a forged one gets no more than is there"
+        );
+    }
+
+    #[test]
+    fn what_a_sample_says_of_itself_survives() {
+        let head = SampleHead { cpu_ns: Some(12), cut: true, failed: true };
+        let bytes = body(0, &[], head);
+        let sample = SampleEntry::decode(Timestamp::from_raw(5), None, &bytes).unwrap();
+        assert_eq!((sample.cpu_ns, sample.cut, sample.failed), (Some(12), true, true));
+        let unmeasured = body(0, &[], SampleHead::default());
+        assert_eq!(SampleEntry::decode(Timestamp::ZERO, None, &unmeasured).unwrap().cpu_ns, None);
+    }
+
+    #[test]
+    fn an_allocation_survives() {
+        let mut room = [0; 64];
+        let len = write_allocation(&mut room, -64, 0xdead, [frame(1)].into_iter(), false).unwrap();
+        let entry = AllocationEntry::decode(Timestamp::from_raw(3), &room[..len]).unwrap();
+        assert_eq!((entry.at, entry.bytes, entry.address), (Timestamp::from_raw(3), -64, 0xdead));
+        assert_eq!(entry.stack.frames().collect::<Vec<_>>(), [frame(1)]);
+    }
+}

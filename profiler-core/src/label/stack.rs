@@ -1,0 +1,220 @@
+//! The open labels of one thread: written by it alone, read by anybody at any time.
+//!
+//! Read by the sampler, best from the signal handler on the very thread, where nothing can change meanwhile; from
+//! another thread as long as what is read stays what it was.
+//!
+//! ```text
+//! state    low 32: how many labels are open · high 32: how often that has changed
+//! entries  label (its definition, and the tag of the pool that knows it) · address in the frame that opened it
+//! ```
+//!
+//! ```text
+//! owner, open   address, label (release) · state: one more (release)
+//! owner, close  state: fewer (release)
+//! reader        state (acquire) · that many entries (acquire) · state unchanged?
+//! ```
+//!
+//! An entry that the reader may look at is overwritten only after it was closed, which changes the state. Whoever
+//! reads a word of the new entry sees that change too: release and acquire. So what is copied under one
+//! state was open under it, all at once. Model-checked below.
+//!
+//! Invariant: closing restores the number that was open outside, and never raises it. So a guard that is forgotten is
+//! closed with the next one around it, and guards dropped in the wrong order do no harm.
+
+use crate::definition_cell::belongs_to;
+use crate::entry::stack::Frame;
+use crate::ids::DefinitionId;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Labels that are kept, the outermost ones.
+pub(crate) const MAX_LABELS: usize = 64;
+
+/// One change of the state.
+const CHANGE: u64 = 1 << 32;
+const DEPTH: u64 = CHANGE - 1;
+/// A reader that meets a change begins anew so often.
+const TRIES: usize = 4;
+
+/// A frame, and an address in the part of the stack that is its own.
+pub(crate) type Placed = (Frame, u64);
+
+#[derive(Debug)]
+struct Entry {
+    label: AtomicU64,
+    address: AtomicU64,
+}
+
+/// The open labels of one thread.
+#[derive(Debug)]
+pub(crate) struct LabelStack<const N: usize = MAX_LABELS> {
+    state: AtomicU64,
+    entries: [Entry; N],
+}
+
+impl<const N: usize> LabelStack<N> {
+    pub(crate) fn new() -> Self {
+        let entry = |_| Entry { label: AtomicU64::new(0), address: AtomicU64::new(0) };
+        Self { state: AtomicU64::new(0), entries: std::array::from_fn(entry) }
+    }
+
+    /// Opens a label of the pool with this tag; says how many were open before. The owner only.
+    #[inline(always)]
+    pub(crate) fn push(&self, tag: u64, label: DefinitionId, address: u64) -> u32 {
+        let state = self.state.load(Ordering::Relaxed);
+        #[allow(clippy::cast_possible_truncation)] // the low half is the number
+        let depth = state as u32;
+        if let Some(entry) = self.entries.get(depth as usize) {
+            entry.address.store(address, Ordering::Release);
+            entry.label.store((tag << 32) | u64::from(label.get()), Ordering::Release);
+        }
+        self.state.store(state.wrapping_add(CHANGE + 1), Ordering::Release);
+        depth
+    }
+
+    /// Closes all labels but the `outside` outermost ones. The owner only.
+    #[inline(always)]
+    pub(crate) fn leave(&self, outside: u32) {
+        let state = self.state.load(Ordering::Relaxed);
+        let depth = (state & DEPTH).min(u64::from(outside));
+        self.state.store((state & !DEPTH).wrapping_add(CHANGE) | depth, Ordering::Release);
+    }
+
+    /// Copies the open labels that the pool with this tag knows, outermost first, and says how many they are; `None`
+    /// if they kept changing. Takes no lock and allocates nothing: also for signal handlers.
+    pub(crate) fn copy(&self, tag: u64, out: &mut [Placed]) -> Option<usize> {
+        (0..TRIES).find_map(|_| {
+            let state = self.state.load(Ordering::Acquire);
+            let depth = usize::try_from(state & DEPTH).unwrap_or(usize::MAX);
+            let mut places = out.iter_mut();
+            let mut count = 0;
+            for entry in self.entries.iter().take(depth) {
+                let address = entry.address.load(Ordering::Acquire);
+                let label = entry.label.load(Ordering::Acquire);
+                if !belongs_to(label, tag) {
+                    continue; // opened in a session with another pool
+                }
+                let Some(place) = places.next() else { break };
+                #[allow(clippy::cast_possible_truncation)] // the low half is the number
+                let number = DefinitionId::new(label as u32);
+                *place = (Frame::Label(number), address);
+                count += 1;
+            }
+            (self.state.load(Ordering::Relaxed) == state).then_some(count)
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const TAG: u64 = 7;
+
+    fn open(stack: &LabelStack) -> Vec<(u32, u64)> {
+        let mut out = [(Frame::Unknown(0), 0); MAX_LABELS];
+        let count = stack.copy(TAG, &mut out).unwrap();
+        let number = |(frame, address): &Placed| match frame {
+            Frame::Label(id) => (id.get(), *address),
+            other => panic!("{other:?}"),
+        };
+        out[..count].iter().map(number).collect()
+    }
+
+    fn push(stack: &LabelStack, number: u32) -> u32 {
+        stack.push(TAG, DefinitionId::new(number), u64::from(number) * 10)
+    }
+
+    #[test]
+    fn open_labels_are_read_outermost_first() {
+        let stack = LabelStack::new();
+        let (first, second) = (push(&stack, 1), push(&stack, 2));
+        assert_eq!(open(&stack), [(1, 10), (2, 20)]);
+        stack.leave(second);
+        assert_eq!(open(&stack), [(1, 10)]);
+        stack.leave(first);
+        assert_eq!(open(&stack), []);
+    }
+
+    #[test]
+    fn of_too_many_the_outermost_are_kept_and_the_others_counted() {
+        let stack = LabelStack::new();
+        let outside: Vec<u32> = (1..=100).map(|number| push(&stack, number)).collect();
+        assert_eq!(open(&stack).len(), MAX_LABELS);
+        for outside in outside.iter().rev().take(50) {
+            stack.leave(*outside);
+        }
+        assert_eq!(open(&stack).last(), Some(&(50, 500)));
+    }
+
+    #[test]
+    fn a_forgotten_guard_is_closed_with_the_one_around_it() {
+        let stack = LabelStack::new();
+        let around = push(&stack, 1);
+        push(&stack, 2);
+        stack.leave(around);
+        assert_eq!(open(&stack), []);
+    }
+
+    #[test]
+    fn guards_in_the_wrong_order_leave_nothing_open() {
+        let stack = LabelStack::new();
+        let (first, second) = (push(&stack, 1), push(&stack, 2));
+        stack.leave(first);
+        stack.leave(second);
+        assert_eq!(open(&stack), []);
+    }
+
+    #[test]
+    fn a_label_of_another_pool_is_not_seen() {
+        let stack = LabelStack::<MAX_LABELS>::new();
+        stack.push(TAG + 1, DefinitionId::new(1), 10);
+        push(&stack, 2);
+        assert_eq!(open(&stack), [(2, 20)]);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Addresses are ten times the number, so a torn entry shows. Label 2 stands on 1, label 4 on 3.
+    fn check(copied: &[Placed]) {
+        for (frame, address) in copied {
+            assert!(matches!(frame, Frame::Label(id) if u64::from(id.get()) * 10 == *address), "torn entry");
+        }
+        let addresses: Vec<u64> = copied.iter().map(|(_, address)| *address).collect();
+        assert!([&[][..], &[10], &[10, 20], &[30], &[30, 40]].contains(&&addresses[..]), "{addresses:?}");
+    }
+
+    fn copy(stack: &LabelStack<2>) {
+        let mut out = [(Frame::Unknown(0), 0); 2];
+        if let Some(count) = stack.copy(1, &mut out) {
+            check(&out[..count]);
+        }
+    }
+
+    /// The reader is the thread that is spawned: loom looks for other orders of a load and the store before it, but
+    /// not of a load and the store behind it if the storing thread loads first, as `push` does.
+    #[test]
+    fn loom_what_is_copied_was_open_all_at_once() {
+        loom::model(|| {
+            let stack = Arc::new(LabelStack::<2>::new());
+            let reader = {
+                let stack = Arc::clone(&stack);
+                thread::spawn(move || copy(&stack))
+            };
+            for outer in [1, 3] {
+                let outside = stack.push(1, DefinitionId::new(outer), u64::from(outer) * 10);
+                stack.push(1, DefinitionId::new(outer + 1), u64::from(outer + 1) * 10);
+                // The last ones stay, so that the reader may find the same number open as before.
+                if outer == 1 {
+                    stack.leave(outside);
+                }
+            }
+            reader.join().unwrap();
+        });
+    }
+}

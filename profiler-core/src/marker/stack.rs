@@ -1,0 +1,39 @@
+//! Markers that carry their stack: the way beside the fast one.
+//!
+//! Called by `record` when the options ask for a stack; which, where the options are constants, is known when the program
+//! is compiled, so markers without one do not pay for the question. The stack is taken only if the marker
+//! is recorded, after its time and before its payload.
+
+use super::MarkerOptions;
+use super::record::{Site, add_named, address_of, front, with_site};
+use crate::backtrace::Backtrace;
+use crate::entry::{Kind, stack, with_kind};
+use crate::ids::DefinitionId;
+use crate::losses::DropReason;
+use crate::manager::ChunkManager;
+use crate::record::recorder::Recorder;
+use crate::record::writer::{Front, Room};
+
+/// Records a marker with its stack. Frames at and below the address `own` are the profiler's; by default this function's.
+#[cold]
+#[inline(never)]
+pub(super) fn add_with_stack(
+    options: MarkerOptions,
+    own: Option<u64>,
+    name: &str,
+    define: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
+    mut encode: impl FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+) {
+    let here = 0_u8;
+    let own = own.unwrap_or(address_of(&here));
+    let Front { head, fixed } = front(options.timing.resolve(), options.thread);
+    let front = Front { head: with_kind(head, Kind::MarkerWithStack), fixed };
+    with_site(define, |recorder: &Recorder, site: Site| {
+        let taken = Backtrace::take(options.stack, own);
+        add_named(recorder, site, front, name, |room: Room<'_>| {
+            let Some(len) = stack::write(room.bytes, taken.frames(), taken.is_cut()) else { return Ok(None) };
+            let Some(room) = room.behind(len) else { return Ok(None) };
+            Ok(encode(room)?.map(|payload| payload.saturating_add(len)))
+        });
+    });
+}

@@ -1,0 +1,32 @@
+//! Memory that was taken or given back: rows of the marker table that viewers keep apart by their type.
+//!
+//! Called by [`super::threads`] for the allocations among a thread's own entries. All rows have address and thread,
+//! because viewers want them on all or none.
+
+use std::io::Write;
+
+use super::markers::MarkerTable;
+use crate::entry::sample::AllocationEntry;
+use crate::ids::ThreadId;
+
+/// Reserved for this by viewers.
+const TYPE_NAME: &str = "Native allocation";
+
+/// Writes one allocation of a thread.
+pub(super) fn write<W: Write>(
+    table: &mut MarkerTable<'_, '_, W>,
+    thread: ThreadId,
+    allocation: &AllocationEntry<'_>,
+) {
+    table.write_instant(TYPE_NAME, allocation.at, |table| {
+        let out = table.out();
+        out.begin_object();
+        out.entry_str("type", TYPE_NAME);
+        out.key("size");
+        out.i64(allocation.bytes);
+        out.entry_u64("memoryAddress", allocation.address);
+        out.entry_u64("threadId", thread.get());
+        table.write_stack(allocation.stack, allocation.at, None);
+        table.out().end_object();
+    });
+}

@@ -1,0 +1,201 @@
+//! The frame table of one thread: what each frame is called, and what it is about.
+//!
+//! Filled through [`super::stacks`], written when all rows that use it have been. Code stands there as an address,
+//! which viewers look up in `libs`; a label under its name.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::Write;
+
+use super::categories;
+use super::context::Context;
+use crate::entry::stack::Frame;
+use crate::ids::DefinitionId;
+use crate::profile::frame_names::{TRUNCATED_STACK, UNKNOWN_MODULE, USER, module_name};
+use crate::profile::json::JsonWriter;
+use crate::profile::strings::StringTable;
+
+const SCHEMA: &str = r#"{"location":0,"relevantForJS":1,"innerWindowID":2,"implementation":3,"line":4,"column":5,"category":6,"subcategory":7}"#;
+
+/// Keeps viewers from reading a name as something else; has no width.
+const MARK: char = '\u{200b}';
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum ShownFrame {
+    /// A frame that has no other around it.
+    Outermost(Frame),
+    /// Any other.
+    Inner(Frame),
+    /// Stands for frames that are missing.
+    Truncated,
+}
+
+/// Number of a frame in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FrameId(u32);
+
+impl FrameId {
+    pub(super) const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct FrameTable {
+    ids: HashMap<ShownFrame, FrameId>,
+    rows: Vec<ShownFrame>,
+}
+
+impl FrameTable {
+    /// The number of a frame, a new one if it was not seen before.
+    pub(super) fn intern(&mut self, frame: ShownFrame) -> FrameId {
+        *self.ids.entry(frame).or_insert_with(|| {
+            let id = FrameId(u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
+            self.rows.push(frame);
+            id
+        })
+    }
+
+    /// Writes the key `frameTable`.
+    pub(super) fn write<W: Write>(
+        &self,
+        context: &Context<'_>,
+        strings: &mut StringTable,
+        out: &mut JsonWriter<W>,
+    ) {
+        let user = categories::find(&context.spec.categories, USER.name());
+        out.key("frameTable");
+        out.begin_object();
+        out.key("schema");
+        out.raw(SCHEMA);
+        out.key("data");
+        out.begin_array();
+        for frame in &self.rows {
+            let row = match *frame {
+                ShownFrame::Outermost(Frame::Label(id)) | ShownFrame::Inner(Frame::Label(id)) => {
+                    label(context, id)
+                }
+                // What is further in is about the same, unless a label says otherwise.
+                ShownFrame::Outermost(frame) => {
+                    Row { about: user.map(|user| (user, 0)), ..code(context, frame) }
+                }
+                ShownFrame::Inner(frame) => code(context, frame),
+                ShownFrame::Truncated => Row::named(TRUNCATED_STACK),
+            };
+            row.write(strings, out);
+        }
+        out.end_array();
+        out.end_object();
+    }
+}
+
+/// What a row says.
+struct Row<'a> {
+    location: Cow<'a, str>,
+    line: u32,
+    /// Category and subcategory; without, those of the frame around it.
+    about: Option<(u64, u64)>,
+}
+
+impl<'a> Row<'a> {
+    fn named(location: impl Into<Cow<'a, str>>) -> Self {
+        Self { location: location.into(), line: 0, about: None }
+    }
+
+    fn write<W: Write>(&self, strings: &mut StringTable, out: &mut JsonWriter<W>) {
+        let location = strings.intern(&self.location);
+        out.begin_array();
+        out.u64(u64::from(location.get()));
+        out.bool(false);
+        out.u64(0);
+        out.null();
+        if self.line > 0 {
+            out.u64(u64::from(self.line))
+        } else {
+            out.null()
+        }
+        out.null();
+        match self.about {
+            Some((category, subcategory)) => {
+                out.u64(category);
+                out.u64(subcategory);
+            }
+            None => {
+                out.null();
+                out.null();
+            }
+        }
+        out.end_array();
+    }
+}
+
+fn label<'a>(context: &'a Context<'_>, id: DefinitionId) -> Row<'a> {
+    let definitions = &context.snapshot.definitions;
+    let Some(label) = definitions.label(id) else { return Row::named("(unknown label)") };
+    let category = definitions.category(label.category);
+    let subcategory = category
+        .and_then(|category| category.subcategories.get(usize::from(label.subcategory).checked_sub(1)?));
+    let name = category.map(|category| category.name.as_str());
+    let about = categories::pair_of(&context.spec.categories, name, subcategory.map(String::as_str));
+    Row { location: plain_name(&label.name), line: label.line, about: Some(about) }
+}
+
+fn code<'a>(context: &Context<'_>, frame: Frame) -> Row<'a> {
+    match frame {
+        Frame::Code(module, relative) => match context.libs.address(module, relative) {
+            Some(address) => Row::named(format!("{address:#x}")),
+            None => {
+                let module = context.snapshot.definitions.module(module);
+                let name = module.map_or(UNKNOWN_MODULE, |module| module_name(&module.path));
+                Row::named(plain_name(&format!("{name}+{relative:#x}")).into_owned())
+            }
+        },
+        // Shown as an address it would be taken for code of the module that was here at another time.
+        Frame::Unknown(address) if context.libs.covers(address) => Row::named(format!("{MARK}{address:#x}")),
+        Frame::Unknown(address) => Row::named(format!("{address:#x}")),
+        Frame::Label(_) => Row::named("(unknown label)"),
+    }
+}
+
+/// A name that viewers show as it is: not as an address, not as a function of a file or a script.
+fn plain_name(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        return Cow::Borrowed("(unnamed)");
+    }
+    let is_address = name.starts_with("0x");
+    let is_place = ends_as_place(name) || name.contains(" (in ");
+    match (is_address, is_place) {
+        (false, false) => Cow::Borrowed(name),
+        (true, false) => Cow::Owned(format!("{MARK}{name}")),
+        (false, true) => Cow::Owned(format!("{name}{MARK}")),
+        (true, true) => Cow::Owned(format!("{MARK}{name}{MARK}")),
+    }
+}
+
+/// Whether a name ends in `:12`, `:12)` or one of these and `[3]`.
+fn ends_as_place(name: &str) -> bool {
+    let digit = |c: char| c.is_ascii_digit();
+    let index = name.strip_suffix(']').and_then(|name| name.trim_end_matches(digit).strip_suffix('['));
+    let name = index.unwrap_or(name);
+    let name = name.strip_suffix(')').unwrap_or(name);
+    let before = name.trim_end_matches(digit);
+    before.len() < name.len() && before.ends_with(':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_viewers_would_take_for_something_else_are_marked() {
+        for name in ["work", "Foo::bar()", "step 12", "a::b12", "list[3]"] {
+            assert_eq!(plain_name(name), name);
+        }
+        for name in ["0x10", "GET /item:42", "f (a.rs:3:1)", "f (a.js:3)[1]", "f (in libx)", "0x1:2"] {
+            assert_ne!(plain_name(name), name);
+            assert_eq!(plain_name(name).replace(MARK, ""), name);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The libraries of a process: the key `libs`, and at which address each module's code is shown.
+//!
+//! Made once per process from the pool's modules; asked by [`super::frames`] for every code frame. A profile has one
+//! address space per process, and modules that came and went may have shared a place. Each is shown where it was,
+//! unless another has that place already: then at a free one beyond all addresses that a program can have.
+//!
+//! Invariants: shown ranges do not overlap; all of their addresses are exact in a viewer's numbers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+
+use crate::ids::DefinitionId;
+use crate::profile::debug_id::{breakpad_id, code_id};
+use crate::profile::frame_names::module_name;
+use crate::profile::json::JsonWriter;
+use crate::reader::{Definitions, ModuleDefinition};
+
+/// Beyond what a program can map.
+const FIRST_FREE: u64 = 1 << 48;
+/// The first whole number that is not exact in JavaScript, less one.
+const LAST: u64 = (1 << 53) - 1;
+/// Between modules that are shown at a free place, so that an address just beyond one is not in another.
+const GAP: u64 = 1 << 16;
+
+/// Where a module is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shown {
+    /// Where its address 0 is.
+    base: u64,
+    start: u64,
+    end: u64,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Libs<'a> {
+    /// Modules with a place of their own, by the place's start.
+    rows: BTreeMap<u64, (Shown, &'a ModuleDefinition)>,
+    places: HashMap<DefinitionId, Shown>,
+    next_free: u64,
+}
+
+impl<'a> Libs<'a> {
+    pub(super) fn new(definitions: &'a Definitions) -> Self {
+        let mut libs = Self { next_free: FIRST_FREE, ..Self::default() };
+        for (id, module) in definitions.modules() {
+            if let Some(shown) = libs.place(module) {
+                libs.places.insert(id, shown);
+                libs.rows.entry(shown.start).or_insert((shown, module));
+            }
+        }
+        libs
+    }
+
+    /// The address at which code of a module is shown; `None` if there is none.
+    pub(super) fn address(&self, module: DefinitionId, relative: u64) -> Option<u64> {
+        let shown = self.places.get(&module)?;
+        let address = shown.base.checked_add(relative)?;
+        // A return address may be the one after the last.
+        (shown.start..=shown.end).contains(&address).then_some(address)
+    }
+
+    /// Whether some module is shown at this address.
+    pub(super) fn covers(&self, address: u64) -> bool {
+        self.overlaps(address, address.saturating_add(1))
+    }
+
+    /// Writes the key `libs`, in the order of addresses.
+    pub(super) fn write<W: Write>(&self, out: &mut JsonWriter<W>) {
+        out.key("libs");
+        out.begin_array();
+        self.rows.values().for_each(|(shown, module)| write_row(*shown, module, out));
+        out.end_array();
+    }
+
+    /// A module that was loaded again at its old place shares it with itself.
+    fn place(&mut self, module: &ModuleDefinition) -> Option<Shown> {
+        let real = Shown { base: module.base, start: module.start, end: module.end };
+        let lead = real.start.checked_sub(real.base)?;
+        let is_again =
+            |(shown, other): &(Shown, &ModuleDefinition)| *shown == real && is_same_file(other, module);
+        if self.rows.get(&real.start).is_some_and(is_again) {
+            return Some(real);
+        }
+        if real.end <= FIRST_FREE && !self.overlaps(real.start, real.end) {
+            return Some(real);
+        }
+        let start = self.next_free.max(FIRST_FREE).checked_add(lead.checked_next_multiple_of(GAP)?)?;
+        let end = start.checked_add(real.end.checked_sub(real.start)?).filter(|end| *end <= LAST)?;
+        self.next_free = end.checked_next_multiple_of(GAP)?.checked_add(GAP)?;
+        Some(Shown { base: start.checked_sub(lead)?, start, end })
+    }
+
+    fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.rows.range(..end).next_back().is_some_and(|(_, (shown, _))| shown.end > start)
+    }
+}
+
+fn is_same_file(a: &ModuleDefinition, b: &ModuleDefinition) -> bool {
+    (&a.path, &a.build_id) == (&b.path, &b.build_id)
+}
+
+fn write_row<W: Write>(shown: Shown, module: &ModuleDefinition, out: &mut JsonWriter<W>) {
+    let name = module_name(&module.path);
+    out.begin_object();
+    out.entry_u64("start", shown.start);
+    out.entry_u64("end", shown.end);
+    // Viewers take `start - offset` for where address 0 is.
+    out.entry_u64("offset", shown.start.saturating_sub(shown.base));
+    out.entry_str("arch", std::env::consts::ARCH);
+    out.entry_str("name", name);
+    out.entry_str("path", &module.path);
+    out.entry_str("debugName", name);
+    out.entry_str("debugPath", &module.path);
+    out.entry_str("breakpadId", &breakpad_id(&module.build_id));
+    out.entry_str("codeId", &code_id(&module.build_id));
+    out.end_object();
+}

@@ -1,0 +1,42 @@
+//! What the sampler cost: the key `profilerOverhead`, one row per tick.
+//!
+//! Unlike all other times, these are in microseconds.
+
+use std::io::Write;
+
+use crate::entry::periodic::OverheadEntry;
+use crate::profile::json::JsonWriter;
+
+/// Begins the table: key, schema, and the array of rows.
+pub(super) fn begin<W: Write>(out: &mut JsonWriter<W>) {
+    out.key("profilerOverhead");
+    out.begin_object();
+    out.key("samples");
+    out.begin_object();
+    out.key("schema");
+    out.raw(r#"{"time":0,"locking":1,"expiredMarkerCleaning":2,"counters":3,"threads":4}"#);
+    out.key("data");
+    out.begin_array();
+}
+
+/// Writes the row of a tick that began at `at_ns`. Nothing expires here, so nothing is ever cleaned up.
+pub(super) fn write_row<W: Write>(at_ns: i64, overhead: &OverheadEntry, out: &mut JsonWriter<W>) {
+    out.begin_array();
+    write_micros(at_ns, out);
+    for ns in [overhead.locking_ns, 0, overhead.counters_ns, overhead.threads_ns] {
+        write_micros(i64::try_from(ns).unwrap_or(i64::MAX), out);
+    }
+    out.end_array();
+}
+
+/// Ends the table.
+pub(super) fn end<W: Write>(out: &mut JsonWriter<W>) {
+    out.end_array();
+    out.end_object();
+    out.end_object();
+}
+
+/// A thousandth of the nanoseconds, printed as the milliseconds of a thousand times as many.
+fn write_micros<W: Write>(ns: i64, out: &mut JsonWriter<W>) {
+    out.millis_ns(ns.saturating_mul(1_000));
+}

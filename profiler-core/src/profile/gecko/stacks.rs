@@ -1,0 +1,145 @@
+//! The stack table of one thread: each different stack once, as its frame and the stack around it.
+//!
+//! Filled by samples and markers while their rows are written, written after them. Invariant: a stack comes after the
+//! one around it, as viewers demand. Memory grows with the number of different stacks, not with that of samples.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use super::context::Context;
+use super::frames::{FrameId, FrameTable, ShownFrame};
+use crate::entry::sample::SampleEntry;
+use crate::entry::stack::{Frame, MAX_FRAMES, Stack};
+use crate::profile::json::JsonWriter;
+use crate::profile::strings::StringTable;
+
+/// Number of a stack in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct StackId(u32);
+
+impl StackId {
+    /// The bare number, as rows hold it.
+    pub(super) const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct StackTable {
+    frames: FrameTable,
+    ids: HashMap<(Option<StackId>, FrameId), StackId>,
+    rows: Vec<(Option<StackId>, FrameId)>,
+    /// What stands for frames that are missing.
+    truncated: Option<StackId>,
+}
+
+impl StackTable {
+    /// What goes around the outermost frame of a stack.
+    fn root(&mut self, is_truncated: bool) -> Option<StackId> {
+        if !is_truncated {
+            return None;
+        }
+        let id = self.intern(None, ShownFrame::Truncated);
+        self.truncated = Some(id);
+        Some(id)
+    }
+
+    /// The stack of `frame` inside the stack `around`.
+    fn add(&mut self, around: Option<StackId>, frame: Frame) -> StackId {
+        let is_outermost = around.is_none() || around == self.truncated;
+        let shown = if is_outermost { ShownFrame::Outermost(frame) } else { ShownFrame::Inner(frame) };
+        self.intern(around, shown)
+    }
+
+    /// A whole stack; `None` for one without frames.
+    pub(super) fn of(&mut self, stack: Stack<'_>) -> Option<StackId> {
+        let root = self.root(stack.is_cut());
+        stack.frames().fold(root, |around, frame| Some(self.add(around, frame)))
+    }
+
+    fn intern(&mut self, around: Option<StackId>, frame: ShownFrame) -> StackId {
+        let row = (around, self.frames.intern(frame));
+        *self.ids.entry(row).or_insert_with(|| {
+            let id = StackId(u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
+            self.rows.push(row);
+            id
+        })
+    }
+
+    /// Writes the keys `stackTable` and `frameTable`.
+    pub(super) fn write<W: Write>(
+        &self,
+        context: &Context<'_>,
+        strings: &mut StringTable,
+        out: &mut JsonWriter<W>,
+    ) {
+        out.key("stackTable");
+        out.begin_object();
+        out.key("schema");
+        out.raw(r#"{"prefix":0,"frame":1}"#);
+        out.key("data");
+        out.begin_array();
+        for (around, frame) in &self.rows {
+            out.begin_array();
+            write_id(*around, out);
+            out.u64(u64::from(frame.get()));
+            out.end_array();
+        }
+        out.end_array();
+        out.end_object();
+        self.frames.write(context, strings, out);
+    }
+}
+
+/// Writes the number of a stack, or `null`.
+pub(super) fn write_id<W: Write>(stack: Option<StackId>, out: &mut JsonWriter<W>) {
+    match stack {
+        Some(stack) => out.u64(u64::from(stack.get())),
+        None => out.null(),
+    }
+}
+
+/// The stack of a thread's last sample, from which the next one says only how it differs.
+#[derive(Debug, Default)]
+pub(super) struct StackPath {
+    frames: Vec<Frame>,
+    /// Numbers of the outermost stacks of these frames, as far as they were asked for.
+    ids: Vec<StackId>,
+    is_truncated: bool,
+}
+
+impl StackPath {
+    /// A new chunk begins: nothing of the one before counts.
+    pub(super) fn begin_chunk(&mut self) {
+        self.frames.clear();
+        self.ids.clear();
+    }
+
+    /// Goes on to the thread's next sample in the chunk. None may be left out.
+    pub(super) fn follow(&mut self, sample: &SampleEntry<'_>) {
+        let is_truncated = sample.cut || sample.failed;
+        if self.is_truncated != is_truncated {
+            self.ids.clear(); // the frames are the same, what is around them is not
+        }
+        self.is_truncated = is_truncated;
+        self.frames.truncate(sample.shared());
+        self.ids.truncate(sample.shared());
+        let room = MAX_FRAMES.saturating_sub(self.frames.len());
+        self.frames.extend(sample.own().frames().take(room));
+    }
+
+    /// The number of its stack; `None` if it has no frames.
+    pub(super) fn intern(&mut self, stacks: &mut StackTable) -> Option<StackId> {
+        let mut around = match self.ids.last() {
+            Some(id) => Some(*id),
+            None => stacks.root(self.is_truncated),
+        };
+        for frame in self.frames.get(self.ids.len()..).unwrap_or_default() {
+            let id = stacks.add(around, *frame);
+            self.ids.push(id);
+            around = Some(id);
+        }
+        around
+    }
+}

@@ -1,0 +1,249 @@
+//! The threads of one process with all their entries, and the books of what was written.
+//!
+//! Used by [`super::process`]. Each thread is written in two passes, samples and markers; they lie in different chunks
+//! (the sampler's, and the thread's own), so that almost every chunk is read for one of the two. Entries count as
+//! delivered once they are written, for the thread that recorded them.
+
+use std::io::Write;
+
+use super::context::Context;
+use super::foreign::{OwnedChunk, Owners, Place};
+use super::markers::MarkerTable;
+use super::periodic::Periodic;
+use super::samples::{SampleRow, SampleTable};
+use super::stacks::StackPath;
+use super::thread::{self, ThreadHead};
+use super::{ProcessPart, allocations, late, losses};
+use crate::entry::Entry;
+use crate::losses::EntryCounts;
+use crate::profile::failure::Failure;
+use crate::profile::json::JsonWriter;
+use crate::profile::progress::{ProgressLogger, Proportion};
+use crate::profile::spec::ShownRange;
+use crate::reader::{ByteSource, ChunkBuffer, ChunkRead, Entries, ThreadInfo};
+
+/// Threads with their entries while they are written.
+#[derive(Debug)]
+pub(super) struct Threads<'a, S> {
+    part: &'a ProcessPart<'a, S>,
+    owners: Owners<'a>,
+    pub(super) periodic: Periodic<'a>,
+    buffer: ChunkBuffer,
+    /// Entries written so far, by the thread that recorded them.
+    delivered: Vec<u64>,
+}
+
+impl<'a, S: ByteSource> Threads<'a, S> {
+    pub(super) fn new(part: &'a ProcessPart<'a, S>, context: &Context<'_>) -> Result<Self, Failure> {
+        let mut periodic = Periodic::new(&part.snapshot.counters);
+        let is_wanted = |at| context.is_wanted(at);
+        let owners = part.read(Owners::find(part.reader, part.snapshot, is_wanted, &mut periodic))?;
+        let delivered = vec![0; part.snapshot.threads.len()];
+        Ok(Self { part, owners, periodic, buffer: ChunkBuffer::default(), delivered })
+    }
+
+    /// Writes the key `threads`; gives back how many there are and the times they span.
+    pub(super) fn write<W: Write>(
+        &mut self,
+        context: &Context<'_>,
+        out: &mut JsonWriter<W>,
+        mut progress: ProgressLogger<'_>,
+    ) -> Result<(u32, ShownRange), Failure> {
+        let threads = &self.part.snapshot.threads;
+        let mut shown = ShownRange::default();
+        out.key("threads");
+        out.begin_array();
+        if !threads.iter().any(|thread| thread.is_main) {
+            thread::end(thread::begin(context, ThreadHead::missing_main(context), out).end());
+        }
+        let rows = threads.iter().enumerate().filter(|(place, _)| self.owners.is_shown(*place));
+        let sampled_only: Vec<_> =
+            self.owners.sampled_only().map(|(place, info)| (place, info.clone())).collect();
+        let mut order: Vec<(Place, &ThreadInfo)> = rows.collect();
+        order.extend(sampled_only.iter().map(|(place, info)| (*place, info)));
+        if self.part.late.is_some() {
+            // The main thread last: its late markers may have to be waited for.
+            order.sort_by_key(|(_, info)| info.is_main);
+        }
+        let number = order.len();
+        for (step, (place, info)) in order.into_iter().enumerate() {
+            shown += self.write_thread(context, (place, info), out, progress.step(step, number))?;
+        }
+        out.end_array();
+        Ok((u32::try_from(number).unwrap_or(u32::MAX), shown))
+    }
+
+    fn write_thread<W: Write>(
+        &mut self,
+        context: &Context<'_>,
+        (place, info): (Place, &ThreadInfo),
+        out: &mut JsonWriter<W>,
+        mut progress: ProgressLogger<'_>,
+    ) -> Result<ShownRange, Failure> {
+        let mut samples = thread::begin(context, ThreadHead::of(info), out);
+        let mut own =
+            self.write_samples(context, (place, info), &mut samples, progress.sub(0, 50, "samples"))?;
+        let mut markers = samples.end();
+        own += self.write_markers(context, place, &mut markers, progress.sub(50, 100, "markers"))?;
+        let delivered = own.saturating_add(self.owners.given(place));
+        losses::write_marker(context, info, &losses::counts(info, delivered), &mut markers);
+        if let Some(late) = self.part.late.filter(|_| info.is_main) {
+            late::write(context, &(late.0)(), &mut markers);
+        }
+        Ok(thread::end(markers))
+    }
+
+    /// Writes all samples of a thread; gives back how many it recorded itself. One recorder's are in the order of time;
+    /// those of several are put in order first.
+    fn write_samples<W: Write>(
+        &mut self,
+        context: &Context<'_>,
+        (place, info): (Place, &ThreadInfo),
+        table: &mut SampleTable<'_, '_, W>,
+        mut progress: ProgressLogger<'_>,
+    ) -> Result<u64, Failure> {
+        let chunks = self.owners.sample_chunks(place).to_vec();
+        let is_one = chunks.windows(2).all(|pair| matches!(pair, [a, b] if a.0 == b.0));
+        let (mut rows, mut path, mut own): (Vec<SampleRow>, _, u64) = (Vec::new(), StackPath::default(), 0);
+        for (number, (recorder, chunk)) in chunks.iter().enumerate() {
+            self.part.latch.check()?;
+            if table.is_failed() {
+                break;
+            }
+            let Some(entries) = read(self.part, &mut self.buffer, chunk)? else { continue };
+            let mut written = 0_u64;
+            path.begin_chunk();
+            for entry in entries {
+                let Entry::Sample(sample) = entry else { continue };
+                if sample.foreign.map_or(*recorder == place, |tid| tid == info.tid) {
+                    path.follow(&sample);
+                    if context.is_wanted(sample.at)
+                        && self.owners.owner_of_sample(*recorder, &sample) == Some(place)
+                    {
+                        let row = table.row(&sample, &mut path);
+                        if is_one {
+                            table.write(row)
+                        } else {
+                            rows.push(row)
+                        }
+                        written = written.saturating_add(1);
+                    }
+                }
+            }
+            self.count(*recorder, written);
+            own = own.saturating_add(if *recorder == place { written } else { 0 });
+            progress.set(proportion(number, chunks.len()), "samples");
+        }
+        rows.sort_by_key(|row| row.at_ns);
+        rows.into_iter().for_each(|row| table.write(row));
+        Ok(own)
+    }
+
+    /// Writes all markers and allocations of a thread: its own, and those that others recorded for it. Gives
+    /// back how many entries were its own.
+    fn write_markers<W: Write>(
+        &mut self,
+        context: &Context<'_>,
+        place: Place,
+        table: &mut MarkerTable<'_, '_, W>,
+        mut progress: ProgressLogger<'_>,
+    ) -> Result<u64, Failure> {
+        let own =
+            self.part.snapshot.threads.get(place).map(|info| info.chunks.as_slice()).unwrap_or_default();
+        let own = own.iter().map(|chunk| (place, chunk));
+        let chunks: Vec<OwnedChunk<'a>> =
+            own.chain(self.owners.marker_chunks(place).iter().copied()).collect();
+        let mut written_own = 0_u64;
+        for (number, chunk) in chunks.iter().enumerate() {
+            self.part.latch.check()?;
+            if table.is_failed() {
+                break;
+            }
+            let (written, others) = self.write_chunk(context, place, *chunk, table)?;
+            self.count(chunk.0, written);
+            let own = if chunk.0 == place { written.saturating_add(others) } else { 0 };
+            written_own = written_own.saturating_add(own);
+            progress.set(proportion(number, chunks.len()), "markers");
+        }
+        Ok(written_own)
+    }
+
+    /// How many entries of a chunk were written into the table, and how many are left for the process's tables.
+    fn write_chunk<W: Write>(
+        &mut self,
+        context: &Context<'_>,
+        place: Place,
+        (recorder, chunk): OwnedChunk<'a>,
+        table: &mut MarkerTable<'_, '_, W>,
+    ) -> Result<(u64, u64), Failure> {
+        let Some(entries) = read(self.part, &mut self.buffer, chunk)? else { return Ok((0, 0)) };
+        let tid = self.part.snapshot.threads.get(recorder).map(|info| info.tid).unwrap_or_default();
+        let (mut written, mut others) = (0_u64, 0_u64);
+        for entry in entries.filter(|entry| entry.last().is_some_and(|last| context.is_wanted(last))) {
+            match entry {
+                Entry::Marker(marker) if self.owners.owner(recorder, &marker) == place => {
+                    table.write(&marker, tid)
+                }
+                Entry::Allocation(allocation) if recorder == place => {
+                    allocations::write(table, tid, &allocation)
+                }
+                entry => {
+                    let is_periodic = recorder == place && self.periodic.note((recorder, chunk), &entry);
+                    others = others.saturating_add(u64::from(is_periodic));
+                    continue;
+                }
+            }
+            written = written.saturating_add(1);
+        }
+        Ok((written, others))
+    }
+
+    /// Calls `each` with all entries of a chunk that the profile wants, and gives back how many it took.
+    pub(super) fn for_each_entry(
+        &mut self,
+        context: &Context<'_>,
+        (_, chunk): OwnedChunk<'a>,
+        mut each: impl FnMut(&Entry<'_>),
+    ) -> Result<(), Failure> {
+        self.part.latch.check()?;
+        let Some(entries) = read(self.part, &mut self.buffer, chunk)? else { return Ok(()) };
+        let wanted = entries.filter(|entry| entry.last().is_some_and(|last| context.is_wanted(last)));
+        wanted.for_each(|entry| each(&entry));
+        Ok(())
+    }
+
+    /// Counts entries that were written, for the thread that recorded them.
+    pub(super) fn count(&mut self, recorder: Place, written: u64) {
+        if let Some(delivered) = self.delivered.get_mut(recorder) {
+            *delivered = delivered.saturating_add(written);
+        }
+    }
+
+    pub(super) fn write_log<W: Write>(&self, context: &Context<'_>, out: &mut JsonWriter<W>) -> EntryCounts {
+        let threads = self.part.snapshot.threads.iter().enumerate();
+        let delivered = |place: Place| self.delivered.get(place).copied().unwrap_or(0);
+        let books: Vec<_> =
+            threads.map(|(place, info)| (info, losses::counts(info, delivered(place)))).collect();
+        let mut total = self.part.snapshot.gone;
+        books.iter().for_each(|(_, counts)| total += *counts);
+        losses::write_log(context, &books, &total, out);
+        total
+    }
+}
+
+/// The entries of a chunk; `None` if it was evicted meanwhile.
+fn read<'b, S: ByteSource>(
+    part: &ProcessPart<'_, S>,
+    buffer: &'b mut ChunkBuffer,
+    chunk: &crate::reader::ChunkInfo,
+) -> Result<Option<Entries<'b>>, Failure> {
+    Ok(match part.read(part.reader.read_chunk(chunk, buffer))? {
+        ChunkRead::Entries(entries) => Some(entries),
+        ChunkRead::Evicted => None,
+    })
+}
+
+fn proportion(part: usize, whole: usize) -> Proportion {
+    let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    Proportion::of(wide(part), wide(whole))
+}

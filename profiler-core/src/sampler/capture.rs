@@ -1,0 +1,313 @@
+//! Copy and go: how the sampler's thread gets at another thread's registers and stack.
+//!
+//! The sampler arms a slot and signals the thread with the slot's ticket. The handler claims the slot, copies its
+//! registers and the upper part of its stack into it, and returns; it never waits. Whether the sampler still
+//! waits or gave up, a handler touches a slot only between its own claim and its own release.
+//!
+//! ```text
+//!             arm              claim              release
+//! free, full ─────▶ armed (g) ──────▶ filling (g) ───────▶ full (g)
+//!                      │ give up
+//!                      ▼
+//!                     free
+//! ```
+//!
+//! A ticket carries the slot's generation `g`: the handler of a signal that comes late finds another one, or the slot
+//! not armed, and does nothing. A slot that is being filled is not armed again.
+//!
+//! What may be copied is decided by the sampler: from the stack pointer to the upper end of the thread's own
+//! stack, and nothing unless the stack pointer lies in it and the thread is the one that the bounds were found
+//! for. That memory is in use by the functions that the handler interrupted, so it is there.
+
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::time::{Duration, Instant};
+
+use super::schedule::now;
+use super::PlacedFrame;
+use super::unwind::Copied;
+use crate::definition_cell::pool_tag;
+use crate::entry::stack::Frame;
+use crate::ids::{DefinitionId, ThreadId};
+use crate::label::{LabelStack, MAX_LABELS};
+use crate::record::gate;
+use crate::sync::fixed::{AtomicU32, AtomicU64, Ordering};
+use crate::sys::native::machine::{Registers, thread_pointer};
+use crate::sys::native::{signal, wake};
+use crate::time::Timestamp;
+
+/// So many threads are asked at the same time.
+pub(super) const SLOTS: usize = 4;
+/// Most of a stack that is copied. What is further out is missing, and that is said.
+pub(super) const STACK_BYTES: usize = 64 * 1024;
+const STACK_WORDS: usize = STACK_BYTES / 8;
+
+const FREE: u64 = 0;
+const ARMED: u64 = 1;
+const FILLING: u64 = 2;
+const FULL: u64 = 3;
+const PHASE: u64 = 3;
+
+const MAGIC: u64 = 0x9f0f;
+const GENERATION_BITS: u32 = 44;
+
+/// Where a thread's stack is. Not known: 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) lowest: u64,
+    pub(super) end: u64,
+    /// The thread's control block: tells it from another that has its number later.
+    pub(super) thread_pointer: u64,
+}
+
+/// What a handler leaves in a slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Filled {
+    at: u64,
+    registers: Registers,
+    thread_pointer: u64,
+    words: usize,
+    is_cut: bool,
+    labels: usize,
+}
+
+#[repr(C, align(64))]
+struct Slot {
+    /// Generation, and phase in the lowest two bits.
+    state: AtomicU64,
+    bounds: UnsafeCell<Bounds>,
+    /// The open labels of the thread that is asked.
+    labels_of: UnsafeCell<Option<&'static LabelStack>>,
+    filled: UnsafeCell<Filled>,
+    stack: UnsafeCell<[u64; STACK_WORDS]>,
+    labels: UnsafeCell<[PlacedFrame; MAX_LABELS]>,
+}
+
+// SAFETY: `bounds` and `labels_of` are written by the one sampler before the slot is armed; all others only by the
+// handler that claimed the slot, and read by the sampler only after that handler released it.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    const fn new() -> Self {
+        Self {
+            state: AtomicU64::new(FREE),
+            bounds: UnsafeCell::new(Bounds { lowest: 0, end: 0, thread_pointer: 0 }),
+            labels_of: UnsafeCell::new(None),
+            filled: UnsafeCell::new(Filled {
+                at: 0,
+                registers: Registers { pc: 0, sp: 0, fp: 0, lr: 0 },
+                thread_pointer: 0,
+                words: 0,
+                is_cut: false,
+                labels: 0,
+            }),
+            stack: UnsafeCell::new([0; STACK_WORDS]),
+            labels: UnsafeCell::new([(Frame::Code(DefinitionId::NONE, 0), 0); MAX_LABELS]),
+        }
+    }
+
+    fn step(&self, from: u64, to: u64) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// All zeros, so memory is taken only when it is used first. For the life of the process: a signal may come late.
+static ALL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
+/// Grows with every slot that is filled; the sampler sleeps on it.
+static FILLED: AtomicU32 = AtomicU32::new(0);
+
+/// What comes with the signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    slot: usize,
+    generation: u64,
+}
+
+impl Ticket {
+    const fn word(self) -> u64 {
+        (MAGIC << (64 - 16)) | (self.generation << 4) | self.slot as u64
+    }
+
+    fn of(word: u64) -> Option<Self> {
+        let generation = (word >> 4) & ((1 << GENERATION_BITS) - 1);
+        let slot = usize::try_from(word & 0xf).ok()?;
+        (word >> (64 - 16) == MAGIC).then_some(Self { slot, generation })
+    }
+
+    const fn state(self, phase: u64) -> u64 {
+        (self.generation << 2) | phase
+    }
+}
+
+/// What a thread was doing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen<'a> {
+    pub(super) at: Timestamp,
+    pub(super) registers: Registers,
+    pub(super) thread_pointer: u64,
+    pub(super) stack: Copied<'a>,
+    /// The labels that it had open, each with an address in the frame that opened it.
+    pub(super) labels: &'a [PlacedFrame],
+}
+
+/// The sampler's side of the slots. One at a time.
+#[derive(Debug)]
+pub(super) struct Captures(());
+
+impl Captures {
+    /// `None` if the program has taken the signal for itself.
+    pub(super) fn new() -> Option<Self> {
+        signal::install(answer).ok().filter(|is_ours| *is_ours)?;
+        for slot in &ALL {
+            // Touched now, so that no handler meets the fault.
+            let stack = slot.stack.get().cast::<u64>();
+            if slot.state.load(Ordering::Acquire) & PHASE != FILLING {
+                for word in (0..STACK_WORDS).step_by(512) {
+                    // SAFETY: inside the array.
+                    let place = unsafe { stack.add(word) };
+                    // SAFETY: no handler fills it, since nothing is armed.
+                    unsafe { place.write_volatile(0) };
+                }
+            }
+        }
+        Some(Self(()))
+    }
+
+    /// Asks a thread for what it is doing. `None` if no slot is free.
+    ///
+    /// # Errors
+    /// What the system says: `ESRCH` if it has ended.
+    pub(super) fn ask(
+        &mut self,
+        thread: ThreadId,
+        bounds: Bounds,
+        labels: Option<&'static LabelStack>,
+    ) -> Option<std::io::Result<Ticket>> {
+        let ticket = self.arm(bounds, labels)?;
+        let sent = signal::send(thread, ticket.word());
+        if sent.is_err() {
+            self.give_up(ticket);
+        }
+        Some(sent.map(|()| ticket))
+    }
+
+    fn arm(&mut self, bounds: Bounds, labels: Option<&'static LabelStack>) -> Option<Ticket> {
+        ALL.iter().enumerate().find_map(|(number, slot)| {
+            let state = slot.state.load(Ordering::Acquire);
+            if state & PHASE == ARMED || state & PHASE == FILLING {
+                return None;
+            }
+            // SAFETY: not armed and not being filled, so no handler looks at it.
+            unsafe { *slot.bounds.get() = bounds };
+            // SAFETY: as above.
+            unsafe { *slot.labels_of.get() = labels };
+            let generation = ((state >> 2) + 1) & ((1 << GENERATION_BITS) - 1);
+            let ticket = Ticket { slot: number, generation };
+            slot.step(state, ticket.state(ARMED)).then_some(ticket)
+        })
+    }
+
+    /// Waits for one of the threads that were asked; `None` when the time is over.
+    pub(super) fn wait(&mut self, ticket: Ticket, until: Instant) -> Option<Seen<'_>> {
+        loop {
+            let seen = FILLED.load(Ordering::Acquire);
+            if self.is_full(ticket) {
+                return self.read(ticket);
+            }
+            let left = until.saturating_duration_since(now());
+            if left == Duration::ZERO {
+                // A handler that is at it right now is as good as one that is done: it does not wait for anybody.
+                return if self.give_up(ticket) { None } else { self.wait_to_the_end(ticket) };
+            }
+            wake::wait(&FILLED, seen, left);
+        }
+    }
+
+    fn wait_to_the_end(&mut self, ticket: Ticket) -> Option<Seen<'_>> {
+        for _ in 0..100 {
+            if self.is_full(ticket) {
+                return self.read(ticket);
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        None // its thread has lost the processor; the slot is out of use until it has it again
+    }
+
+    fn is_full(&self, ticket: Ticket) -> bool {
+        ALL.get(ticket.slot).is_some_and(|slot| slot.state.load(Ordering::Acquire) == ticket.state(FULL))
+    }
+
+    /// Makes a ticket void. False if a handler has claimed it.
+    fn give_up(&mut self, ticket: Ticket) -> bool {
+        ALL.get(ticket.slot).is_some_and(|slot| slot.step(ticket.state(ARMED), ticket.state(FREE)))
+    }
+
+    fn read(&mut self, ticket: Ticket) -> Option<Seen<'_>> {
+        let slot = ALL.get(ticket.slot)?;
+        // SAFETY: full, and only `arm`, which needs `self` for itself, makes it anything else.
+        let filled = unsafe { *slot.filled.get() };
+        // SAFETY: as above; borrowed as long as `self` is.
+        let stack = unsafe { &*slot.stack.get() };
+        // SAFETY: as above.
+        let labels = unsafe { &*slot.labels.get() };
+        let start = filled.registers.sp & !7;
+        Some(Seen {
+            labels: labels.get(..filled.labels)?,
+            at: Timestamp::from_raw(filled.at),
+            registers: filled.registers,
+            thread_pointer: filled.thread_pointer,
+            stack: Copied { start, words: stack.get(..filled.words)?, is_cut: filled.is_cut },
+        })
+    }
+}
+
+/// The handler's part. False if the word is not one of ours.
+///
+/// # Safety
+/// `context` is what the kernel gave a handler that still runs.
+unsafe fn answer(word: u64, context: *const libc::ucontext_t) -> bool {
+    let Some(ticket) = Ticket::of(word) else { return false };
+    let Some(slot) = ALL.get(ticket.slot) else { return false };
+    // In a forked child nobody waits for it.
+    if gate::is_foreign() || !slot.step(ticket.state(ARMED), ticket.state(FILLING)) {
+        return true;
+    }
+    // SAFETY: the caller's promise, and we have just claimed the slot.
+    unsafe { fill(slot, context) };
+    slot.state.store(ticket.state(FULL), Ordering::Release);
+    FILLED.fetch_add(1, Ordering::Release);
+    wake::wake(&FILLED);
+    true
+}
+
+/// Copies registers and stack into a slot.
+///
+/// # Safety
+/// The caller has claimed the slot; `context` as for [`answer`].
+#[inline(always)]
+unsafe fn fill(slot: &Slot, context: *const libc::ucontext_t) {
+    let at = Timestamp::now().raw();
+    // SAFETY: the caller's promise.
+    let registers = unsafe { Registers::interrupted(context) };
+    let thread_pointer = thread_pointer();
+    // SAFETY: written before the slot was armed, and not again before it is full.
+    let bounds = unsafe { *slot.bounds.get() };
+    let start = registers.sp & !7;
+    let is_inside =
+        bounds.lowest <= start && start < bounds.end && bounds.thread_pointer == thread_pointer;
+    let all = if is_inside { (bounds.end - start) / 8 } else { 0 };
+    let words = (all as usize).min(STACK_WORDS);
+    // SAFETY: `words` fits the slot's array, which is ours by the claim. From the interrupted stack pointer to the
+    // end of the stack that it lies in all is mapped: functions of this thread are using it.
+    unsafe { std::ptr::copy_nonoverlapping(start as *const u64, slot.stack.get().cast::<u64>(), words) };
+    // SAFETY: written before the slot was armed, and not again before it is full.
+    let labels_of = unsafe { *slot.labels_of.get() };
+    // SAFETY: the slot is ours.
+    let room = unsafe { &mut *slot.labels.get() };
+    // On the thread itself, where nothing changes meanwhile: what is open around the registers just copied.
+    let labels = labels_of.and_then(|labels| labels.copy(pool_tag(), room)).unwrap_or(0);
+    let filled = Filled { at, registers, thread_pointer, words, is_cut: all as usize > words, labels };
+    // SAFETY: the slot is ours.
+    unsafe { *slot.filled.get() = filled };
+}

@@ -1,0 +1,257 @@
+//! The sampler as the session holds it: started, paused, waited for, stopped.
+//!
+//! The thread itself is in `thread`; here is what it shares with those who command it. Nobody waits for the sampler
+//! longer than a bound, whatever it is held up by.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::schedule::now;
+use crate::manager::ChunkManager;
+use crate::params::{Features, SessionParams};
+use crate::sync::fixed::{AtomicU64, Ordering};
+use crate::thread::ThreadFilter;
+
+/// What the sampler did in a session so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SamplingStats {
+    /// Ticks.
+    pub ticks: u64,
+    /// Samples of threads that were asked by a signal.
+    pub taken: u64,
+    /// Samples of threads that slept, taken without disturbing them.
+    pub peeked: u64,
+    /// Samples that say "as before".
+    pub repeated: u64,
+    /// Threads that did not answer in time.
+    pub missed: u64,
+    /// Samples whose stack could not be followed to its end.
+    pub failed: u64,
+    /// Samples whose outer frames are beyond what is copied, or too many.
+    pub cut: u64,
+    /// Frames in all samples.
+    pub frames: u64,
+    /// Time spent unwinding them.
+    pub unwinding_ns: u64,
+}
+
+/// The same, as it is counted.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) ticks: AtomicU64,
+    pub(super) taken: AtomicU64,
+    pub(super) peeked: AtomicU64,
+    pub(super) repeated: AtomicU64,
+    pub(super) missed: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) cut: AtomicU64,
+    pub(super) frames: AtomicU64,
+    pub(super) unwinding_ns: AtomicU64,
+}
+
+impl Counts {
+    fn read(&self) -> SamplingStats {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        SamplingStats {
+            ticks: get(&self.ticks),
+            taken: get(&self.taken),
+            peeked: get(&self.peeked),
+            repeated: get(&self.repeated),
+            missed: get(&self.missed),
+            failed: get(&self.failed),
+            cut: get(&self.cut),
+            frames: get(&self.frames),
+            unwinding_ns: get(&self.unwinding_ns),
+        }
+    }
+}
+
+/// Adds to a count.
+pub(super) fn count(count: &AtomicU64, more: u64) {
+    count.fetch_add(more, Ordering::Relaxed);
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stop: bool,
+    ended: bool,
+    paused: bool,
+    /// Modules have been looked at once.
+    ready: bool,
+    begun: u64,
+    done: u64,
+}
+
+/// What the sampler's thread shares with the session.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    pub(super) counts: Counts,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until `is_over`, or the time is over; gives what `is_over` says then.
+    fn wait(&self, at_most: Duration, is_over: impl Fn(&State) -> bool) -> bool {
+        let until = now() + at_most;
+        let mut state = self.lock();
+        while !is_over(&state) {
+            let left = until.saturating_duration_since(now());
+            if left == Duration::ZERO {
+                return false;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    pub(super) fn is_ready(&self) {
+        self.change(|state| state.ready = true);
+    }
+
+    /// Whether a tick begins now; `None` if the sampler is to end.
+    pub(super) fn begin_tick(&self) -> Option<bool> {
+        let mut state = self.lock();
+        let runs = !state.paused;
+        state.begun += u64::from(runs);
+        (!state.stop).then_some(runs)
+    }
+
+    /// Whether the sampler is to end.
+    pub(super) fn is_ending(&self) -> bool {
+        self.lock().stop
+    }
+
+    pub(super) fn end_tick(&self) {
+        self.change(|state| state.done = state.begun);
+    }
+
+    /// Sleeps, unless the sampler is to end.
+    pub(super) fn sleep(&self, at_most: Duration) {
+        self.wait(at_most, |state| state.stop);
+    }
+
+    pub(super) fn has_ended(&self) {
+        self.change(|state| state.ended = true);
+    }
+
+    /// Waits for a tick that begins from now on; false if none comes.
+    pub(crate) fn wait_one(&self, at_most: Duration) -> bool {
+        let wanted = self.lock().begun + 1;
+        let is_over = |state: &State| state.done >= wanted || state.stop || state.ended || state.paused;
+        self.wait(at_most, is_over);
+        self.lock().done >= wanted
+    }
+
+    pub(crate) fn stats(&self) -> SamplingStats {
+        self.counts.read()
+    }
+}
+
+/// The running sampler.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The first look at the modules takes a few milliseconds; a start does not wait longer than this.
+const READY: Duration = Duration::from_millis(500);
+
+impl Sampler {
+    /// Starts it, if these parameters want anything of it. Without a thread to be had nothing is sampled.
+    pub(crate) fn start(
+        manager: &Arc<ChunkManager>,
+        params: &SessionParams,
+        filter: &ThreadFilter,
+    ) -> Option<Self> {
+        if !is_wanted(params.features) || filter.excludes_process() {
+            return None;
+        }
+        let shared = Arc::new(Shared::default());
+        let thread = super::run(Arc::clone(&shared), Arc::clone(manager), params, filter.clone())?;
+        shared.wait(READY, |state| state.ready || state.ended);
+        Some(Self { shared, thread: Some(thread) })
+    }
+
+    /// Stops periodic samples, or goes on with them.
+    pub(crate) fn set_paused(&self, paused: bool) {
+        self.shared.change(|state| state.paused = paused);
+    }
+
+    /// For those who wait without holding anything else.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Ends it. Takes no longer than a thread that does not answer.
+    pub(crate) fn stop(mut self) {
+        self.shared.change(|state| state.stop = true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether there is something to do in every tick, or stacks to be ready for.
+fn is_wanted(features: Features) -> bool {
+    let periodic = [Features::CPU, Features::CPU_ALL_THREADS, Features::PROCESS_CPU, Features::MEMORY];
+    features.contains(Features::STACK_WALK)
+        || is_periodic(features) && periodic.into_iter().any(|feature| features.contains(feature))
+}
+
+/// Whether samples are taken at every tick.
+pub(super) fn is_periodic(features: Features) -> bool {
+    !features.contains(Features::NO_SAMPLING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_runs_unless_something_is_wanted() {
+        assert!(!is_wanted(Features::NONE));
+        assert!(!is_wanted(Features::MARKERS_ALL_THREADS));
+        assert!(!is_wanted(Features::CPU.with(Features::NO_SAMPLING)));
+        assert!(is_wanted(Features::CPU));
+        assert!(is_wanted(Features::STACK_WALK.with(Features::NO_SAMPLING)), "for the stacks of markers");
+    }
+
+    #[test]
+    fn a_tick_that_has_begun_already_is_not_the_one_waited_for() {
+        let shared = Arc::new(Shared::default());
+        assert_eq!(shared.begin_tick(), Some(true));
+        let waiting = Arc::clone(&shared);
+        let wait = move || waiting.wait_one(Duration::from_secs(60));
+        let waiter = crate::sys::spawn_quiet("waiter", wait).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        shared.end_tick();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waiter.is_finished());
+        shared.begin_tick();
+        shared.end_tick();
+        assert!(waiter.join().unwrap());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_sampler_that_is_paused_or_gone() {
+        let shared = Shared::default();
+        shared.change(|state| state.paused = true);
+        assert!(!shared.wait_one(Duration::from_secs(60)));
+        assert_eq!(shared.begin_tick(), Some(false));
+        shared.change(|state| state.stop = true);
+        assert_eq!(shared.begin_tick(), None);
+    }
+}

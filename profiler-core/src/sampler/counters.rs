@@ -1,0 +1,215 @@
+//! Counters over time: one entry per tick with what has changed.
+//!
+//! Called by the sampler's thread at every tick. A counter that changes after a quiet time is written with its old value
+//! at the tick before as well: graphs show a step where it is, not a ramp that began when it last moved.
+//! Allocates only when there are more counters than before; waits for nobody.
+
+use std::sync::Arc;
+
+use super::SampleWriter;
+use crate::counter::Counter;
+use crate::entry::periodic::CounterValue;
+use crate::ids::CounterIndex;
+use crate::manager::ChunkManager;
+use crate::params::Features;
+use crate::sys;
+use crate::time::Timestamp;
+
+static PROCESS_CPU: Counter =
+    Counter::new("processCPU", "CPU", "Processor time that the process has used, in nanoseconds");
+static RESIDENT: Counter = Counter::new("Resident memory", "Memory", "Memory that the process has resident");
+
+/// What of the process is measured at every tick, beside what the program counts itself.
+#[derive(Debug)]
+struct Measured {
+    /// Processor time when the session began.
+    cpu_before: Option<u64>,
+    memory: Option<sys::ResidentMemory>,
+}
+
+/// A counter at the tick before.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    value: CounterValue,
+    /// The tick at which it was written last.
+    written: u64,
+}
+
+/// Writes the counters of a process, tick by tick.
+#[derive(Debug)]
+pub(crate) struct CounterSampler {
+    manager: Arc<ChunkManager>,
+    measured: Measured,
+    last: Vec<Last>,
+    tick: u64,
+    last_at: Timestamp,
+    /// Counters of the tick before, and of this one.
+    before: Vec<CounterValue>,
+    now: Vec<CounterValue>,
+}
+
+impl CounterSampler {
+    /// For the session that runs in this pool.
+    pub(crate) fn new(manager: Arc<ChunkManager>, features: Features) -> Self {
+        let wants = |feature| features.contains(feature);
+        let cpu_before = wants(Features::PROCESS_CPU).then(sys::process_cpu_ns).flatten();
+        let memory = wants(Features::MEMORY).then(sys::ResidentMemory::open).flatten();
+        let measured = Measured { cpu_before, memory };
+        let (last, before, now) = (Vec::new(), Vec::new(), Vec::new());
+        Self { manager, measured, last, tick: 0, last_at: Timestamp::ZERO, before, now }
+    }
+
+    /// Writes what has changed since the tick before; at the first one everything.
+    pub(crate) fn tick(&mut self, writer: &mut SampleWriter, at: Timestamp) {
+        crate::alloc::flush_all();
+        self.measured.take();
+        self.tick += 1;
+        self.look();
+        if !self.before.is_empty() {
+            writer.counters(self.last_at, &self.before);
+        }
+        if !self.now.is_empty() {
+            writer.counters(at, &self.now);
+        }
+        self.last_at = at;
+    }
+
+    /// Finds what has changed.
+    fn look(&mut self) {
+        let Self { manager, last, tick, before, now, .. } = self;
+        before.clear();
+        now.clear();
+        // If somebody has the lock, those that we know of will do.
+        let count = manager.try_lock().map_or(last.len(), |state| state.rows.counters());
+        for index in 0..count {
+            let cell = CounterIndex::new(u32::try_from(index).unwrap_or(u32::MAX));
+            let Some(value) = manager.pool().counter(cell).and_then(|found| found.value(cell)) else { break };
+            match last.get_mut(index) {
+                Some(known) if known.value == value => {}
+                Some(known) => {
+                    if known.written + 1 < *tick {
+                        before.push(known.value);
+                    }
+                    *known = Last { value, written: *tick };
+                    now.push(value);
+                }
+                None => {
+                    // It was zero before it was there. At the first tick nothing is known of before.
+                    if *tick > 1 {
+                        before.push(CounterValue { value: 0, number: 0, ..value });
+                    }
+                    last.push(Last { value, written: *tick });
+                    now.push(value);
+                }
+            }
+        }
+    }
+}
+
+impl Measured {
+    fn take(&self) {
+        if let Some(cpu) = self.cpu_before.and_then(|before| sys::process_cpu_ns()?.checked_sub(before)) {
+            set(&PROCESS_CPU, cpu);
+        }
+        if let Some(bytes) = self.memory.as_ref().and_then(sys::ResidentMemory::bytes) {
+            set(&RESIDENT, bytes);
+        }
+    }
+}
+
+fn set(counter: &'static Counter, value: u64) {
+    let value = i64::try_from(value).unwrap_or(i64::MAX);
+    if counter.get() != value {
+        counter.set(value);
+    }
+}
+
+// A session of its own is not needed: what is written is what was found.
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::ids::{ByteLimit, ThreadId};
+    use crate::manager::rows::NewThread;
+    use crate::params::SessionParams;
+    use crate::pool::{self, Pool, PoolSpec};
+    use crate::time::SessionClock;
+
+    fn sampler() -> CounterSampler {
+        let (clock, id, limit) =
+            (SessionClock::start_now(), pool::new_id().unwrap(), ByteLimit::new(1 << 20));
+        let params = SessionParams::default();
+        let spec = PoolSpec { id, limit, allowance: limit, clock, params, name: String::new() };
+        let (pool, _) = Pool::attach(pool::create(&spec).unwrap()).unwrap();
+        let manager = Arc::new(ChunkManager::new(pool));
+        let main = NewThread { tid: ThreadId::new(1), is_main: true, name: "main", at: Timestamp::ZERO };
+        manager.lock().rows.begin_session(&manager, main).unwrap();
+        CounterSampler::new(manager, Features::NONE)
+    }
+
+    fn add_counter(sampler: &CounterSampler) -> CounterIndex {
+        let cell = sampler.manager.lock().rows.add_counter(&sampler.manager).unwrap();
+        sampler.manager.pool().counter(cell).unwrap().publish(crate::ids::DefinitionId::new(1));
+        cell
+    }
+
+    fn add(sampler: &CounterSampler, cell: CounterIndex, value: i64) {
+        sampler.manager.pool().counter(cell).unwrap().add(value);
+    }
+
+    type Written = Vec<(u32, i64, u64)>;
+
+    /// What a tick writes: for the tick before, and for itself.
+    fn tick(sampler: &mut CounterSampler) -> (Written, Written) {
+        sampler.tick += 1;
+        sampler.look();
+        let plain = |values: &[CounterValue]| {
+            values.iter().map(|value| (value.cell.get(), value.value, value.number)).collect()
+        };
+        (plain(&sampler.before), plain(&sampler.now))
+    }
+
+    #[test]
+    fn only_what_changed_is_written_and_a_step_is_a_step() {
+        let mut sampler = sampler();
+        let (first, second) = (add_counter(&sampler), add_counter(&sampler));
+        add(&sampler, first, 5);
+        assert_eq!(
+            tick(&mut sampler),
+            (vec![], vec![(0, 5, 1), (1, 0, 0)]),
+            "the first tick says everything"
+        );
+        assert_eq!(tick(&mut sampler), (vec![], vec![]), "nothing has changed");
+        add(&sampler, second, 7);
+        assert_eq!(tick(&mut sampler), (vec![(1, 0, 0)], vec![(1, 7, 1)]), "it was quiet before");
+        add(&sampler, second, 1);
+        assert_eq!(
+            tick(&mut sampler),
+            (vec![], vec![(1, 8, 2)]),
+            "its value before stands at the tick before"
+        );
+        assert_eq!(tick(&mut sampler), (vec![], vec![]));
+        add(&sampler, second, -8);
+        assert_eq!(tick(&mut sampler), (vec![(1, 8, 2)], vec![(1, 0, 3)]));
+    }
+
+    #[test]
+    fn a_counter_that_comes_late_was_zero_before() {
+        let mut sampler = sampler();
+        tick(&mut sampler);
+        let cell = add_counter(&sampler);
+        add(&sampler, cell, 9);
+        assert_eq!(tick(&mut sampler), (vec![(0, 0, 0)], vec![(0, 9, 1)]));
+    }
+
+    #[test]
+    fn while_somebody_has_the_lock_known_counters_are_read_all_the_same() {
+        let mut sampler = sampler();
+        let cell = add_counter(&sampler);
+        tick(&mut sampler);
+        add(&sampler, cell, 3);
+        let manager = Arc::clone(&sampler.manager);
+        let held = manager.lock();
+        assert_eq!(tick(&mut sampler).1, [(0, 3, 1)]);
+        drop(held);
+    }
+}

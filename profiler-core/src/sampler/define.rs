@@ -1,0 +1,34 @@
+//! What frames refer to, for programs that bring a sampler of their own.
+//!
+//! A definition lasts as long as the session's pool and is never taken back: define each module and label once per
+//! session. Not for signal handlers.
+
+use crate::ids::DefinitionId;
+use crate::marker::CategoryPair;
+use crate::pool::definitions::Definition;
+use crate::reader::ModuleDefinition;
+use crate::record::local;
+
+/// Makes a file known whose code ran. `None` while no session runs, and if there is no room left for names.
+pub fn define_module(module: &ModuleDefinition) -> Option<DefinitionId> {
+    let ModuleDefinition { path, build_id, base, start, end } = module.clone();
+    local::with_manager(|manager| {
+        manager.pool().define(&Definition::Module { path, build_id, base, start, end }).ok()
+    })
+}
+
+/// Makes a frame known by its name, such as a function of an interpreted program.
+/// `None` while no session runs, and if there is no room left for names.
+pub fn define_label(
+    name: &str,
+    about: impl Into<CategoryPair>,
+    file: &str,
+    line: u32,
+) -> Option<DefinitionId> {
+    let about = about.into();
+    let (name, file, subcategory) = (name.to_owned(), file.to_owned(), about.subcategory());
+    local::with_manager(|manager| {
+        let category = about.define(manager).ok()?;
+        manager.pool().define(&Definition::Label { name, category, subcategory, file, line }).ok()
+    })
+}

@@ -1,0 +1,253 @@
+//! From a copied stack to a recorded sample: modules, unwinding, writing.
+//!
+//! Owned by the sampler's thread. Allocates nothing per sample once every thread was sampled at its deepest,
+//! and no module is new.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::schedule::now;
+use super::capture::{Bounds, STACK_BYTES, Seen};
+use super::control::{Shared, count};
+use super::modules::Modules;
+use super::targets::Target;
+use super::unwind::{Cache, Copied, NO_FRAME_POINTER, Snapshot, Walked, walk};
+use super::writer::{Sample, SampleWriter};
+use super::{PlacedFrame, here};
+use crate::definition_cell::pool_tag;
+use crate::entry::stack::{Frame, MAX_FRAMES};
+use crate::ids::ThreadId;
+use crate::label::merge::merge;
+use crate::label::registry::LabelFinder;
+use crate::label::{LabelStack, MAX_LABELS};
+use crate::manager::ChunkManager;
+use crate::sys::native::machine::Registers;
+use crate::sys::native::memory::OwnMemory;
+use crate::sys::native::tasks::{self, Doing, Wait};
+use crate::time::Timestamp;
+
+/// Time between two looks at the modules, if nothing calls for one: a library may have taken another's place.
+const CALM: Duration = Duration::from_secs(1);
+/// Shortest time between two looks: where code is made at run time, unknown addresses never end.
+const PRESSED: Duration = Duration::from_millis(20);
+/// The same for a look that only says where a new thread's stack is.
+const NEW_THREAD: Duration = Duration::from_millis(5);
+
+/// What turns stacks into samples.
+#[derive(Debug)]
+pub(super) struct Eye {
+    pub(super) manager: Arc<ChunkManager>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) writer: SampleWriter,
+    memory: OwnMemory,
+    modules: Modules,
+    /// Snapshots that a capturing thread may still have.
+    old: Vec<Arc<Snapshot>>,
+    cache: Cache,
+    frames: Vec<PlacedFrame>,
+    plain: Vec<Frame>,
+    words: Vec<u64>,
+    finder: LabelFinder,
+    looked: Option<Instant>,
+    /// How long unknown addresses are left unknown; grows while looks do not help.
+    patience: Duration,
+    measures_cpu: bool,
+}
+
+impl Eye {
+    pub(super) fn new(manager: Arc<ChunkManager>, shared: Arc<Shared>, measures_cpu: bool) -> Self {
+        Self {
+            manager,
+            shared,
+            writer: SampleWriter::new(),
+            memory: OwnMemory::open(),
+            modules: Modules::new(),
+            old: Vec::with_capacity(16),
+            cache: Cache::new(),
+            frames: vec![(Frame::Unknown(0), 0); MAX_FRAMES],
+            plain: Vec::with_capacity(MAX_FRAMES),
+            words: vec![0; STACK_BYTES / 8],
+            finder: LabelFinder::default(),
+            looked: None,
+            patience: PRESSED,
+            measures_cpu,
+        }
+    }
+
+    /// Looks at the modules anew, and has threads capture with what it sees. True if there is something new.
+    pub(super) fn look(&mut self) -> bool {
+        let changed = self.modules.look(&self.memory, &self.manager);
+        if changed {
+            self.old.extend(here::publish(Some(Arc::clone(self.modules.snapshot()))));
+        }
+        // Given back by us, never by a thread that captures.
+        self.old.retain(|old| Arc::strong_count(old) > 1);
+        self.looked = Some(now());
+        changed
+    }
+
+    /// Looks, if the last look is long ago or a thread has met an unknown address.
+    pub(super) fn look_if_due(&mut self) {
+        let met_unknown = here::has_met_unknown() && self.is_older_than(self.patience);
+        if met_unknown || self.is_older_than(CALM) {
+            self.look();
+        }
+    }
+
+    fn is_older_than(&self, age: Duration) -> bool {
+        self.looked.is_none_or(|looked| looked.elapsed() >= age)
+    }
+
+    /// Nobody captures any more.
+    pub(super) fn close(&mut self) {
+        self.old.extend(here::publish(None));
+        for _ in 0..1000 {
+            let latest = self.modules.snapshot();
+            // Ours are the one in the list and, of the latest, that of the modules.
+            self.old.retain(|old| Arc::strong_count(old) > 1 + usize::from(Arc::ptr_eq(old, latest)));
+            if self.old.is_empty() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // A thread is held up in the middle of a capture; the last one gives it back.
+        self.old.clear();
+    }
+
+    /// Finds out where a thread's stack is, from what its handler said. True if it knows more now.
+    pub(super) fn learn(&mut self, target: &mut Target, sp: u64, thread_pointer: u64) -> bool {
+        let is_main = target.tid.get() == u64::from(std::process::id());
+        let find = |modules: &Modules| {
+            let stack = modules.maps().at(sp)?;
+            // The C library puts a thread's control block at the upper end of its stack; the main thread's is
+            // elsewhere, and its stack ends where its mapping does.
+            let end = match (is_main, stack.contains(thread_pointer)) {
+                (true, _) if stack.path == "[stack]" => stack.end,
+                (false, true) if sp < thread_pointer => thread_pointer,
+                _ => return None,
+            };
+            Some(Bounds { lowest: stack.start, end, thread_pointer })
+        };
+        let found = find(&self.modules).or_else(|| {
+            if self.is_older_than(NEW_THREAD) {
+                self.look();
+            }
+            find(&self.modules)
+        });
+        let known = target.bounds;
+        target.bounds = found.unwrap_or_default();
+        found.is_some() && target.bounds != known
+    }
+
+    /// Records what a handler copied.
+    pub(super) fn record_seen(&mut self, target: &mut Target, seen: &Seen<'_>, cpu_ns: u64) {
+        count(&self.shared.counts.taken, 1);
+        let walked = self.unwind(seen.registers, &seen.stack);
+        self.write(target, seen.at, cpu_ns, walked, seen.labels);
+    }
+
+    /// Records a thread that waits, without disturbing it; false if it does not wait there any more.
+    ///
+    /// Registers other than the two that the system tells are unknown; a function that kept its frame pointer
+    /// is found again by the look of its frame.
+    pub(super) fn peek(&mut self, target: &mut Target, wait: Wait, cpu_ns: u64) -> bool {
+        let start = wait.sp & !7;
+        let mut words = std::mem::take(&mut self.words);
+        let known = target.bounds.end.checked_sub(start).filter(|_| target.bounds.lowest <= start);
+        let most = known.map_or(words.len(), |len| usize::try_from(len / 8).unwrap_or(0).min(words.len()));
+        let at = Timestamp::now();
+        let labels = self.open_labels(target.tid);
+        let read = words.get_mut(..most).map_or(0, |room| self.memory.read_words(start, room));
+        // Still there, and it has not run in between: so what was read is one stack.
+        let is_whole = tasks::doing(target.tid) == Doing::Waiting(wait)
+            && tasks::cpu_ns(target.tid) == Some(target.cpu);
+        if is_whole {
+            let registers = Registers { pc: wait.pc, sp: wait.sp, fp: NO_FRAME_POINTER, lr: 0 };
+            let stack = Copied { start, words: words.get(..read).unwrap_or_default(), is_cut: read * 8 >= STACK_BYTES };
+            count(&self.shared.counts.peeked, 1);
+            let walked = self.unwind(registers, &stack);
+            self.write(target, at, cpu_ns, walked, labels.open());
+            target.wait = Some(wait);
+        }
+        self.words = words;
+        is_whole
+    }
+
+    /// Records that a thread does what it did before.
+    pub(super) fn repeat(&mut self, target: &Target, cpu_ns: u64) {
+        let cpu_ns = self.measures_cpu.then_some(cpu_ns);
+        if self.writer.repeat(target.tid, Timestamp::now(), cpu_ns) {
+            count(&self.shared.counts.repeated, 1);
+        }
+    }
+
+    /// Records a sample whose stack is not walked: the open labels alone.
+    pub(super) fn record_cpu(&mut self, target: &mut Target, cpu_ns: u64) {
+        let labels = self.open_labels(target.tid);
+        self.write(target, Timestamp::now(), cpu_ns, Walked::default(), labels.open());
+    }
+
+    /// Where a thread notes its labels, if it has any.
+    pub(super) fn labels_of(&mut self, thread: ThreadId) -> Option<&'static LabelStack> {
+        self.finder.of(thread)
+    }
+
+    /// The labels that a thread has open, read from here.
+    fn open_labels(&mut self, thread: ThreadId) -> OpenLabels {
+        let mut labels = OpenLabels { all: [(Frame::Unknown(0), 0); MAX_LABELS], count: 0 };
+        let found = self.finder.of(thread).and_then(|stack| stack.copy(pool_tag(), &mut labels.all));
+        labels.count = found.unwrap_or(0);
+        labels
+    }
+
+    fn unwind(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
+        let begin = now();
+        let mut walked = self.walk(registers, stack);
+        if walked.unknown.is_some() && self.is_older_than(self.patience) {
+            let helped = self.look();
+            self.patience = if helped { PRESSED } else { (self.patience * 2).min(CALM) };
+            if helped {
+                walked = self.walk(registers, stack);
+            }
+        }
+        let counts = &self.shared.counts;
+        count(&counts.unwinding_ns, u64::try_from(begin.elapsed().as_nanos()).unwrap_or(0));
+        count(&counts.frames, walked.len as u64);
+        count(&counts.failed, u64::from(walked.failed));
+        count(&counts.cut, u64::from(walked.cut));
+        walked
+    }
+
+    fn walk(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
+        walk(self.modules.snapshot(), &mut self.cache, registers, stack, &mut self.frames)
+    }
+
+    fn write(
+        &mut self,
+        target: &mut Target,
+        at: Timestamp,
+        cpu_ns: u64,
+        walked: Walked,
+        labels: &[PlacedFrame],
+    ) {
+        let native = self.frames.get(self.frames.len().saturating_sub(walked.len)..).unwrap_or_default();
+        self.plain.clear();
+        self.plain.extend(merge(native, labels, walked.cut || walked.failed));
+        let cpu_ns = self.measures_cpu.then_some(cpu_ns);
+        let Walked { cut, failed, .. } = walked;
+        let sample = Sample { at, cpu_ns, frames: &self.plain, cut, failed };
+        target.has_sample |= self.writer.sample(target.tid, &sample);
+    }
+}
+
+/// The labels that a thread has open.
+struct OpenLabels {
+    all: [PlacedFrame; MAX_LABELS],
+    count: usize,
+}
+
+impl OpenLabels {
+    fn open(&self) -> &[PlacedFrame] {
+        self.all.get(..self.count).unwrap_or_default()
+    }
+}

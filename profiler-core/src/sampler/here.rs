@@ -1,0 +1,180 @@
+//! The stack of the calling thread, now: for markers and allocations.
+//!
+//! Called from anywhere a program records, also from inside its allocator. Allocates nothing (but the
+//! C library may, when a thread asks for the first time where its stack is), waits for no lock: what is not to
+//! be had at once is no stack. Modules are those that the sampler's thread saw last. Reads only between the own
+//! stack pointer and the end of the own stack.
+//!
+//! Invariant: a snapshot is given back by the sampler's thread only, never by one that captures.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::unwind::{Cache, Snapshot, StackWords, walk};
+use super::{Captured, PlacedFrame};
+use crate::record::gate;
+use crate::sync::fixed::{AtomicU64, Ordering};
+use crate::sys::native::machine::{Registers, own_stack};
+
+/// So many threads may capture at the same time; one more finds no place.
+const CACHES: usize = 4;
+
+static CURRENT: RwLock<Option<Arc<Snapshot>>> = RwLock::new(None);
+/// Whether a captured stack had an address in no module that is known.
+static MET_UNKNOWN: AtomicU64 = AtomicU64::new(0);
+static CAPTURING: [Mutex<Option<Cache>>; CACHES] = [const { Mutex::new(None) }; CACHES];
+
+thread_local! {
+    /// Where the thread's stack is; (0, 0) not asked yet, (1, 1) not to be known.
+    static STACK: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// Captures the stack of the calling thread: the return addresses of all functions but this one, outermost
+/// first. Nothing while no session walks stacks.
+#[inline(never)]
+pub(crate) fn capture(frames: &mut [PlacedFrame]) -> Captured {
+    let registers = Registers::here();
+    if gate::is_foreign() {
+        return Captured::default(); // a forked child
+    }
+    try_capture(registers, frames).unwrap_or_default()
+}
+
+fn try_capture(registers: Registers, frames: &mut [PlacedFrame]) -> Option<Captured> {
+    let snapshot = CURRENT.try_read().ok()?.clone()?;
+    let (_, end) = bounds(registers.sp, snapshot.main_stack)?;
+    let mut place = CAPTURING.iter().find_map(|place| place.try_lock().ok().filter(|place| place.is_some()))?;
+    let stack = OwnStack { start: registers.sp, end };
+    let walked = walk(&snapshot, place.as_mut()?, registers, &stack, frames);
+    drop(place);
+    if walked.unknown.is_some() {
+        MET_UNKNOWN.store(1, Ordering::Relaxed);
+    }
+    let all = frames.len();
+    // The innermost one is in this file.
+    let len = walked.len.checked_sub(1)?;
+    frames.copy_within(all - walked.len..all - 1, 0);
+    Some(Captured { len, cut: walked.cut || walked.failed })
+}
+
+/// The stack that `sp` lies in, if that is the thread's.
+fn bounds(sp: u64, main: (u64, u64)) -> Option<(u64, u64)> {
+    let contains = |(start, end): (u64, u64)| start <= sp && sp < end;
+    if contains(main) {
+        return Some(main);
+    }
+    let known = STACK.with(|stack| {
+        if stack.get() == (0, 0) {
+            stack.set((1, 1)); // should asking capture a stack
+            stack.set(own_stack().unwrap_or((1, 1)));
+        }
+        stack.get()
+    });
+    contains(known).then_some(known)
+}
+
+/// The part of the calling thread's stack that is in use.
+struct OwnStack {
+    start: u64,
+    end: u64,
+}
+
+impl StackWords for OwnStack {
+    fn word(&self, address: u64) -> Option<u64> {
+        let is_in = self.start <= address && address <= self.end.checked_sub(8)? && address.is_multiple_of(8);
+        // SAFETY: aligned, and between the stack pointer of a function that has not returned and the upper end
+        // of the stack it runs on, which is mapped as long as the thread lives.
+        is_in.then(|| unsafe { (address as *const u64).read_volatile() })
+    }
+
+    fn is_beyond(&self, _address: u64) -> bool {
+        false
+    }
+}
+
+/// Makes a snapshot the one that threads capture with; gives back the one before. Called by the
+/// sampler's thread, which keeps that until nobody else has it.
+pub(super) fn publish(snapshot: Option<Arc<Snapshot>>) -> Option<Arc<Snapshot>> {
+    if snapshot.is_some() {
+        for place in &CAPTURING {
+            place.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Cache::new);
+        }
+    }
+    std::mem::replace(&mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner), snapshot)
+}
+
+/// Whether a captured stack had an unknown address since the last time this was asked.
+pub(super) fn has_met_unknown() -> bool {
+    MET_UNKNOWN.load(Ordering::Relaxed) != 0 && MET_UNKNOWN.swap(0, Ordering::Relaxed) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::elf::Image;
+    use super::super::maps::Maps;
+    use super::super::unwind::Placed;
+    use super::*;
+    use crate::entry::stack::Frame;
+    use crate::ids::DefinitionId;
+    use crate::sys::native::memory::OwnMemory;
+
+    /// All files of this process, none of them defined.
+    fn snapshot() -> Snapshot {
+        let (mut maps, memory) = (Maps::default(), OwnMemory::open());
+        maps.read().unwrap();
+        let images: Vec<_> = maps
+            .iter()
+            .filter(|line| line.offset == 0 && line.readable && line.inode != 0)
+            .filter_map(|line| Image::read(&memory, line.start))
+            .collect();
+        let placed = images.iter().map(|image| {
+            let (start, end) = (image.bias + image.addresses.start, image.bias + image.addresses.end);
+            (Placed { start, end, bias: image.bias, id: DefinitionId::NONE }, image)
+        });
+        Snapshot::new(placed.collect(), (0, 0))
+    }
+
+    #[inline(never)]
+    fn inner(room: &mut [PlacedFrame]) -> Captured {
+        std::hint::black_box(capture(room))
+    }
+
+    #[inline(never)]
+    fn outer(room: &mut [PlacedFrame]) -> Captured {
+        std::hint::black_box(inner(room))
+    }
+
+    #[test]
+    fn a_thread_captures_the_functions_that_it_is_in_outermost_first() {
+        gate::set_up();
+        let mut room = [(Frame::Unknown(0), 0); 200];
+        assert_eq!(outer(&mut room), Captured::default(), "nobody has published anything");
+        publish(Some(Arc::new(snapshot())));
+        let captured = outer(&mut room);
+        let mut few = [(Frame::Unknown(0), 0); 3];
+        let cut = outer(&mut few);
+        let is_alone = std::thread::scope(|scope| {
+            let places: Vec<_> = CAPTURING.iter().map(|place| place.lock().unwrap()).collect();
+            let alone = scope.spawn(|| outer(&mut [(Frame::Unknown(0), 0); 200])).join().unwrap();
+            drop(places);
+            alone == Captured::default()
+        });
+        publish(None);
+        let frames = &room[..captured.len];
+        let is_in = |frame: &PlacedFrame, function: *const ()| {
+            matches!(frame.0, Frame::Unknown(address) if (function as u64..function as u64 + 300).contains(&address))
+        };
+        // The two may lie close to each other.
+        let outer = frames.iter().position(|frame| is_in(frame, outer as *const ())).unwrap();
+        let inner = frames.iter().rposition(|frame| is_in(frame, inner as *const ())).unwrap();
+        assert!(outer < inner, "{frames:?}");
+        assert_eq!(inner, captured.len - 1, "the capture itself is no frame");
+        assert!(frames.windows(2).all(|pair| pair[0].1 > pair[1].1), "further out is further up: {frames:?}");
+        assert!(!captured.cut && frames.len() > 5, "down to the start of the thread");
+        assert_eq!(cut, Captured { len: 2, cut: true });
+        assert_eq!(few[1].0, frames[captured.len - 1].0);
+        assert!(is_alone, "nobody waits for a place");
+    }
+}

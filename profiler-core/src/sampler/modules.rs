@@ -1,0 +1,159 @@
+//! Which files' code is loaded where, and what unwinding needs of them.
+//!
+//! Owned by the sampler's thread. A look reads the list of mappings, reads what is new from memory, defines it in
+//! the pool, and makes a new [`Snapshot`] if anything changed. Nothing is asked of the loader, whose lock the
+//! program may hold for as long as it likes.
+//!
+//! A frame's address is relative to the module's bias, so it is the address that the file itself uses
+//! (ELF: `p_vaddr`), whatever kind of file it is; a program that is not relocated has bias 0.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::elf::Image;
+use super::maps::{Mapping, Maps};
+use super::unwind::{Placed, Snapshot};
+use crate::ids::DefinitionId;
+use crate::manager::ChunkManager;
+use crate::pool::definitions::Definition;
+use crate::sys::native::memory::OwnMemory;
+
+/// Of a main thread's stack without a limit, so much is believed to be one.
+const LARGEST_MAIN_STACK: u64 = 128 << 20;
+
+/// A file by what tells it from another that is loaded at the same place later.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    header: u64,
+    inode: u64,
+    path: String,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    image: Image,
+    id: DefinitionId,
+}
+
+/// All modules that are known.
+#[derive(Debug)]
+pub(super) struct Modules {
+    maps: Maps,
+    loaded: HashMap<Key, Loaded>,
+    main_stack: (u64, u64),
+    /// The fingerprint of the last look.
+    seen: u64,
+    snapshot: Arc<Snapshot>,
+}
+
+impl Modules {
+    pub(super) fn new() -> Self {
+        let snapshot = Arc::new(Snapshot::new(Vec::new(), (0, 0)));
+        Self { maps: Maps::default(), loaded: HashMap::new(), main_stack: (0, 0), seen: 0, snapshot }
+    }
+
+    /// The modules as they were at the last look.
+    pub(super) const fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// The list of mappings as it was at the last look.
+    pub(super) const fn maps(&self) -> &Maps {
+        &self.maps
+    }
+
+    /// Looks again. True if there is a new snapshot. New files are defined in the pool.
+    pub(super) fn look(&mut self, memory: &OwnMemory, manager: &ChunkManager) -> bool {
+        if self.maps.read().is_err() {
+            return false;
+        }
+        let main_stack = main_stack(&self.maps);
+        let seen = fingerprint(&self.maps);
+        if seen == self.seen && main_stack == self.main_stack {
+            return false;
+        }
+        self.seen = seen;
+        let keys = code(&self.maps);
+        let mut changed = main_stack != self.main_stack || keys.len() != self.loaded.len();
+        self.main_stack = main_stack;
+        let mut before = std::mem::take(&mut self.loaded);
+        for key in keys {
+            let loaded = before.remove(&key).or_else(|| {
+                changed = true;
+                load(memory, manager, &key)
+            });
+            if let Some(loaded) = loaded {
+                self.loaded.insert(key, loaded);
+            }
+        }
+        changed |= !before.is_empty();
+        if changed {
+            let placed = self.loaded.values().map(|loaded| (placed(loaded), &loaded.image)).collect();
+            self.snapshot = Arc::new(Snapshot::new(placed, main_stack));
+        }
+        changed
+    }
+}
+
+fn load(memory: &OwnMemory, manager: &ChunkManager, key: &Key) -> Option<Loaded> {
+    let image = Image::read(memory, key.header)?;
+    let mut loaded = Loaded { image, id: DefinitionId::NONE };
+    let Placed { start, end, bias, .. } = placed(&loaded);
+    let definition = Definition::Module {
+        path: key.path.clone(),
+        build_id: loaded.image.build_id.clone(),
+        base: bias,
+        start,
+        end,
+    };
+    // Without room for it its addresses are unknown ones; unwinding goes on.
+    loaded.id = manager.pool().define(&definition).unwrap_or(DefinitionId::NONE);
+    Some(loaded)
+}
+
+fn placed(loaded: &Loaded) -> Placed {
+    let Image { bias, addresses, .. } = &loaded.image;
+    let at = |address: u64| bias.wrapping_add(address);
+    Placed { start: at(addresses.start), end: at(addresses.end), bias: *bias, id: loaded.id }
+}
+
+/// A number that changes when the files do that are mapped, or their places. Allocates nothing.
+fn fingerprint(maps: &Maps) -> u64 {
+    use std::hash::{Hash, Hasher};
+    let mut hasher = std::hash::DefaultHasher::new();
+    maps.iter().filter(is_file).for_each(|line| (line.start, line.inode, line.path).hash(&mut hasher));
+    hasher.finish()
+}
+
+fn is_file(line: &Mapping<'_>) -> bool {
+    line.readable && (line.inode != 0 || line.path == "[vdso]")
+}
+
+/// The files that code is mapped from, each by the mapping of its first bytes.
+fn code(maps: &Maps) -> Vec<Key> {
+    let mut found: Vec<Key> = Vec::new();
+    let mut header: Option<Mapping<'_>> = None;
+    for line in maps.iter().filter(is_file) {
+        let goes_on = header.is_some_and(|header| header.inode == line.inode && header.path == line.path);
+        if line.offset == 0 && !(goes_on && line.executable) {
+            header = Some(line);
+        } else if !goes_on {
+            header = None;
+        }
+        if let Some(first) = header.filter(|_| line.executable)
+            && found.last().is_none_or(|last| last.header != first.start)
+        {
+            let path = first.path.strip_suffix(" (deleted)").unwrap_or(first.path);
+            found.push(Key { header: first.start, inode: first.inode, path: path.to_owned() });
+        }
+    }
+    found
+}
+
+/// Where the main thread's stack may be: it grows down.
+fn main_stack(maps: &Maps) -> (u64, u64) {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
+    let most = limit.unwrap_or(LARGEST_MAIN_STACK).min(LARGEST_MAIN_STACK);
+    let stack = maps.iter().find(|line| line.path == "[stack]");
+    stack.map_or((0, 0), |stack| (stack.start.min(stack.end.saturating_sub(most)), stack.end))
+}

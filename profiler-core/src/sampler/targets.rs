@@ -1,0 +1,245 @@
+//! Who is sampled: the threads that joined the session, and those that never recorded anything.
+//!
+//! Threads that joined are found by their rows, at the tick after. All others are found by a list of the
+//! system's at intervals, and get rows that are kept for them: one that records later makes it its own. The
+//! profiler's own threads are never sampled.
+//!
+//! Invariants: a target's row is held (`manager::rows`), so that the samples of a thread that has ended belong to
+//! somebody as long as it is among the last [`MOST_GONE`] that did; of one thread number there is one target.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::schedule::now;
+use super::capture::Bounds;
+use crate::ids::{ThreadId, ThreadIndex};
+use crate::manager::ChunkManager;
+use crate::params::Features;
+use crate::pool::live::{NewThread, ThreadRow};
+use crate::sys;
+use crate::sys::native::tasks::{self, Wait};
+use crate::thread::ThreadFilter;
+use crate::time::Timestamp;
+
+/// Time between two lists of all threads.
+const LISTING: Duration = Duration::from_millis(100);
+/// So many ended threads keep their rows for the sake of their samples.
+const MOST_GONE: usize = 1024;
+/// What the names of the profiler's own threads begin with.
+const OWN_THREADS: &str = "profiler-";
+
+/// A thread that is sampled.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) tid: ThreadId,
+    row: ThreadIndex,
+    /// Its stack is walked; else only its processor time is noted.
+    pub(super) walk: bool,
+    /// Processor time at the last look.
+    pub(super) cpu: u64,
+    pub(super) bounds: Bounds,
+    /// Where it waited when it was sampled last, if it did.
+    pub(super) wait: Option<Wait>,
+    pub(super) has_sample: bool,
+    /// Signals that it did not answer in a row, and ticks for which it is left alone.
+    pub(super) missed: u32,
+    pub(super) left_alone: u32,
+    /// It has ended, or its number is another's by now.
+    pub(super) is_gone: bool,
+    /// Its name has been looked at twice: at first it may be that of the thread that made it.
+    is_named: bool,
+}
+
+/// All threads that are sampled.
+#[derive(Debug)]
+pub(super) struct Targets {
+    all: Vec<Target>,
+    filter: ThreadFilter,
+    features: Features,
+    /// Threads that are not sampled, each looked at twice.
+    ignored: HashMap<ThreadId, bool>,
+    gone: VecDeque<ThreadIndex>,
+    listed: Vec<ThreadId>,
+    seen_changes: Option<u64>,
+    next_listing: Instant,
+}
+
+impl Targets {
+    pub(super) fn new(filter: ThreadFilter, features: Features) -> Self {
+        Self {
+            all: Vec::new(),
+            filter,
+            features,
+            ignored: HashMap::new(),
+            gone: VecDeque::new(),
+            listed: Vec::new(),
+            seen_changes: None,
+            next_listing: now(),
+        }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Target> {
+        self.all.get_mut(index)
+    }
+
+    pub(super) fn contains(&self, tid: ThreadId) -> bool {
+        self.all.iter().any(|target| target.tid == tid)
+    }
+
+    /// Finds new threads, and forgets those that are gone; true if any are. Allocates only if something changed
+    /// or a listing is due.
+    pub(super) fn refresh(&mut self, manager: &ChunkManager) -> bool {
+        let before = self.all.len();
+        self.forget_gone(manager);
+        let forgot = self.all.len() < before;
+        let changes = manager.threads.changes();
+        if self.seen_changes != Some(changes) {
+            self.seen_changes = Some(changes);
+            self.add_joined(manager);
+        }
+        let moment = now();
+        if moment >= self.next_listing {
+            self.next_listing = moment + LISTING;
+            self.add_found(manager);
+        }
+        forgot
+    }
+
+    /// What is to be done with a thread of this name: nothing, or with or without its stack.
+    fn choose(&self, tid: ThreadId, names: &[&str]) -> Option<bool> {
+        let is_own = tid == sys::current_thread_id() || names.iter().any(|name| name.starts_with(OWN_THREADS));
+        let is_selected = names.iter().any(|name| self.filter.selects(name));
+        let walk = is_selected && self.features.contains(Features::STACK_WALK);
+        let wanted = is_selected || self.features.contains(Features::CPU_ALL_THREADS);
+        (wanted && !is_own).then_some(walk)
+    }
+
+    /// Threads that have rows: they joined, or are the main thread.
+    fn add_joined(&mut self, manager: &ChunkManager) {
+        let pool = manager.pool();
+        let alive: Vec<_> = manager.threads.alive(pool).collect();
+        for (row, tid, is_kept) in alive {
+            let known = self.all.iter().position(|target| target.tid == tid);
+            let known_row = known.and_then(|known| self.all.get(known)).map(|target| target.row);
+            if known_row == Some(row) || (known_row.is_some() && is_kept) {
+                continue;
+            }
+            if let Some(known) = known {
+                // It joined while a row was made for it, or has a new one.
+                let old = self.all.swap_remove(known);
+                self.end(manager, &old);
+            }
+            let name = pool.thread_row(row).map(ThreadRow::shown_name).unwrap_or_default();
+            let system_name = tasks::name(tid).unwrap_or_default();
+            if let Some(walk) = self.choose(tid, &[&name, &system_name]) {
+                self.ignored.remove(&tid);
+                self.add(manager, tid, row, walk, true);
+            }
+        }
+    }
+
+    /// Threads that the system knows and we do not.
+    fn add_found(&mut self, manager: &ChunkManager) {
+        let mut listed = std::mem::take(&mut self.listed);
+        tasks::list(&mut listed);
+        for target in &mut self.all {
+            target.is_gone |= listed.binary_search(&target.tid).is_err();
+        }
+        self.forget_gone(manager);
+        self.ignored.retain(|tid, _| listed.binary_search(tid).is_ok());
+        self.name_again(manager);
+        for tid in &listed {
+            self.add_unless_known(manager, *tid);
+        }
+        self.listed = listed;
+    }
+
+    fn add_unless_known(&mut self, manager: &ChunkManager, tid: ThreadId) {
+        let seen_before = self.ignored.get(&tid).copied();
+        if seen_before == Some(true) || self.contains(tid) {
+            return;
+        }
+        let Some(name) = tasks::name(tid) else { return };
+        let Some(walk) = self.choose(tid, &[&name]) else {
+            self.ignored.insert(tid, seen_before.is_some());
+            return;
+        };
+        let thread = NewThread { tid, is_main: false, name: &name, at: Timestamp::now() };
+        // Without a row it is tried again at the next listing.
+        let Some(row) = manager.threads.keep_found(manager.pool(), thread) else { return };
+        self.ignored.remove(&tid);
+        self.add(manager, tid, row, walk, false);
+    }
+
+    /// Looks a second time at the names of threads that were found by the system's.
+    fn name_again(&mut self, manager: &ChunkManager) {
+        // From the end, since one that is taken out has the last in its place.
+        for index in (0..self.all.len()).rev() {
+            let Some(target) = self.all.get_mut(index).filter(|target| !target.is_named) else { continue };
+            let Some(name) = tasks::name(target.tid) else { continue };
+            target.is_named = true;
+            let (tid, row) = (target.tid, target.row);
+            let Some(row) = manager.pool().thread_row(row) else { continue };
+            if row.thread() != Some((tid, true)) || row.shown_name() == name {
+                continue;
+            }
+            match self.choose(tid, &[&name]) {
+                Some(_) => row.rename(&name),
+                None => {
+                    let target = self.all.swap_remove(index);
+                    self.end(manager, &target);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, manager: &ChunkManager, tid: ThreadId, row: ThreadIndex, walk: bool, is_named: bool) {
+        manager.lock().rows.hold(row);
+        self.all.push(Target {
+            tid,
+            row,
+            walk,
+            cpu: tasks::cpu_ns(tid).unwrap_or(0),
+            bounds: Bounds::default(),
+            wait: None,
+            has_sample: false,
+            missed: 0,
+            left_alone: 0,
+            is_gone: false,
+            is_named,
+        });
+    }
+
+    fn forget_gone(&mut self, manager: &ChunkManager) {
+        while let Some(index) = self.all.iter().position(|target| target.is_gone) {
+            let target = self.all.swap_remove(index);
+            self.end(manager, &target);
+        }
+    }
+
+    /// Lets go of the row of a thread that is not sampled any more, if not at once.
+    fn end(&mut self, manager: &ChunkManager, target: &Target) {
+        let (pool, threads) = (manager.pool(), &manager.threads);
+        let is_still_kept = pool.thread_row(target.row).and_then(ThreadRow::thread) == Some((target.tid, true));
+        if is_still_kept
+            && let Some((row, own)) = threads.take_found(pool, target.tid)
+        {
+            threads.end(pool, row, own, Timestamp::now());
+        }
+        let let_go = if target.has_sample {
+            self.gone.push_back(target.row);
+            if self.gone.len() > MOST_GONE { self.gone.pop_front() } else { None }
+        } else {
+            Some(target.row)
+        };
+        if let Some(row) = let_go {
+            let mut state = manager.lock();
+            let state = &mut *state;
+            state.rows.let_go(manager, &state.chunks, row);
+        }
+    }
+}

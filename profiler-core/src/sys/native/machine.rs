@@ -1,0 +1,117 @@
+//! The registers that unwinding begins with, on both architectures.
+//!
+//! Read in the signal handler from what the kernel saved, and by a thread that wants its own stack.
+
+use std::arch::asm;
+
+/// What unwinding begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Registers {
+    /// The next instruction.
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
+    /// The frame pointer's register, whatever it holds.
+    pub(crate) fp: u64,
+    /// The link register; 0 where there is none.
+    pub(crate) lr: u64,
+}
+
+impl Registers {
+    /// Those of the thread that a signal interrupted.
+    ///
+    /// # Safety
+    /// `context` is what the kernel gave a `SA_SIGINFO` handler that still runs.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) unsafe fn interrupted(context: *const libc::ucontext_t) -> Self {
+        // SAFETY: the caller's promise; the kernel filled it in.
+        let all = unsafe { &(*context).uc_mcontext.gregs };
+        let get = |index: libc::c_int| {
+            usize::try_from(index)
+                .ok()
+                .and_then(|index| all.get(index))
+                .map_or(0, |word| word.cast_unsigned())
+        };
+        Self { pc: get(libc::REG_RIP), sp: get(libc::REG_RSP), fp: get(libc::REG_RBP), lr: 0 }
+    }
+
+    /// Those of the thread that a signal interrupted.
+    ///
+    /// # Safety
+    /// `context` is what the kernel gave a `SA_SIGINFO` handler that still runs.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) unsafe fn interrupted(context: *const libc::ucontext_t) -> Self {
+        // SAFETY: the caller's promise; the kernel filled it in.
+        let all = unsafe { &(*context).uc_mcontext };
+        let get = |index: usize| all.regs.get(index).copied().unwrap_or(0);
+        Self { pc: all.pc, sp: all.sp, fp: get(29), lr: get(30) }
+    }
+
+    /// Those of the calling thread, in the function that this is inlined into.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(crate) fn here() -> Self {
+        let (pc, sp, fp): (u64, u64, u64);
+        // SAFETY: copies three registers into others; touches neither memory nor flags.
+        unsafe {
+            asm!("lea {0}, [rip]", "mov {1}, rsp", "mov {2}, rbp", out(reg) pc, out(reg) sp, out(reg) fp,
+                options(nomem, nostack, preserves_flags));
+        }
+        Self { pc, sp, fp, lr: 0 }
+    }
+
+    /// Those of the calling thread, in the function that this is inlined into.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    pub(crate) fn here() -> Self {
+        let (pc, sp, fp, lr): (u64, u64, u64, u64);
+        // SAFETY: copies four registers into others; touches neither memory nor flags.
+        unsafe {
+            asm!("adr {0}, .", "mov {1}, sp", "mov {2}, x29", "mov {3}, x30", out(reg) pc, out(reg) sp,
+                out(reg) fp, out(reg) lr, options(nomem, nostack, preserves_flags));
+        }
+        Self { pc, sp, fp, lr }
+    }
+}
+
+/// Where the calling thread's control block is: in glibc and musl at the upper end of its stack, but for the
+/// main thread's. Two threads that live at the same time have different ones.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: by the ABI the first word at `fs` is its own address, in every thread.
+    unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
+    pointer
+}
+
+/// Where the calling thread's control block is: in glibc and musl at the upper end of its stack, but for the
+/// main thread's. Two threads that live at the same time have different ones.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub(crate) fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: reads a register that user code may read.
+    unsafe { asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    pointer
+}
+
+/// Where the calling thread's stack lies, from its lowest to after its highest address, as the C library knows
+/// it. Not for the main thread, of which the C library asks the system file that lists all mappings. May
+/// allocate through the C library.
+pub(crate) fn own_stack() -> Option<(u64, u64)> {
+    let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
+    // SAFETY: has no arguments and cannot fail.
+    let own = unsafe { libc::pthread_self() };
+    // SAFETY: asks for the calling thread, into memory that lives through the call.
+    let failed = unsafe { libc::pthread_getattr_np(own, attributes.as_mut_ptr()) };
+    if failed != 0 {
+        return None;
+    }
+    let (mut lowest, mut len) = (std::ptr::null_mut(), 0);
+    // SAFETY: the call before has initialised the attributes.
+    let failed = unsafe { libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut lowest, &raw mut len) };
+    // SAFETY: initialised, and not used after this.
+    unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
+    let lowest = lowest as u64;
+    (failed == 0).then_some((lowest, lowest.saturating_add(len as u64)))
+}

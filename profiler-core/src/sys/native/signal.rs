@@ -1,0 +1,154 @@
+//! SIGPROF: one handler for the life of the process, and a way to send it to one thread with a word.
+//!
+//! The handler that was there before is kept and called for every signal that is not ours. Ours is never taken
+//! away again: one that is still on its way would end the process. If the program puts a handler of its own in
+//! our place later, nothing is sent any more ([`is_ours`]).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+
+use crate::ids::ThreadId;
+
+/// What the sampler does with a word that came with a signal: false if the word is not its own.
+pub(crate) type Answer = unsafe fn(word: u64, context: *const libc::ucontext_t) -> bool;
+
+static BEFORE: OnceLock<(libc::sigaction, Answer)> = OnceLock::new();
+
+/// Puts our handler in place, unless it is. False if the program has taken our place.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn install(answer: Answer) -> io::Result<bool> {
+    if BEFORE.get().is_some() {
+        return Ok(is_ours());
+    }
+    // Known before the first signal can come.
+    let before = current()?;
+    if BEFORE.set((before, answer)).is_err() {
+        return Ok(is_ours());
+    }
+    let mut action: libc::sigaction = before;
+    action.sa_sigaction = on_signal as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    // Nobody else's handler leaves ours by a long jump; a fault in it is still the program's to report.
+    // SAFETY: initialises the set, which is ours.
+    unsafe { libc::sigfillset(&raw mut action.sa_mask) };
+    for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT] {
+        // SAFETY: takes a signal that exists out of an initialised set.
+        unsafe { libc::sigdelset(&raw mut action.sa_mask, fault) };
+    }
+    // SAFETY: the handler is a static function with the three arguments that SA_SIGINFO promises.
+    let failed = unsafe { libc::sigaction(libc::SIGPROF, &raw const action, std::ptr::null_mut()) };
+    if failed == 0 { Ok(true) } else { Err(io::Error::last_os_error()) }
+}
+
+fn current() -> io::Result<libc::sigaction> {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action only the present one is written, into memory of its type.
+    let failed = unsafe { libc::sigaction(libc::SIGPROF, std::ptr::null(), action.as_mut_ptr()) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: written by the call; zeroed before it.
+    Ok(unsafe { action.assume_init() })
+}
+
+/// Whether a signal that is sent now comes to our handler.
+pub(crate) fn is_ours() -> bool {
+    let is_ours = |action: libc::sigaction| {
+        // Without the flag it would be called without what it reads.
+        action.sa_sigaction == on_signal as *const () as usize && action.sa_flags & libc::SA_SIGINFO != 0
+    };
+    current().is_ok_and(is_ours)
+}
+
+/// Sends a thread of this process the signal with a word.
+///
+/// # Errors
+/// `ESRCH` if it has ended, `EAGAIN` if too many signals wait in it.
+pub(crate) fn send(thread: ThreadId, word: u64) -> io::Result<()> {
+    let tid = libc::pid_t::try_from(thread.get()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let pid = std::process::id().cast_signed();
+    let mut info = [0_u64; 16];
+    let halves =
+        |low: i32, high: i32| u64::from(low.cast_unsigned()) | (u64::from(high.cast_unsigned()) << 32);
+    // As the kernel lays it out on 64-bit machines: signal, error, code, padding, sender, its user, word.
+    let [signal, code, sender, value, ..] = &mut info;
+    *signal = halves(libc::SIGPROF, 0);
+    *code = halves(libc::SI_QUEUE, 0);
+    // SAFETY: has no arguments and cannot fail.
+    *sender = halves(pid, unsafe { libc::getuid() }.cast_signed());
+    *value = word;
+    // SAFETY: the kernel reads 128 bytes of `info`, which is as long, and sends only to our own process.
+    let failed =
+        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, libc::SIGPROF, info.as_ptr()) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The handler. What it calls allocates nothing, takes no lock, and cannot panic.
+unsafe extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the address of this thread's own `errno`.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: valid for the life of the thread.
+    let saved = unsafe { *errno };
+    if let Some((before, answer)) = BEFORE.get() {
+        // SAFETY: the kernel gave us both, and they live until we return.
+        let is_answered =
+            unsafe { word_in(info) }.is_some_and(|word| unsafe { answer(word, context.cast_const().cast()) });
+        if !is_answered {
+            // SAFETY: the arguments that the kernel gave us go to the handler that was there before.
+            unsafe { chain(before, signal, info, context) };
+        }
+    }
+    // SAFETY: as above.
+    unsafe { *errno = saved };
+}
+
+/// The word that came with a signal of this process's own.
+///
+/// # Safety
+/// `info` is what the kernel gave a handler that still runs.
+unsafe fn word_in(info: *const libc::siginfo_t) -> Option<u64> {
+    // SAFETY: the caller's promise.
+    if unsafe { (*info).si_code } != libc::SI_QUEUE {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let info = unsafe { &*info };
+    // SAFETY: a queued signal has a sender.
+    let sender = unsafe { info.si_pid() };
+    // In the child of a vfork, which has our memory and our handler, this is another process.
+    // SAFETY: has no arguments and cannot fail.
+    if sender != unsafe { libc::getpid() } {
+        return None;
+    }
+    // SAFETY: a queued signal has a value.
+    Some(unsafe { info.si_value() }.sival_ptr as u64)
+}
+
+/// Does what would have been done without us; but a signal that nobody handles does not end the process.
+///
+/// # Safety
+/// The arguments are those of a handler that runs now.
+unsafe fn chain(
+    before: &libc::sigaction,
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    let handler = before.sa_sigaction;
+    if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
+        return;
+    }
+    if before.sa_flags & libc::SA_SIGINFO != 0 {
+        type Full = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        // SAFETY: the program installed it as a handler of three arguments.
+        let handler = unsafe { std::mem::transmute::<usize, Full>(handler) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: the program installed it as a handler of one argument.
+        let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(handler) };
+        handler(signal);
+    }
+}

@@ -1,0 +1,133 @@
+//! The threads of this process as the system sees them: numbers, names, clocks, what they wait for.
+//!
+//! Called by the sampler's thread. Naming allocates; [`cpu_ns`] and [`doing`], asked at every tick,
+//! and [`list`] in a vector that is used again do not.
+
+use std::ffi::CStr;
+use std::io::Write;
+
+use rustix::fs::{Mode, OFlags, RawDir};
+
+use crate::ids::ThreadId;
+
+/// What a thread does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// It runs, or waits for a processor.
+    Running,
+    /// It waits in the kernel.
+    Waiting(Wait),
+    /// The system does not say.
+    Unknown,
+}
+
+/// Where a thread waits. Two equal ones of the same thread have the same stack, as far as can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wait {
+    /// The system call; -1 for none, that is for a page.
+    pub(crate) call: i64,
+    pub(crate) sp: u64,
+    pub(crate) pc: u64,
+}
+
+impl Wait {
+    /// Whether a signal in it is sure to stay unseen by the program: what waits for a futex goes on waiting,
+    /// by the loop that every user of one must have.
+    pub(crate) const fn bears_signals(self) -> bool {
+        self.call == libc::SYS_futex
+    }
+}
+
+/// The numbers of all threads, sorted, into `all`.
+pub(crate) fn list(all: &mut Vec<ThreadId>) {
+    all.clear();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(folder) = rustix::fs::open(c"/proc/self/task", flags, Mode::empty()) else { return };
+    let mut room = [std::mem::MaybeUninit::<u8>::uninit(); 4096];
+    let mut tasks = RawDir::new(folder, &mut room);
+    while let Some(Ok(task)) = tasks.next() {
+        all.extend(task.file_name().to_str().ok().and_then(|name| name.parse().ok()).map(ThreadId::new));
+    }
+    all.sort_unstable();
+}
+
+/// A thread's name in the system, at most 15 bytes.
+pub(crate) fn name(thread: ThreadId) -> Option<String> {
+    let name = std::fs::read(format!("/proc/self/task/{thread}/comm")).ok()?;
+    Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+}
+
+/// Whether a thread does not take the signal that samples are taken with.
+pub(crate) fn blocks_sigprof(thread: ThreadId) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let mask = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (libc::SIGPROF - 1)) != 0
+}
+
+/// Processor time of a thread so far; `None` if it has ended.
+pub(crate) fn cpu_ns(thread: ThreadId) -> Option<u64> {
+    // As the kernel numbers the clocks of threads: the complement of the thread's number, "per thread" and
+    // "scheduler's".
+    let clock = (!libc::clockid_t::try_from(thread.get()).ok()? << 3) | 4 | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes into a timespec that lives through the call; a clock that is none is an error.
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    (failed == 0).then_some(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?)
+}
+
+/// What a thread does at the moment, without disturbing it.
+pub(crate) fn doing(thread: ThreadId) -> Doing {
+    let (mut path, mut text) = ([0; 64], [0; 256]);
+    read(&mut path, thread, "syscall", &mut text).and_then(parse).unwrap_or(Doing::Unknown)
+}
+
+/// Reads the start of a file about a thread, without allocating.
+fn read<'a>(path: &mut [u8; 64], thread: ThreadId, file: &str, text: &'a mut [u8; 256]) -> Option<&'a str> {
+    write!(path.as_mut_slice(), "/proc/self/task/{thread}/{file}\0").ok()?;
+    let path = CStr::from_bytes_until_nul(path).ok()?;
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let len = rustix::io::read(&file, text.as_mut_slice()).ok()?;
+    std::str::from_utf8(text.get(..len)?).ok()
+}
+
+/// `running`, or the call, its six arguments if it is one, and the two addresses.
+fn parse(text: &str) -> Option<Doing> {
+    let mut words = text.split_ascii_whitespace();
+    let first = words.next()?;
+    if first == "running" {
+        return Some(Doing::Running);
+    }
+    let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    let pc = hex(words.next_back()?)?;
+    Some(Doing::Waiting(Wait { call: first.parse().ok()?, sp: hex(words.next_back()?)?, pc }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_does_is_read_from_the_system_s_line() {
+        assert_eq!(parse("running\n"), Some(Doing::Running));
+        let waiting = Wait { call: 7, sp: 0x7ffe, pc: 0x7f00 };
+        assert_eq!(parse("7 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffe 0x7f00\n"), Some(Doing::Waiting(waiting)));
+        let fault = Wait { call: -1, sp: 0x10, pc: 0x20 };
+        assert_eq!(parse("-1 0x10 0x20\n"), Some(Doing::Waiting(fault)));
+        assert_eq!(parse(""), None);
+    }
+
+    #[test]
+    fn the_own_thread_is_found_runs_and_uses_time() {
+        let own = crate::sys::current_thread_id();
+        let mut all = Vec::new();
+        list(&mut all);
+        assert!(all.contains(&own));
+        assert!(matches!(doing(own), Doing::Waiting(_)), "in the call that reads this");
+        assert!(!blocks_sigprof(own));
+        let before = cpu_ns(own).unwrap();
+        while cpu_ns(own).unwrap() == before {}
+        assert_eq!(cpu_ns(ThreadId::new(0x3f_fffe)), None);
+    }
+}

@@ -1,0 +1,315 @@
+//! A program with the profiling allocator: what is sampled adds up to what was allocated, every free of a sampled
+//! allocation is recorded and no other, and nothing recurs, waits, or is left behind.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use profiler_core::alloc::ProfilingAllocator;
+use profiler_core::entry::Entry;
+use profiler_core::ids::ByteLimit;
+use profiler_core::losses::DropReason;
+use profiler_core::marker;
+use profiler_core::marker::schema::MarkerSchema;
+use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
+use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
+
+/// One byte in so many is sampled.
+const EVERY: u64 = 4096;
+
+/// What the program really allocates on threads that ask for it.
+struct Honest;
+
+thread_local! {
+    /// Bytes allocated since the thread began to count; `None` before.
+    static TRUTH: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+fn note(size: usize) {
+    TRUTH.set(TRUTH.get().map(|sum| sum + size as u64));
+}
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Honest {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(address, layout) }
+    }
+
+    unsafe fn realloc(&self, address: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        if new_size > HUGE {
+            return std::ptr::null_mut();
+        }
+        note(new_size);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.realloc(address, layout, new_size) }
+    }
+}
+
+/// Growing to more than this fails.
+const HUGE: usize = 1 << 32;
+
+#[global_allocator]
+static ALLOCATOR: ProfilingAllocator<Honest> =
+    ProfilingAllocator::around(Honest).sampling_every(EVERY as u32).with_seed(20);
+
+static ONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start(features: Features) {
+    let params = SessionParams { limit: ByteLimit::new(64 << 20), features, ..SessionParams::default() };
+    session::start(params, StartOptions::default()).unwrap();
+}
+
+/// One recorded allocation or free: its thread's row, address, bytes.
+type Recorded = (u32, u64, i64);
+
+fn read() -> (Vec<Recorded>, Snapshot) {
+    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let snapshot = reader.snapshot().unwrap();
+    let (mut seen, mut buffer) = (Vec::new(), ChunkBuffer::default());
+    for chunk in snapshot.chunks() {
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
+        for entry in entries {
+            if let Entry::Allocation(found) = entry {
+                seen.push((found.at.raw(), chunk.thread.get(), found.address, found.bytes));
+            }
+        }
+    }
+    seen.sort_by_key(|(at, ..)| *at);
+    (seen.into_iter().map(|(_, row, address, bytes)| (row, address, bytes)).collect(), snapshot)
+}
+
+/// Every free matches an allocation before it, but for those that were dropped and counted; gives what was never
+/// given back.
+fn matched(recorded: &[Recorded], snapshot: &Snapshot) -> HashMap<u64, i64> {
+    let (mut live, mut twice) = (HashMap::new(), 0);
+    for (_, address, bytes) in recorded {
+        if *bytes > 0 {
+            twice += u64::from(live.insert(*address, *bytes).is_some());
+        } else {
+            assert_eq!(live.remove(address), Some(-*bytes), "a free that matches nothing");
+        }
+    }
+    let dropped = snapshot.counts().dropped;
+    assert!(twice <= dropped.total(), "{twice} times allocated where nothing was given back, {dropped:?}");
+    live
+}
+
+/// What the counter says; nothing before it was changed.
+fn malloc(snapshot: &Snapshot) -> i64 {
+    let counter = snapshot.counters.iter().find(|counter| counter.definition.name == "malloc");
+    counter.map_or(0, |counter| counter.value)
+}
+
+fn on_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+    std::thread::Builder::new().spawn(body).unwrap().join().unwrap()
+}
+
+/// Allocates, grows and gives back, in sizes from 8 bytes to 2 KiB, so that most samples stand for many; says what it really allocated.
+fn churn(rounds: usize) -> u64 {
+    marker!("joins the session before it counts", &category::TEST);
+    TRUTH.set(Some(0));
+    let mut kept: Vec<Vec<u8>> = Vec::with_capacity(64);
+    for round in 0..rounds {
+        let size = 8_usize << (round % 8);
+        let mut bytes = black_box(Vec::<u8>::with_capacity(size));
+        if round % 3 == 0 {
+            bytes.resize(size, 1);
+            bytes.reserve(2 * size); // grows in place or moves
+        }
+        if kept.len() == 64 {
+            kept.clear();
+        }
+        kept.push(black_box(bytes));
+        if round % 500 == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1)); // chunks are made ready
+        }
+    }
+    drop(kept);
+    TRUTH.take().unwrap()
+}
+
+/// What was allocated and sampled on one thread; `None` if an entry was dropped for want of a chunk, because the
+/// machine is too busy for the maintenance thread.
+fn churned() -> Option<(u64, Vec<Recorded>, Snapshot)> {
+    start(Features::NATIVE_ALLOCATIONS);
+    let (truth, tid) = on_a_thread(|| {
+        let truth = churn(60_000);
+        (truth, profiler_core::thread::current())
+    });
+    let (mut recorded, snapshot) = read();
+    session::stop();
+    let row = snapshot.threads.iter().find(|thread| thread.tid == tid)?.index.get();
+    recorded.retain(|(thread, ..)| *thread == row);
+    // The profiler's own, when a thread joins the session, are met in the middle of its work.
+    let dropped = snapshot.counts().dropped;
+    let own_work = dropped.of(DropReason::Reentrant);
+    assert!(own_work < 10, "{dropped:?}");
+    (own_work == dropped.total()).then_some((truth, recorded, snapshot))
+}
+
+#[test]
+fn samples_add_up_to_what_was_allocated_and_every_free_matches() {
+    let _alone = alone();
+    let (truth, own, snapshot) = (0..20).find_map(|_| churned()).expect("entries are dropped in every run");
+    let sampled: i64 = own.iter().map(|(.., bytes)| (*bytes).max(0)).sum();
+    let ratio = sampled as f64 / truth as f64;
+    // No fewer than 4,000 samples of equal weight: one standard deviation is below 1.6 %.
+    assert!((0.93..1.07).contains(&ratio), "sampled {sampled} of {truth}");
+    assert!(own.len() > 4000, "{} samples", own.len());
+    assert!(matched(&own, &snapshot).is_empty(), "frees are missing");
+}
+
+#[test]
+fn the_counter_follows_every_byte_also_without_samples() {
+    let _alone = alone();
+    start(Features::NONE);
+    let kept = on_a_thread(|| (0..1000).map(|_| vec![1_u8; 10_000]).collect::<Vec<_>>());
+    let (recorded, snapshot) = read();
+    let grown = malloc(&snapshot);
+    drop(kept);
+    let left = malloc(&read().1);
+    session::stop();
+    assert!(recorded.is_empty(), "sampled though that was not asked for");
+    assert!((9_700_000..11_000_000).contains(&grown), "{grown}");
+    assert!((grown - left - 10_000_000).abs() < 500_000, "{grown}, then {left}");
+}
+
+#[test]
+fn threads_that_come_and_go_leave_exact_books() {
+    let _alone = alone();
+    start(Features::NATIVE_ALLOCATIONS);
+    for _ in 0..20 {
+        let body = || drop(black_box((0..50).map(|size| vec![1_u8; size * 97]).collect::<Vec<_>>()));
+        let spawn = |_| std::thread::Builder::new().spawn(body).unwrap();
+        let threads: Vec<_> = (0..20).map(spawn).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+    // From one thread to another.
+    let moved = on_a_thread(|| (0..2000).map(|_| vec![1_u8; 100]).collect::<Vec<_>>());
+    on_a_thread(move || drop(moved));
+    let (recorded, snapshot) = read();
+    session::stop();
+    assert!(recorded.len() > 100, "{} recorded", recorded.len());
+    let given_back = recorded.iter().filter(|(.., bytes)| *bytes < 0).count();
+    assert!(given_back > 50, "{given_back} given back");
+    // A free may be dropped for want of a chunk, which is counted; one that matches nothing is an error.
+    let live = matched(&recorded, &snapshot);
+    let counts = snapshot.counts();
+    assert!(live.len() < 200 + usize::try_from(counts.dropped.total()).unwrap(), "{} live", live.len());
+}
+
+#[derive(serde::Serialize)]
+struct Allocating {
+    #[serde(serialize_with = "allocate")]
+    text: u32,
+}
+
+fn allocate<S: serde::Serializer>(count: &u32, serializer: S) -> Result<S::Ok, S::Error> {
+    let all: Vec<Vec<u8>> = (0..*count).map(|_| black_box(vec![1; 8192])).collect();
+    serializer.serialize_u64(all.len() as u64)
+}
+
+impl ProfilerMarker for Allocating {
+    const TYPE_NAME: &'static str = "Allocating";
+
+    fn schema() -> MarkerSchema {
+        MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
+    }
+}
+
+#[test]
+fn what_is_allocated_in_the_middle_of_an_entry_is_counted_and_leaves_no_half() {
+    let _alone = alone();
+    start(Features::NATIVE_ALLOCATIONS);
+    on_a_thread(|| marker!("allocates", &category::TEST, MarkerOptions::default(), &Allocating { text: 50 }));
+    let (recorded, snapshot) = read();
+    session::stop();
+    let dropped = snapshot.counts().dropped.of(DropReason::Reentrant);
+    assert!(dropped > 10, "{:?}", snapshot.counts());
+    let large = |(_, _, bytes): &&Recorded| *bytes < 0;
+    matched(&recorded, &snapshot);
+    assert!(recorded.iter().filter(large).count() < 50);
+}
+
+#[test]
+fn a_free_of_an_earlier_sessions_sample_is_not_recorded() {
+    let _alone = alone();
+    start(Features::NATIVE_ALLOCATIONS);
+    let kept = on_a_thread(|| (0..1000).map(|_| vec![1_u8; 5000]).collect::<Vec<_>>());
+    let (recorded, snapshot) = read();
+    assert!(matched(&recorded, &snapshot).len() > 300);
+    session::stop();
+    start(Features::NATIVE_ALLOCATIONS);
+    drop(kept);
+    let (recorded, snapshot) = read();
+    session::stop();
+    matched(&recorded, &snapshot);
+    assert!(recorded.iter().filter(|(.., bytes)| *bytes < -3000).count() < 20, "{} recorded", recorded.len());
+}
+
+const LARGE: usize = 1 << 20;
+
+#[test]
+fn sizes_and_alignments_stay_and_what_cannot_grow_stays_what_it_is() {
+    let _alone = alone();
+    start(Features::NATIVE_ALLOCATIONS);
+    let before = malloc(&read().1);
+    for align in [1, 16, 64, 4096, 1 << 16] {
+        let layout = Layout::from_size_align(LARGE, align).unwrap();
+        // SAFETY: the layout has a size.
+        let address = unsafe { ALLOCATOR.alloc_zeroed(layout) };
+        assert!(address.addr().is_multiple_of(align));
+        // SAFETY: as long as the layout says, zeroed.
+        assert!(unsafe { std::slice::from_raw_parts(address, LARGE) }.iter().all(|byte| *byte == 0));
+        // SAFETY: from this allocator, of this layout; the new size is not zero.
+        let grown = unsafe { ALLOCATOR.realloc(address, layout, HUGE + 1) };
+        assert!(grown.is_null());
+        // SAFETY: it did not grow, so it is still ours and still of this layout.
+        unsafe { ALLOCATOR.dealloc(address, layout) };
+    }
+    let (recorded, snapshot) = read();
+    session::stop();
+    let live = matched(&recorded, &snapshot);
+    assert!(!live.values().any(|bytes| *bytes == LARGE as i64), "{live:?}");
+    let grown = malloc(&snapshot) - before;
+    assert!(grown.abs() < LARGE as i64, "{grown} bytes more though all was given back");
+}
+
+#[test]
+fn a_forked_child_only_allocates() {
+    let _alone = alone();
+    start(Features::NATIVE_ALLOCATIONS);
+    let kept = black_box(vec![1_u8; 1 << 20]);
+    // SAFETY: the child allocates, which the C library allows after a fork, and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(kept);
+        (0..1000).for_each(|size| drop(black_box(vec![1_u8; size * 10])));
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(7) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child; the status is written to memory that lives.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    let (recorded, snapshot) = read();
+    session::stop();
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "status {status}");
+    let live = matched(&recorded, &snapshot);
+    assert!(live.values().any(|bytes| *bytes >= 1 << 20), "the child's free was recorded: {live:?}");
+}

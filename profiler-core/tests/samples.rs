@@ -1,0 +1,109 @@
+//! Samples that a program brings itself are read back exactly, whatever was evicted before them.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use profiler_core::entry::Entry;
+use profiler_core::entry::sample::Stacks;
+use profiler_core::ids::{ByteLimit, ThreadId};
+use profiler_core::marker;
+use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::sampler::{Frame, Sample, SampleWriter};
+use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::time::Timestamp;
+
+type Seen = (u64, Option<u64>, Vec<Frame>);
+
+/// Stacks that share more or less with the one before.
+fn stack(number: u64) -> Vec<Frame> {
+    let depth = 3 + number % 7;
+    (0..depth)
+        .map(|level| Frame::Unknown(0x1000 * level + if level < depth - 2 { 0 } else { number % 5 }))
+        .collect()
+}
+
+/// Samples by thread, in order.
+fn read() -> (HashMap<u64, Vec<Seen>>, u64) {
+    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let snapshot = reader.snapshot().unwrap();
+    let (mut seen, mut stacks, mut buffer) =
+        (HashMap::<_, Vec<_>>::new(), Stacks::default(), ChunkBuffer::default());
+    for chunk in snapshot.chunks() {
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
+        stacks.begin_chunk();
+        for entry in entries {
+            let Entry::Sample(sample) = entry else { continue };
+            let frames = stacks.of(&sample).to_vec();
+            let thread = sample.foreign.unwrap().get();
+            seen.entry(thread).or_default().push((sample.at.raw(), sample.cpu_ns, frames));
+        }
+    }
+    (seen, snapshot.counts().evicted)
+}
+
+/// Records so many samples of three threads, every fourth "same as before", with markers in between; gives back what
+/// should be read.
+fn record(samples: u64, markers: u64) -> HashMap<u64, Vec<Seen>> {
+    let mut writer = SampleWriter::new();
+    let mut written = HashMap::<_, Vec<Seen>>::new();
+    for number in 0..samples {
+        let (thread, at) = (number % 3, Timestamp::from_raw(1 + number));
+        if number % 50 == 49 {
+            (0..markers).for_each(|_| marker!("between"));
+        }
+        let all = written.entry(thread).or_default();
+        if number % 4 == 3 && writer.same_as_before(ThreadId::new(thread), at) {
+            let frames = all.last().expect("one before").2.clone();
+            all.push((at.raw(), Some(0), frames));
+            continue;
+        }
+        let frames = stack(number);
+        let sample = Sample { at, cpu_ns: Some(number), frames: &frames, cut: false, failed: false };
+        if writer.sample(ThreadId::new(thread), &sample) {
+            all.push((at.raw(), Some(number), frames));
+        }
+        if number % 1000 == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1)); // chunks are made ready
+        }
+    }
+    written
+}
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn start() -> MutexGuard<'static, ()> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let params = SessionParams { limit: ByteLimit::new(1 << 20), ..SessionParams::default() };
+    session::start(params, StartOptions::default()).unwrap();
+    alone
+}
+
+fn assert_tails(seen: &HashMap<u64, Vec<Seen>>, written: &HashMap<u64, Vec<Seen>>, at_least: usize) {
+    assert_eq!(seen.len(), 3);
+    for (thread, samples) in seen {
+        let tail = &written[thread][written[thread].len() - samples.len()..];
+        assert!(samples.len() > at_least && samples == tail, "thread {thread}");
+    }
+}
+
+#[test]
+fn stacks_are_read_back_exactly_after_evictions() {
+    let _alone = start();
+    let written = record(60_000, 0);
+    let (seen, evicted) = read();
+    session::stop();
+    assert!(evicted > 1000, "nothing was evicted");
+    assert_tails(&seen, &written, 1000);
+    let kept: usize = seen.values().map(Vec::len).sum();
+    assert_eq!(kept as u64 + evicted, written.values().map(|all| all.len() as u64).sum::<u64>());
+}
+
+#[test]
+fn a_sample_shares_nothing_with_another_chunk_whatever_its_thread_records_in_between() {
+    let _alone = start();
+    let written = record(20_000, 4_000);
+    let (seen, evicted) = read();
+    session::stop();
+    assert!(evicted > 1000, "nothing was evicted");
+    assert_tails(&seen, &written, 10);
+}

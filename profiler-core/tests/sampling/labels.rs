@@ -1,0 +1,128 @@
+//! Labels and counters, as the sampler sees them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use profiler_core::counter::Counter;
+use profiler_core::entry::Entry;
+use profiler_core::entry::sample::Stacks;
+use profiler_core::label;
+use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::sampler::Frame;
+use profiler_core::session::{self, Features};
+
+use crate::busy::{beside, innermost};
+use crate::read::{Session, until};
+
+#[inline(never)]
+fn labelled(stop: &AtomicBool) -> u64 {
+    let _label = label!("around the work");
+    std::hint::black_box(innermost(stop)) + 1
+}
+
+/// One sample's frames: a label's name, or an address.
+#[derive(Clone, Debug, PartialEq)]
+enum Seen {
+    Label(String),
+    Code(u64),
+}
+
+fn samples_of(thread: u64) -> Vec<Vec<Seen>> {
+    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let snapshot = reader.snapshot().unwrap();
+    let (mut all, mut stacks, mut buffer) = (Vec::new(), Stacks::default(), ChunkBuffer::default());
+    for chunk in snapshot.chunks() {
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
+        stacks.begin_chunk();
+        for entry in entries {
+            let Entry::Sample(sample) = entry else { continue };
+            let seen = |frame: &Frame| match frame {
+                Frame::Label(id) => Seen::Label(snapshot.definitions.label(*id).unwrap().name.clone()),
+                Frame::Code(id, relative) => {
+                    Seen::Code(snapshot.definitions.module(*id).unwrap().base.wrapping_add(*relative))
+                }
+                Frame::Unknown(address) => Seen::Code(*address),
+            };
+            let frames = stacks.of(&sample).iter().map(seen).collect();
+            if sample.foreign.unwrap().get() == thread {
+                all.push(frames);
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn a_label_stands_between_the_function_that_opened_it_and_what_that_calls() {
+    let _session = Session::start(&[]);
+    beside("labelled", labelled, |tid| {
+        let samples = until(|| {
+            let all = samples_of(tid.get());
+            let of_work: Vec<_> = all.into_iter().filter(|frames| frames.len() > 3).collect();
+            (of_work.len() > 50).then_some(of_work)
+        });
+        let label = Seen::Label("around the work".to_owned());
+        let is_in = |seen: &Seen, function: usize| matches!(seen, Seen::Code(at) if (function as u64..function as u64 + 300).contains(at));
+        let right = samples.iter().filter(|frames| {
+            let Some(place) = frames.iter().position(|seen| *seen == label) else { return false };
+            is_in(&frames[place - 1], labelled as *const () as usize)
+                && is_in(&frames[place + 1], innermost as *const () as usize)
+                && frames.len() == place + 2
+        });
+        let right = right.count();
+        // The first ones may be before the label, or on the way to it.
+        assert!(right * 10 >= samples.len() * 9, "{right} of {}: {:?}", samples.len(), samples.last());
+    });
+}
+
+#[test]
+fn without_stack_walking_samples_have_the_labels_alone() {
+    let _session = Session::with(Features::CPU, &[]);
+    beside("labels alone", labelled, |tid| {
+        let label = [Seen::Label("around the work".to_owned())];
+        until(|| {
+            (samples_of(tid.get()).iter().filter(|frames| **frames == label).count() > 20).then_some(())
+        });
+    });
+}
+
+static STEPS: Counter = Counter::new("Steps", "Test", "Steps that were taken");
+
+#[test]
+fn counters_are_written_when_they_change_and_at_the_tick_before() {
+    let _session = Session::with(Features::CPU.with(Features::PROCESS_CPU).with(Features::MEMORY), &[]);
+    let stop = AtomicBool::new(false);
+    for step in 1..=3 {
+        STEPS.add(10);
+        session::wait_one_periodic_sampling();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        session::wait_one_periodic_sampling();
+        stop.store(step == 3, Ordering::Relaxed);
+    }
+    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let snapshot = reader.snapshot().unwrap();
+    let values = |name: &str| {
+        let cell = snapshot.counters.iter().find(|counter| counter.definition.name == name).unwrap();
+        let cell = cell.definition.cell;
+        let (mut all, mut buffer) = (Vec::new(), ChunkBuffer::default());
+        for chunk in snapshot.chunks() {
+            let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else {
+                continue;
+            };
+            for entry in entries {
+                let Entry::Counters(counters) = entry else { continue };
+                all.extend(counters.values().filter(|value| value.cell == cell).map(|value| value.value));
+            }
+        }
+        all
+    };
+    // On a busy machine two steps may fall into one tick, or a tick may be late; never does a change look like a ramp.
+    let steps = values("Steps");
+    assert!(steps.is_sorted() && steps.last() == Some(&30), "{steps:?}");
+    assert!(
+        steps.windows(2).any(|pair| pair[0] == pair[1]),
+        "no value stands again at the tick before: {steps:?}"
+    );
+    let cpu = values("processCPU");
+    assert!(cpu.len() > 10 && cpu.is_sorted() && *cpu.last().unwrap() > 0, "{cpu:?}");
+    assert!(values("Resident memory").iter().any(|bytes| *bytes > 1 << 20));
+}

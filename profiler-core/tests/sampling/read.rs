@@ -1,0 +1,101 @@
+//! Sessions that sample, and their samples by thread.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use profiler_core::entry::Entry;
+use profiler_core::entry::sample::Stacks;
+use profiler_core::ids::ThreadId;
+use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::sampler::Frame;
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A running session; stopped in the end.
+pub(crate) struct Session(#[allow(dead_code)] MutexGuard<'static, ()>);
+
+impl Session {
+    /// Samples stacks every millisecond.
+    pub(crate) fn start(filters: &[&str]) -> Self {
+        Self::with(Features::STACK_WALK.with(Features::CPU), filters)
+    }
+
+    pub(crate) fn with(features: Features, filters: &[&str]) -> Self {
+        let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let filters = filters.iter().map(ToString::to_string).collect();
+        let params = SessionParams { features, filters, ..SessionParams::default() };
+        session::start(params, StartOptions::default()).unwrap();
+        Self(guard)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        session::stop();
+    }
+}
+
+/// One sample; addresses as they were in this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) cpu_ns: Option<u64>,
+    pub(crate) failed: bool,
+    pub(crate) cut: bool,
+    /// Outermost first; 0 for what is in no known module.
+    pub(crate) addresses: Vec<u64>,
+}
+
+impl Seen {
+    /// Whether a function of at most 300 bytes is among the frames, and where.
+    pub(crate) fn place_of(&self, function: *const ()) -> Option<usize> {
+        let start = function as u64;
+        self.addresses.iter().position(|address| (start..start + 300).contains(address))
+    }
+}
+
+/// All samples by thread, and the pool as it is now.
+pub(crate) fn samples() -> (HashMap<u64, Vec<Seen>>, Snapshot) {
+    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let snapshot = reader.snapshot().unwrap();
+    let (mut seen, mut stacks, mut buffer) =
+        (HashMap::<_, Vec<_>>::new(), Stacks::default(), ChunkBuffer::default());
+    for chunk in snapshot.chunks() {
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
+        stacks.begin_chunk();
+        for entry in entries {
+            let Entry::Sample(sample) = entry else { continue };
+            let address = |frame: &Frame| match frame {
+                Frame::Code(module, relative) => {
+                    let module = snapshot.definitions.module(*module).expect("a defined module");
+                    assert!((module.start..module.end).contains(&(module.base.wrapping_add(*relative))));
+                    module.base.wrapping_add(*relative)
+                }
+                _ => 0,
+            };
+            let addresses = stacks.of(&sample).iter().map(address).collect();
+            let (cpu_ns, failed, cut) = (sample.cpu_ns, sample.failed, sample.cut);
+            let thread = sample.foreign.expect("recorded for another thread").get();
+            seen.entry(thread).or_default().push(Seen { cpu_ns, failed, cut, addresses });
+        }
+    }
+    (seen, snapshot)
+}
+
+/// The samples of one thread, once there are `least` of them.
+pub(crate) fn samples_of(thread: ThreadId, least: usize) -> Vec<Seen> {
+    until(|| samples().0.remove(&thread.get()).filter(|samples| samples.len() >= least))
+}
+
+/// Waits for something.
+pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let patience = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < patience, "it does not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,77 @@
+//! Which threads are sampled, and whose samples they are.
+
+use std::sync::atomic::AtomicBool;
+
+use profiler_core::{marker, thread};
+
+use crate::busy::{Stop, beside, innermost};
+use crate::read::{Session, samples, samples_of, until};
+
+#[test]
+fn a_thread_that_never_recorded_is_found_and_has_a_row_of_its_own() {
+    let _session = Session::start(&[]);
+    beside("stranger", innermost, |stranger| {
+        samples_of(stranger, 20);
+        let (_, snapshot) = samples();
+        let rows: Vec<_> = snapshot.threads.iter().filter(|row| row.tid == stranger).collect();
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].name, "stranger");
+    });
+}
+
+#[test]
+fn a_found_thread_that_records_later_keeps_its_row() {
+    let _session = Session::start(&[]);
+    let record = AtomicBool::new(false);
+    let work = |stop: &AtomicBool| {
+        innermost(&record);
+        thread::register("known by a better name");
+        marker!("here I am");
+        innermost(stop)
+    };
+    beside("late", work, |late| {
+        let recording = Stop(&record); // also if the next line panics
+        samples_of(late, 20);
+        drop(recording);
+        until(|| {
+            let (_, snapshot) = samples();
+            let rows: Vec<_> = snapshot.threads.iter().filter(|row| row.tid == late).collect();
+            assert_eq!(rows.len(), 1, "{rows:?}");
+            (rows[0].name == "known by a better name" && rows[0].committed() == 1).then_some(())
+        });
+        let before = samples_of(late, 1).len();
+        samples_of(late, before + 20);
+    });
+}
+
+#[test]
+fn filters_decide_who_is_sampled_and_never_the_profiler_s_own_threads() {
+    let _session = Session::start(&["chosen"]);
+    beside("chosen one", innermost, |chosen| {
+        beside("other", innermost, |other| {
+            samples_of(chosen, 300); // there were listings meanwhile
+            let (samples, snapshot) = samples();
+            assert!(!samples.contains_key(&other.get()));
+            assert_eq!(samples.keys().collect::<Vec<_>>(), [&chosen.get()]);
+            assert!(snapshot.threads.iter().all(|row| row.tid != other));
+        });
+    });
+}
+
+#[test]
+fn the_samples_of_a_thread_that_ended_are_still_its_own() {
+    let _session = Session::start(&[]);
+    let mut ended = None;
+    beside("short", innermost, |short| {
+        samples_of(short, 20);
+        ended = Some(short);
+    });
+    let ended = ended.unwrap();
+    beside("next", innermost, |next| {
+        samples_of(next, 300);
+        let (samples, snapshot) = samples();
+        assert!(samples[&ended.get()].len() >= 20);
+        let row = snapshot.threads.iter().find(|row| row.tid == ended).expect("its row");
+        assert_eq!(row.name, "short");
+    });
+}

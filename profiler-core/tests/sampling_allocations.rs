@@ -1,0 +1,86 @@
+//! Once every thread has been sampled at its deepest, taking a sample allocates nothing.
+
+#![cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+#![allow(unsafe_code, clippy::disallowed_methods)] // an allocator; the time that passed
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
+
+/// Counts what threads other than those that say so allocate.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: hands everything to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn descend(levels: u32) -> u64 {
+    let below = if levels == 0 {
+        (0..1000).fold(1_u64, |sum, more| std::hint::black_box(sum.wrapping_mul(31) + more))
+    } else {
+        descend(levels - 1)
+    };
+    std::hint::black_box(below) + 1
+}
+
+/// Allocations while about so many samples are taken, and how many were.
+fn allocations(samples: u64) -> (u64, u64) {
+    let taken = || session::sampling_stats().unwrap().taken;
+    let (before, begun) = (ALLOCATIONS.load(Ordering::Relaxed), taken());
+    while taken() < begun + samples {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (ALLOCATIONS.load(Ordering::Relaxed) - before, taken() - begun)
+}
+
+#[test]
+fn a_sample_allocates_nothing_once_all_is_warm() {
+    let features = Features::STACK_WALK.with(Features::CPU);
+    session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default()).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    descend(100);
+                    descend(7);
+                }
+            });
+        }
+        allocations(300);
+        let begun = std::time::Instant::now();
+        let (allocations, samples) = allocations(300);
+        let seconds = begun.elapsed().as_secs() + 1;
+        stop.store(true, Ordering::Relaxed);
+        // What is left goes by time: the looks at threads and modules, about 40 allocations a second, and new chunks.
+        // On a busy machine there are few samples in a second.
+        let by_time = 60 * seconds;
+        assert!(
+            allocations < samples / 2 + by_time,
+            "{allocations} allocations, {samples} samples, {seconds} s"
+        );
+        println!("{allocations} allocations in {samples} samples");
+    });
+    session::stop();
+}

@@ -1,0 +1,174 @@
+//! Where the time went: the cost of every function itself, and with all that it calls.
+//!
+//! A sample costs its thread one interval, and the processor time since the sample before. The innermost function
+//! has it as its own; every function on the stack has it in its total, once, however often it calls itself.
+//! Invariant: memory grows with the tables, not with the samples.
+
+use std::collections::HashMap;
+use std::ops::AddAssign;
+
+use super::table::{Table, as_index};
+
+/// What samples cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cost {
+    pub(super) samples: f64,
+    /// In the unit of the profile.
+    pub(super) cpu: f64,
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.cpu += other.cpu;
+    }
+}
+
+/// A function's own cost, and that of all samples in which it appears.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Costs {
+    pub(super) own: Cost,
+    pub(super) total: Cost,
+}
+
+impl AddAssign for Costs {
+    fn add_assign(&mut self, other: Self) {
+        self.own += other.own;
+        self.total += other.total;
+    }
+}
+
+/// A function and where it is from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) library: Option<String>,
+}
+
+/// The samples of some threads, by the stack that they have.
+#[derive(Debug, Default)]
+pub(super) struct StackCosts {
+    by_stack: Vec<Cost>,
+    /// Of all samples, also those without a stack.
+    pub(super) all: Cost,
+}
+
+/// Columns of a table of samples.
+pub(super) const SAMPLES: [(&str, usize); 3] = [("stack", 0), ("threadCPUDelta", 3), ("weight", usize::MAX)];
+/// Columns of a table of stacks.
+pub(super) const STACKS: [(&str, usize); 3] = [("prefix", 0), ("frame", 1), ("prefixOffset", usize::MAX)];
+
+impl StackCosts {
+    /// Adds the samples of a thread.
+    pub(super) fn add(&mut self, samples: &Table<3>) {
+        let [stacks, cpu, weights] = &samples.0;
+        for (row, stack) in stacks.iter().enumerate() {
+            let number = |column: &Vec<f64>| column.get(row).copied().filter(|number| number.is_finite());
+            // The first has nothing before it that its processor time could be counted from.
+            let cpu = number(cpu).filter(|cpu| row > 0 && *cpu > 0.0).unwrap_or(0.0);
+            let cost = Cost { samples: number(weights).unwrap_or(1.0), cpu };
+            self.all += cost;
+            let Some(stack) = as_index(*stack) else { continue };
+            if self.by_stack.len() <= stack && stack < MOST_STACKS {
+                self.by_stack.resize(stack + 1, Cost::default());
+            }
+            if let Some(known) = self.by_stack.get_mut(stack) {
+                *known += cost;
+            }
+        }
+    }
+
+    /// Adds up what each function costs, where `function_of` says whose a frame is. Frames that belong to nobody
+    /// are passed over.
+    pub(super) fn by_function(
+        &self,
+        stacks: &Table<3>,
+        function_of: impl Fn(usize) -> Option<usize>,
+    ) -> HashMap<usize, Costs> {
+        let mut costs: HashMap<usize, (Costs, usize)> = HashMap::new();
+        for (stack, cost) in self.by_stack.iter().enumerate() {
+            if *cost == Cost::default() {
+                continue;
+            }
+            let mut is_own = true;
+            for frame in frames(stacks, stack) {
+                let Some(function) = function_of(frame) else { continue };
+                let (known, last) = costs.entry(function).or_insert((Costs::default(), usize::MAX));
+                if std::mem::take(&mut is_own) {
+                    known.own += *cost;
+                }
+                if std::mem::replace(last, stack) != stack {
+                    known.total += *cost;
+                }
+            }
+        }
+        costs.into_iter().map(|(function, (costs, _))| (function, costs)).collect()
+    }
+}
+
+/// More stacks than that are in no file that can be opened.
+const MOST_STACKS: usize = 1 << 28;
+
+/// The frames of a stack, the innermost first. A prefix comes before its stack, or there is none: so this ends.
+fn frames(stacks: &Table<3>, stack: usize) -> impl Iterator<Item = usize> {
+    let prefix = |stack: &usize| {
+        let stack = *stack;
+        let by_offset = || stack.checked_sub(stacks.index(2, stack).filter(|offset| *offset > 0)?);
+        stacks.index(0, stack).or_else(by_offset).filter(|prefix| *prefix < stack)
+    };
+    std::iter::successors(Some(stack), prefix).filter_map(|stack| stacks.index(1, stack))
+}
+
+/// The costs of all functions of a profile.
+#[derive(Debug, Default)]
+pub(super) struct Functions {
+    pub(super) costs: HashMap<Function, Costs>,
+    pub(super) all: Cost,
+}
+
+impl Functions {
+    /// Adds what a function costs in some process.
+    pub(super) fn add(&mut self, function: Function, costs: Costs) {
+        *self.costs.entry(function).or_default() += costs;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NULL: f64 = f64::NAN;
+
+    fn costs(samples: Table<3>, stacks: &Table<3>) -> HashMap<usize, Costs> {
+        let mut by_stack = StackCosts::default();
+        by_stack.add(&samples);
+        by_stack.by_function(stacks, |frame| (frame != 9).then_some(frame))
+    }
+
+    #[test]
+    fn a_function_that_calls_itself_is_counted_once() {
+        // 1 calls 2, which calls itself; the frame 9 belongs to nobody.
+        let prefixes = vec![NULL, 0.0, 1.0, 2.0];
+        let offsets = vec![0.0, 1.0, 1.0, 1.0];
+        let frames = vec![1.0, 2.0, 2.0, 9.0];
+        let by_prefix = Table([prefixes, frames.clone(), vec![]]);
+        let by_offset = Table([vec![], frames, offsets]);
+        for stacks in [by_prefix, by_offset] {
+            let samples = Table([vec![0.0, 3.0, 2.0, NULL], vec![100.0, 5.0, NULL, 7.0], vec![]]);
+            let costs = costs(samples, &stacks);
+            let cost = |samples, cpu| Cost { samples, cpu };
+            let outer = Costs { own: cost(1.0, 0.0), total: cost(3.0, 5.0) };
+            let inner = Costs { own: cost(2.0, 5.0), total: cost(2.0, 5.0) };
+            assert_eq!(costs, HashMap::from([(1, outer), (2, inner)]));
+        }
+    }
+
+    #[test]
+    fn tables_that_point_anywhere_end_the_walk() {
+        let stacks = Table([vec![1.0, 0.0, 7.0], vec![0.0, 1.0, 2.0], vec![]]);
+        let samples = Table([vec![0.0, 1.0, 2.0, 1e12, 50.0], vec![], vec![2.0, 1.0, 1.0]]);
+        let costs = costs(samples, &stacks);
+        assert_eq!(costs[&0].total.samples, 3.0, "its weight, and the caller's");
+        assert_eq!(costs[&2].total.samples, 1.0);
+    }
+}

@@ -1,0 +1,244 @@
+//! A table of a profile, in either form: rows with a schema (Gecko), or a column per key (processed).
+//!
+//! Read as a stream: of all columns only the named ones are kept, as numbers; what is null or no number is NaN.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// The columns of a [`Columns`], in its order. Columns that are not there are empty.
+#[derive(Debug)]
+pub(super) struct Table<const N: usize>(pub(super) [Vec<f64>; N]);
+
+impl<const N: usize> Default for Table<N> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Vec::new()))
+    }
+}
+
+impl<const N: usize> Table<N> {
+    /// A value that serves as an index.
+    pub(super) fn index(&self, column: usize, row: usize) -> Option<usize> {
+        as_index(self.number(column, row))
+    }
+
+    /// A value; NaN where there is none.
+    pub(super) fn number(&self, column: usize, row: usize) -> f64 {
+        self.0.get(column).and_then(|column| column.get(row)).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// A number as an index: -1 is none, as is NaN.
+pub(super) fn as_index(number: f64) -> Option<usize> {
+    (number >= 0.0 && number <= f64::from(u32::MAX)).then_some(number as usize)
+}
+
+/// Which columns are to be read. The place is that in rows without a schema before them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Columns<const N: usize>(pub(super) [(&'static str, usize); N]);
+
+impl<'de, const N: usize> DeserializeSeed<'de> for Columns<N> {
+    type Value = Table<N>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Table<N>, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de, const N: usize> Visitor<'de> for Columns<N> {
+    type Value = Table<N>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table")
+    }
+
+    fn visit_unit<E>(self) -> Result<Table<N>, E> {
+        Ok(Table::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Table<N>, A::Error> {
+        let mut table = Table::default();
+        let mut places = self.0.map(|(_, place)| place);
+        while let Some(key) = map.next_key::<String>()? {
+            let column = self.0.iter().position(|(name, _)| *name == key);
+            match (key.as_str(), column.and_then(|column| table.0.get_mut(column))) {
+                ("schema", _) => {
+                    let schema: HashMap<String, Number> = map.next_value()?;
+                    let place = |name| schema.get(name).and_then(|place| as_index(place.0));
+                    places = self.0.map(|(name, _)| place(name).unwrap_or(usize::MAX));
+                }
+                ("data", _) => map.next_value_seed(Rows { places, table: &mut table })?,
+                (_, Some(column)) => {
+                    *column = map.next_value::<Numbers>()?.0;
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// All rows.
+struct Rows<'t, const N: usize> {
+    places: [usize; N],
+    table: &'t mut Table<N>,
+}
+
+impl<'de, const N: usize> DeserializeSeed<'de> for Rows<'_, N> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de, const N: usize> Visitor<'de> for Rows<'_, N> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("rows")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
+        while let Some(row) = rows.next_element_seed(Row(self.places))? {
+            self.table.0.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+        }
+        Ok(())
+    }
+}
+
+/// One row; it may be shorter than the schema.
+struct Row<const N: usize>([usize; N]);
+
+impl<'de, const N: usize> DeserializeSeed<'de> for Row<N> {
+    type Value = [f64; N];
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<[f64; N], D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de, const N: usize> Visitor<'de> for Row<N> {
+    type Value = [f64; N];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a row")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut cells: A) -> Result<[f64; N], A::Error> {
+        let mut row = [f64::NAN; N];
+        let mut place = 0;
+        loop {
+            match self.0.iter().position(|wanted| *wanted == place).and_then(|column| row.get_mut(column)) {
+                Some(cell) => match cells.next_element::<Number>()? {
+                    Some(Number(value)) => *cell = value,
+                    None => return Ok(row),
+                },
+                None if cells.next_element::<IgnoredAny>()?.is_none() => return Ok(row),
+                None => {}
+            }
+            place += 1;
+        }
+    }
+}
+
+/// A column; null is an empty one.
+#[derive(Debug, Default)]
+struct Numbers(Vec<f64>);
+
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let numbers = Option::<Vec<Number>>::deserialize(from)?.unwrap_or_default();
+        Ok(Self(numbers.into_iter().map(|number| number.0).collect()))
+    }
+}
+
+/// A number, or whatever else stands in its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Number(pub(super) f64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(AnyNumber)
+    }
+}
+
+struct AnyNumber;
+
+impl<'de> Visitor<'de> for AnyNumber {
+    type Value = Number;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Number, E> {
+        Ok(Number(number as f64))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Number, E> {
+        Ok(Number(number as f64))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Number, E> {
+        Ok(Number(number))
+    }
+
+    fn visit_unit<E>(self) -> Result<Number, E> {
+        Ok(Number(f64::NAN))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Number, E> {
+        Ok(Number(f64::NAN))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Number, E> {
+        Ok(Number(f64::NAN))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Number, A::Error> {
+        while values.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Number(f64::NAN))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut values: A) -> Result<Number, A::Error> {
+        while values.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Number(f64::NAN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> [Vec<f64>; 2] {
+        let columns = Columns([("stack", 0), ("cpu", 3)]);
+        columns.deserialize(&mut serde_json::Deserializer::from_str(text)).unwrap().0
+    }
+
+    #[test]
+    fn rows_and_columns_are_the_same_table() {
+        let rows =
+            read(r#"{"schema":{"cpu":2,"time":1,"stack":0},"data":[[5,1.5,7],[null,2],[6,[{"x":3}],-1.5]]}"#);
+        let columns = read(r#"{"length":3,"stack":[5,null,6],"time":[1.5,2,{}],"cpu":[7,"x",-1.5]}"#);
+        for [stack, cpu] in [rows, columns] {
+            assert!(stack[0] == 5.0 && stack[1].is_nan() && stack[2] == 6.0, "{stack:?}");
+            assert!(cpu[0] == 7.0 && cpu[1].is_nan() && cpu[2] == -1.5, "{cpu:?}");
+        }
+    }
+
+    #[test]
+    fn rows_before_their_schema_have_the_usual_order() {
+        let [stack, cpu] = read(r#"{"data":[[1,0,0,9]],"schema":{"stack":0}}"#);
+        assert_eq!((stack, cpu), (vec![1.0], vec![9.0]));
+        for empty in ["null", r#"{"stack":null}"#] {
+            assert!(read(empty).iter().all(Vec::is_empty), "{empty}");
+        }
+    }
+
+    #[test]
+    fn only_what_can_be_an_index_is_one() {
+        assert_eq!([0.0, -1.0, f64::NAN, 7.0, 1e300].map(as_index), [Some(0), None, None, Some(7), None]);
+    }
+}

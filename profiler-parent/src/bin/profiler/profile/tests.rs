@@ -1,0 +1,97 @@
+//! The same samples in both forms say the same.
+
+use super::*;
+
+const ALL: Wanted = Wanted { top: 10, by: None };
+
+fn read_text(text: &str, wanted: Wanted) -> Report {
+    report(serde_json::from_str(text).unwrap(), wanted)
+}
+
+fn rows(report: &Report) -> Vec<(&str, f64, f64)> {
+    let top = &report.samples.as_ref().unwrap().top;
+    top.iter().map(|row| (row.function.as_str(), row.self_percent, row.total_percent)).collect()
+}
+
+/// Two processes: a worker in `hot` and `main` of the parent, and an address without a name.
+fn gecko(meta: &str) -> String {
+    let thread = |pid: u32, samples: &str, strings: &str| {
+        format!(
+            r#"{{"name":"GeckoMain","processName":"p{pid}","pid":{pid},"tid":{pid},
+            "samples":{{"schema":{{"stack":0,"time":1,"eventDelay":2,"threadCPUDelta":3}},"data":[{samples}]}},
+            "markers":{{"schema":{{}},"data":[[0,1,null,0,0,{{"samples":[1]}}]]}},
+            "frameTable":{{"schema":{{"location":0,"relevantForJS":1}},"data":[[0,false],[1,false]]}},
+            "stackTable":{{"schema":{{"prefix":0,"frame":1}},"data":[[null,0],[0,1]]}},
+            "stringTable":[{strings}]}}"#
+        )
+    };
+    let parent = thread(1, "[0,1,0,99],[1,2,0,30],[1,3,0,30]", r#""main","hot""#);
+    let child = thread(2, "[0,1,0,5],[1,2,0,40],[0,3,0,0],[null,4]", r#""main","0x1010""#);
+    let libs = r#"[{"name":"libc.so","start":4096,"end":8192,"offset":0}]"#;
+    format!(
+        r#"{{"processes":[{{"threads":[{child}],"libs":{libs},"processes":[],"meta":{{"product":"p2"}}}}],
+        "libs":[],"threads":[{parent}],"meta":{{"product":"p1","interval":2,{meta}
+        "sampleUnits":{{"time":"ms","threadCPUDelta":"ns"}}}}}}"#
+    )
+}
+
+fn processed() -> String {
+    let thread = |pid: &str, stacks: &str, cpu: &str| {
+        format!(
+            r#"{{"name":"main","isMainThread":true,"processName":"p{pid}","pid":"{pid}","tid":1,
+            "samples":{{"length":3,"stack":[{stacks}],"timeDeltas":[1,1,1],"weight":null,"weightType":"samples",
+            "threadCPUDelta":[{cpu}]}},"markers":{{"length":0,"data":[]}}}}"#
+        )
+    };
+    let parent = thread("1", "0,1,1", "99,30,30");
+    let child = thread("2", "0,2,0,null", "5,40,0,null");
+    format!(
+        r#"{{"meta":{{"preprocessedProfileVersion":66,"interval":2,"sampleUnits":{{"threadCPUDelta":"ns"}}}},
+        "libs":[{{"name":"libc.so"}}],"threads":[{parent},{child}],
+        "profilingLog":{{"2":{{"total":{{"recorded":4,"delivered":3,"evicted":0,"dropped":1,"unfinished":0,"gap":1}}}}}},
+        "shared":{{"stackTable":{{"length":3,"frame":[0,1,2],"prefixOffset":[0,1,2]}},
+        "frameTable":{{"length":3,"func":[0,1,2],"line":[null,1,2]}},
+        "funcTable":{{"length":3,"name":[0,1,2],"resource":[-1,-1,0]}},
+        "resourceTable":{{"length":1,"lib":[0],"name":[3]}},
+        "stringArray":["main","hot","libc.so+0x10","libc.so"]}}}}"#
+    )
+}
+
+#[test]
+fn both_forms_have_the_same_functions() {
+    for text in [gecko(""), processed()] {
+        let report = read_text(&text, ALL);
+        // 30 + 30 + 40 of the processor's time; the first sample of a thread has none.
+        let expected = [("hot", 60.0, 60.0), ("libc.so+0x10", 40.0, 40.0), ("main", 0.0, 100.0)];
+        assert_eq!(rows(&report), expected);
+        let samples = report.samples.as_ref().unwrap();
+        assert_eq!((samples.count, samples.time), (7.0, "cpu"));
+        assert!((samples.all_ms - 100e-6).abs() < 1e-9, "nanoseconds");
+        let wall = read_text(&text, Wanted { by: Some(Time::Wall), top: 2 });
+        let share = |of: f64| of / 7.0 * 100.0;
+        assert_eq!(rows(&wall), [("main", share(3.0), share(6.0)), ("hot", share(2.0), share(2.0))]);
+        assert_eq!(wall.samples.as_ref().unwrap().all_ms, 14.0);
+        let names: Vec<_> =
+            report.processes.iter().map(|row| (row.name.as_str(), row.pid, row.threads)).collect();
+        assert_eq!(names, [("p1", 1, 1), ("p2", 2, 1)]);
+    }
+    let books = &read_text(&processed(), ALL).processes[1];
+    assert_eq!((books.recorded, books.delivered, books.dropped["gap"]), (4, 3, 1));
+}
+
+#[test]
+fn without_processor_times_the_clock_decides() {
+    let text = processed().replace(r#""threadCPUDelta":"ns""#, r#""threadCPUDelta":"variable CPU cycles""#);
+    assert_eq!(read_text(&text, ALL).samples.unwrap().time, "wall");
+    let text = r#"{"threads":[{"pid":1,"samples":{"data":[]}}],"meta":{}}"#;
+    assert!(read_text(text, ALL).samples.is_none(), "no samples, no functions");
+}
+
+#[test]
+fn the_log_of_the_capture_has_the_last_word() {
+    let log = r#""profileGatheringLog":{"1":{"events":[],"processes":[{"name":"lost","pid":7,"verdict":"missing: gone",
+        "threads":0,"recorded":0,"delivered":0,"evicted":0,"unfinished":0,"dropped":{}}]}},"shared":"#;
+    let report = read_text(&processed().replace(r#""shared":"#, log), ALL);
+    assert_eq!(report.processes.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["lost"]);
+    assert_eq!(report.samples.unwrap().count, 7.0, "and the samples are counted");
+}

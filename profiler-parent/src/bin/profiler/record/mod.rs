@@ -1,0 +1,191 @@
+//! `profiler record -- CMD`: the parent for a program that embeds only `profiler-child`.
+//!
+//! One session with one child. Invariants: the profile is written whatever ends the program, and whoever wants
+//! it to end; a file that the user did not name is never overwritten; the program's exit code is the command's.
+
+mod features;
+mod progress;
+mod stop;
+mod units;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use profiler_parent::core::session::Features;
+use profiler_parent::output::ProfileFile;
+use profiler_parent::{CaptureReport, ProfiledChild, Session, SessionBuilder, Verdict};
+
+use crate::signals::Signals;
+use stop::Stopping;
+
+/// Runs a program and writes its profile
+///
+/// For programs that embed `profiler-child` and have no parent of their own: one call of
+/// `profiler_child::init()` at the beginning of main is all they need. Other programs run as if they had
+/// been started alone, and nothing is written.
+///
+/// Only CMD itself is profiled, or the first program below it that embeds the profiler if CMD is a wrapper
+/// (a shell, `cargo run`). Of the processes that it starts those are profiled that its own code
+/// starts in a session of its own, in that session's profile.
+///
+/// Ctrl-C ends CMD, and then its profile is written as always. A third one kills CMD.
+/// The exit code is CMD's, or 128 + N if signal N ended it; 2 if CMD cannot be started or its profile not be
+/// written.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Where the profile goes; compressed if the name ends in .gz [default: profile.json.gz, or
+    /// profile-2.json.gz and so on if that is there]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// How much memory the recording may take, such as 64M; the oldest data goes first [default: 128M]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    limit: Option<u64>,
+    /// Milliseconds between two samples of a thread [default: 1]
+    #[arg(long, value_name = "MS", value_parser = units::milliseconds)]
+    interval: Option<Duration>,
+    /// What to record besides markers, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = features::parse, help = features::help())]
+    features: Vec<Features>,
+    /// Records only threads whose name contains NAME, ASCII case ignored; may be given several times
+    #[arg(long, value_name = "NAME")]
+    filter: Vec<String>,
+    /// The form of the profile
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Keeps only the last so many seconds
+    #[arg(long, value_name = "S", value_parser = units::seconds)]
+    duration: Option<Duration>,
+    /// How the profile shows CMD [default: its file name]
+    #[arg(long, value_name = "N")]
+    name: Option<String>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// The form of a profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// What opens fastest: with names, files and lines already in it
+    #[default]
+    Processed,
+    /// As Gecko writes it: one object per process
+    Gecko,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let target = options.output.clone().unwrap_or_else(free_name);
+    drop(ProfileFile::create(&target)?); // rather now than after an hour of recording
+    let session = options.build().start()?;
+    let signals = Signals::catch()?;
+    let name = options.shown_name();
+    let mut child = session.spawn(&name, options.command())?;
+    let stopping = Stopping::watch(signals, child.signals())?;
+    let status = progress::wait(&session, &mut child);
+    stopping.has_ended();
+    if !child.has_begun() {
+        say_why_not(&child, &name);
+        return Ok(exit_code(status));
+    }
+    let target = options.output.clone().unwrap_or_else(free_name); // somebody may have taken it meanwhile
+    let report = capture(&session, options.format, &target)?;
+    say_what(&report, &name);
+    Ok(exit_code(status))
+}
+
+impl Options {
+    fn build(&self) -> SessionBuilder {
+        let mut builder = Session::builder().name("profiler");
+        if let Some(bytes) = self.limit {
+            builder = builder.memory_limit(bytes);
+        }
+        if let Some(interval) = self.interval {
+            builder = builder.interval(interval);
+        }
+        if let Some(window) = self.duration {
+            builder = builder.duration(window);
+        }
+        if !self.features.is_empty() {
+            let wanted = self.features.iter().fold(Features::NONE, |all, feature| all.with(*feature));
+            builder = builder.features(wanted);
+        }
+        self.filter.iter().fold(builder, |builder, filter| builder.filter(filter))
+    }
+
+    fn command(&self) -> Command {
+        let mut words = self.command.iter();
+        let mut command = Command::new(words.next().cloned().unwrap_or_default());
+        command.args(words);
+        command
+    }
+
+    fn shown_name(&self) -> String {
+        let program = self.command.first().map(Path::new);
+        let file_name = || Some(program?.file_name()?.to_string_lossy().into_owned());
+        self.name.clone().or_else(file_name).unwrap_or_else(|| "program".to_owned())
+    }
+}
+
+/// The first name of its kind that is not taken.
+fn free_name() -> PathBuf {
+    let names = (2..).map(|number| PathBuf::from(format!("profile-{number}.json.gz")));
+    let mut names = std::iter::once(PathBuf::from("profile.json.gz")).chain(names);
+    names.find(|name| name.symlink_metadata().is_err()).unwrap_or_default()
+}
+
+fn capture(session: &Session, format: Format, target: &Path) -> Result<CaptureReport> {
+    let format = match format {
+        Format::Processed => profiler_parent::Format::Processed,
+        Format::Gecko => profiler_parent::Format::Gecko,
+    };
+    Ok(session.capture().format(format).save(target)?)
+}
+
+fn say_why_not(child: &ProfiledChild, name: &str) {
+    if child.is_profiled() {
+        eprintln!(
+            "profiler: {name} recorded nothing: it embeds no profiler, or ended before it called \
+             profiler_child::init(). No profile was written"
+        );
+    } else {
+        eprintln!("profiler: {name} ran unprofiled: the memory limit is too small. No profile was written");
+    }
+}
+
+fn say_what(report: &CaptureReport, name: &str) {
+    let path = report.path.display();
+    let recorded: u64 = report.processes.iter().map(|process| process.counts.recorded()).sum();
+    let kept: u64 = report.processes.iter().map(|process| process.counts.delivered).sum();
+    eprintln!(
+        "profiler: wrote {path} ({} bytes, {kept} of {recorded} entries); `profiler view {path}` opens it",
+        report.bytes
+    );
+    for process in report.processes.iter().filter(|process| process.name == name) {
+        // What ended in order needs no word.
+        let is_orderly = process.verdict.why().is_none_or(profiler_parent::gather::verdict::Why::is_orderly);
+        if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
+            eprintln!("profiler: {name} is {}", process.verdict);
+        }
+    }
+}
+
+/// The program's own, as a shell would say it.
+fn exit_code(status: Option<ExitStatus>) -> ExitCode {
+    let Some(status) = status else { return ExitCode::SUCCESS };
+    let code = status.code().or_else(|| signal_of(status).map(|signal| 128 + signal)).unwrap_or(1);
+    ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
+}
+
+#[cfg(unix)]
+fn signal_of(status: ExitStatus) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&status)
+}
+
+#[cfg(not(unix))]
+fn signal_of(_: ExitStatus) -> Option<i32> {
+    None
+}

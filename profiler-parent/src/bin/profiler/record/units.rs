@@ -1,0 +1,80 @@
+//! Sizes and times, as people write them.
+
+use std::time::Duration;
+
+/// `1048576`, `512K`, `64M`, `64MiB`, `1.5G`: all in powers of 1024.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = text.get(number.len()..).unwrap_or_default().to_ascii_uppercase();
+    let unit = unit.strip_suffix("IB").or_else(|| unit.strip_suffix('B')).unwrap_or(&unit);
+    let shift = match unit {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err("a number of bytes, or one with K, M, G or T".to_owned()),
+    };
+    let bytes = positive(number)? * f64::from(2_u32).powi(shift);
+    if bytes < 1.0 || bytes > (1_u64 << 40) as f64 {
+        return Err("between 1 byte and 1T".to_owned());
+    }
+    Ok(bytes as u64)
+}
+
+/// Milliseconds, with a fraction if need be; at most the five seconds that a session allows.
+pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
+    let millis = positive(text)?;
+    if !(0.01..=5000.0).contains(&millis) {
+        return Err("between 0.01 and 5000 milliseconds".to_owned());
+    }
+    Ok(Duration::from_secs_f64(millis / 1000.0))
+}
+
+/// Seconds, with a fraction if need be.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = positive(text)?;
+    if !(0.001..=1e9).contains(&seconds) {
+        return Err("at least 0.001 seconds".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|number: &f64| *number > 0.0 && number.is_finite())
+        .ok_or_else(|| "not a number above 0".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        let sizes = [
+            ("1048576", 1 << 20),
+            ("512K", 512 << 10),
+            ("64MiB", 64 << 20),
+            ("1.5g", 3 << 29),
+            ("1TB", 1 << 40),
+        ];
+        for (text, bytes) in sizes {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for wrong in ["", "0", "-1", "M", "1X", "2T", "1e400", "nan", "inf", "1 M", "0.1"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_have_bounds() {
+        assert_eq!(milliseconds("0.5"), Ok(Duration::from_micros(500)));
+        assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
+        for wrong in ["", "0", "-1", "nan", "5001", "x"] {
+            assert!(milliseconds(wrong).is_err(), "{wrong}");
+        }
+        assert!(seconds("1e300").is_err() && seconds("inf").is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! Ctrl-C and its kin, as something that a thread can wait for.
+//!
+//! Used by `record` and `view`. The handler does nothing but write one byte to a socket, which any thread may do at
+//! any moment. Invariants: a signal that was ignored when the command began stays ignored (`nohup`, a background
+//! job); programs that are started get the signals as if nobody had caught them.
+
+pub(crate) use imp::Signals;
+
+/// A signal that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caught {
+    /// Its number.
+    pub(crate) signal: i32,
+    /// The terminal sent it, to all processes that stand in front.
+    pub(crate) from_terminal: bool,
+}
+
+#[cfg(unix)]
+#[allow(unsafe_code)]
+mod imp {
+    use std::ffi::c_void;
+    use std::io::{self, Read};
+    use std::os::fd::IntoRawFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    #[cfg(not(target_vendor = "apple"))]
+    use libc::__errno_location as errno_location;
+    #[cfg(target_vendor = "apple")]
+    use libc::__error as errno_location;
+
+    use super::Caught;
+
+    /// What ends a program in order.
+    const CAUGHT: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    /// Set in a byte beside the signal's number, which is below it.
+    const FROM_TERMINAL: u8 = 0x80;
+    /// Where the handler writes; -1 before anything is caught.
+    static BELL: AtomicI32 = AtomicI32::new(-1);
+
+    /// The signals of this process.
+    #[derive(Debug)]
+    pub(crate) struct Signals(UnixStream);
+
+    impl Signals {
+        /// Catches them from now on. Once per process.
+        pub(crate) fn catch() -> io::Result<Self> {
+            let (ear, bell) = UnixStream::pair()?;
+            bell.set_nonblocking(true)?; // full: it has been rung often enough
+            BELL.store(bell.into_raw_fd(), Ordering::Release);
+            CAUGHT.into_iter().try_for_each(install)?;
+            Ok(Self(ear))
+        }
+
+        /// Waits for the next one.
+        pub(crate) fn next(&mut self) -> io::Result<Caught> {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte)?;
+            let [byte] = byte;
+            let signal = i32::from(byte & !FROM_TERMINAL);
+            Ok(Caught { signal, from_terminal: byte & FROM_TERMINAL != 0 })
+        }
+    }
+
+    fn install(signal: i32) -> io::Result<()> {
+        // SAFETY: all of its fields may be zero: no flags, an empty mask, the default action.
+        let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: asks only; `old` lives through the call.
+        if unsafe { libc::sigaction(signal, std::ptr::null(), &mut old) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if old.sa_sigaction == libc::SIG_IGN {
+            return Ok(());
+        }
+        let mut new = old;
+        new.sa_sigaction = ring as extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) as usize;
+        new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        // SAFETY: the handler makes one write(2) and restores errno; `new` lives through the call.
+        match unsafe { libc::sigaction(signal, &new, std::ptr::null_mut()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    extern "C" fn ring(signal: i32, info: *mut libc::siginfo_t, _: *mut c_void) {
+        // SAFETY: the kernel gives a handler installed with SA_SIGINFO a valid siginfo.
+        let is_kernels = !info.is_null() && unsafe { (*info).si_code } > 0;
+        let byte = (signal & 0x7f) as u8 | if is_kernels { FROM_TERMINAL } else { 0 };
+        // SAFETY: gives the calling thread's own errno, which outlives this call.
+        let errno = unsafe { errno_location() };
+        // SAFETY: as above.
+        let before = unsafe { *errno };
+        // SAFETY: one byte that lives through the call; a wrong descriptor would be an error only.
+        unsafe { libc::write(BELL.load(Ordering::Acquire), (&raw const byte).cast(), 1) };
+        // SAFETY: as above.
+        unsafe { *errno = before };
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_signal_of_a_process_is_told_from_one_of_the_terminal() {
+            let mut signals = Signals::catch().unwrap();
+            let own = std::process::id().cast_signed();
+            // SAFETY: sends this process a signal that it has just begun to catch.
+            unsafe { libc::kill(own, libc::SIGHUP) };
+            assert_eq!(signals.next().unwrap(), Caught { signal: libc::SIGHUP, from_terminal: false });
+            let byte = FROM_TERMINAL | libc::SIGINT as u8;
+            // SAFETY: one byte that lives through the call.
+            unsafe { libc::write(BELL.load(Ordering::Acquire), (&raw const byte).cast(), 1) };
+            assert_eq!(signals.next().unwrap(), Caught { signal: libc::SIGINT, from_terminal: true });
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod imp {
+    use std::io;
+
+    use super::Caught;
+
+    /// Nothing is caught here: Ctrl-C ends the command.
+    #[derive(Debug)]
+    pub(crate) struct Signals;
+
+    impl Signals {
+        /// Catches nothing.
+        pub(crate) fn catch() -> io::Result<Self> {
+            Ok(Self)
+        }
+
+        /// Waits for ever.
+        pub(crate) fn next(&mut self) -> io::Result<Caught> {
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+}

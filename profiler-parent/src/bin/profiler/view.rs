@@ -1,0 +1,106 @@
+//! `profiler view FILE`: opens a profile in the Firefox Profiler.
+//!
+//! ```text
+//! $ profiler view profile.json.gz
+//! https://profiler.firefox.com/from-url/http%3A%2F%2F127.0.0.1%3A41229%2F5a…%2Fprofile.json/?symbolServer=…
+//! serving profile.json.gz on 127.0.0.1:41229 until Ctrl-C
+//! ```
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use profiler_parent::symbols::SymbolOptions;
+use profiler_parent::view::{Server, VIEWER, symbols_of_this_machine, viewer_link};
+
+use crate::report::say;
+use crate::signals::Signals;
+
+/// Names another viewer, for whoever runs one.
+const VIEWER_VARIABLE: &str = "PROFILER_URL";
+
+/// Opens a profile in the Firefox Profiler
+///
+/// Serves the file on this machine (127.0.0.1 only, below a random path that nobody can guess), prints
+/// the link that makes the viewer's page read it, and opens that in the browser. The page runs in the
+/// browser: the profile does not leave this machine. Stops on Ctrl-C; what the page has loaded stays.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Environment:\n  PROFILER_URL  The viewer's address [default: https://profiler.firefox.com]"
+)]
+pub(crate) struct Options {
+    /// A profile (.json or .json.gz)
+    file: PathBuf,
+    /// Prints the link and opens nothing
+    #[arg(long)]
+    no_open: bool,
+    /// The port to serve on; 0 takes any that is free
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    port: u16,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let viewer = viewer(std::env::var(VIEWER_VARIABLE).ok())?;
+    let server =
+        Server::start(&options.file, options.port, symbols_of_this_machine(SymbolOptions::default()))?;
+    let mut signals = Signals::catch()?;
+    let link = viewer_link(&viewer, &server.base());
+    say(&link);
+    eprintln!("serving {} on {} until Ctrl-C", options.file.display(), server.address());
+    if !options.no_open {
+        open(&link);
+    }
+    signals.next()?;
+    Ok(())
+}
+
+fn viewer(named: Option<String>) -> Result<String> {
+    let Some(named) = named.filter(|named| !named.is_empty()) else { return Ok(VIEWER.to_owned()) };
+    let is_address = named.starts_with("https://") || named.starts_with("http://");
+    if !is_address || !named.bytes().all(|byte| byte.is_ascii_graphic()) {
+        bail!("{VIEWER_VARIABLE} is not the address of a viewer: {named}");
+    }
+    Ok(named)
+}
+
+/// Opens a link in the browser, if there is a screen. The link stands on the terminal in any case.
+fn open(link: &str) {
+    let Some(opener) = opener() else { return };
+    let mut command = Command::new(opener);
+    command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.spawn() {
+        // It may be the browser itself, which stays; its end is nothing to us.
+        Ok(mut child) => drop(profiler_parent::core::sys::spawn_quiet("profiler-open", move || child.wait())),
+        Err(_) => {
+            eprintln!("no browser could be opened ({opener} cannot be started): open the link yourself")
+        }
+    }
+}
+
+#[cfg(target_os = "macos")]
+fn opener() -> Option<&'static str> {
+    Some("open")
+}
+
+#[cfg(not(target_os = "macos"))]
+fn opener() -> Option<&'static str> {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    (is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")).then_some("xdg-open")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_viewer_is_the_public_one_unless_another_is_named() {
+        for nobody in [None, Some(String::new())] {
+            assert_eq!(viewer(nobody).unwrap(), VIEWER);
+        }
+        assert_eq!(viewer(Some("http://localhost:4242".into())).unwrap(), "http://localhost:4242");
+        for wrong in ["profiler", "file:///x", "https://a b"] {
+            assert!(viewer(Some(wrong.into())).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Names for the code in a capture: the symbols of the session, as the writer of the processed format asks.
+//!
+//! Invariant: what was looked up for one capture is there for the next; see [`crate::symbols`].
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossbeam_channel::Sender;
+use profiler_core::reader::ModuleDefinition;
+
+use super::CaptureEvent;
+use crate::processed::names::{CodeNames, InlineFrame, Symbols};
+use crate::symbols::{self, ModuleKey, Place};
+
+/// Symbols that captures share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    symbols: Arc<Mutex<symbols::Symbols>>,
+    /// Who hears of every module that is looked into.
+    events: Option<Sender<CaptureEvent>>,
+}
+
+impl Names {
+    /// The same symbols, telling this capture's events.
+    pub(super) fn telling(&self, events: &Sender<CaptureEvent>) -> Self {
+        Self { symbols: Arc::clone(&self.symbols), events: Some(events.clone()) }
+    }
+}
+
+impl Symbols for Names {
+    fn resolve(
+        &mut self,
+        module: &ModuleDefinition,
+        addresses: &[u64],
+        found: &mut dyn FnMut(u64, &CodeNames<'_>),
+    ) {
+        if let Some(events) = &self.events {
+            let naming = CaptureEvent::Naming { module: module.path.clone(), addresses: addresses.len() };
+            let _ = events.try_send(naming);
+        }
+        let mut symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = symbols.resolve(ModuleKey::from(module), addresses);
+        for (address, place) in addresses.iter().zip(&places) {
+            tell(*address, place, found);
+        }
+    }
+}
+
+fn tell(address: u64, place: &Place, found: &mut dyn FnMut(u64, &CodeNames<'_>)) {
+    // Without a name of its own the outer function is shown as an address, files and lines or not.
+    if !place.is_named() {
+        return;
+    }
+    let frames: Vec<InlineFrame<'_>> = place.frames.iter().map(inline_frame).collect();
+    let range = place.function;
+    let size = range.and_then(|range| u32::try_from(range.size).ok()).filter(|size| *size > 0);
+    found(address, &CodeNames { frames: &frames, start: range.map(|range| range.start), size });
+}
+
+fn inline_frame(frame: &symbols::SourceFrame) -> InlineFrame<'_> {
+    InlineFrame {
+        function: frame.function.as_deref().unwrap_or("(unnamed)"),
+        file: frame.file.as_deref(),
+        line: (frame.line > 0).then_some(frame.line),
+    }
+}

@@ -1,0 +1,263 @@
+//! One process while it is written: its times, its threads, its books.
+
+use std::io::{self, Write};
+
+use profiler_core::entry::{Entry, MarkerEntry};
+use profiler_core::ids::ThreadId;
+use profiler_core::losses::EntryCounts;
+use profiler_core::profile::frame_names::thread_without_row;
+use profiler_core::profile::gecko::IncompleteProcess;
+use profiler_core::profile::gecko::shared::{
+    ENTRIES_LOST, INCOMPLETE_PROCESS, MarkerPlans, counts, write_books, write_incomplete_process,
+    write_losses,
+};
+use profiler_core::profile::{CategoryRow, JsonWriter, ShownRange};
+use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
+use profiler_core::time::{TimeConverter, Timestamp};
+
+use super::frames::{Known, Translation};
+use super::markers::{MarkerColumns, Sites};
+use super::named::Numbers;
+use super::owners::Place;
+use super::samples::Ledger;
+use super::sift::{Shared, Sifted, SiftedThread};
+use super::stacks::{Innermost, NodeId, PathCache};
+use super::thread::{self, Head};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Process<'a> {
+    pub(super) sifted: &'a Sifted,
+    /// Its number, distinct from that of all others in the profile.
+    pub(super) pid: &'a str,
+    pub(super) converter: TimeConverter,
+    /// When the capture was made.
+    pub(super) capture: Timestamp,
+    pub(super) since: Option<Timestamp>,
+    pub(super) categories: &'a [CategoryRow],
+}
+
+/// What became of a process's threads.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Entries in the profile by the thread that recorded them.
+    delivered: Vec<u64>,
+    /// Number in the profile of its first thread, which is the main one.
+    pub(super) main_thread: u64,
+    pub(super) threads: u32,
+    pub(super) shown: ShownRange,
+}
+
+impl Process<'_> {
+    /// Nanoseconds from the session's start.
+    pub(super) fn ns(&self, at: Timestamp) -> i64 {
+        self.converter.since_start_ns(at)
+    }
+
+    pub(super) fn ns_of_raw(&self, raw: u64) -> i64 {
+        self.ns(Timestamp::from_raw(raw))
+    }
+
+    pub(super) fn recording_start_ns(&self) -> i64 {
+        self.ns(self.sifted.snapshot.header.recording_start)
+    }
+
+    /// When it ended, or else the capture.
+    pub(super) fn end_ns(&self) -> i64 {
+        self.ns(self.sifted.role.ended.unwrap_or(self.capture))
+    }
+
+    /// The threads that are shown, the main one first.
+    pub(super) fn listed(&self) -> impl Iterator<Item = (Place, &ThreadInfo, &SiftedThread)> {
+        let all = self.sifted.snapshot.threads.iter().zip(&self.sifted.threads).enumerate();
+        let all = all.map(|(place, (info, sifted))| (place, info, sifted));
+        all.filter(|(_, info, sifted)| info.is_main || !sifted.is_servant())
+    }
+
+    /// Threads that have samples and no row; they come after all others.
+    pub(super) fn sampled_only(&self) -> impl Iterator<Item = (ThreadId, &SiftedThread)> {
+        let rows = self.sifted.snapshot.threads.len();
+        self.sifted.sampled_only.iter().copied().zip(self.sifted.threads.iter().skip(rows))
+    }
+
+    /// Whether nothing is left of the main thread.
+    pub(super) fn lacks_main(&self) -> bool {
+        !self.sifted.snapshot.threads.iter().any(|thread| thread.is_main)
+    }
+
+    /// Writes all threads; the array is open, and `next` is the number of the first. `late` goes to the main one.
+    pub(super) fn write_threads<S: ByteSource, W: Write>(
+        &self,
+        reader: &PoolReader<S>,
+        next: u64,
+        late: &[IncompleteProcess],
+        (shared, numbers): (&mut Shared, &Numbers),
+        out: &mut JsonWriter<W>,
+    ) -> io::Result<Written> {
+        let plans = MarkerPlans::new(&self.sifted.snapshot.definitions, self.categories);
+        let mut fill = Fill {
+            process: self,
+            reader,
+            sites: Sites::new(&plans),
+            known: Known::default(),
+            path: PathCache::default(),
+        };
+        let delivered = self.sifted.threads.iter().map(|thread| thread.delivered).collect();
+        let mut written = Written { delivered, main_thread: next, ..Written::default() };
+        if self.lacks_main() {
+            let markers = self.begin_main(late, shared);
+            let ledger = Ledger { rows: &shared.rows, numbers, converter: self.converter };
+            let (head, nothing) = (Head::missing_main(self), SiftedThread::default());
+            written.shown += thread::write(self, &head, &nothing, markers, ledger, out)?;
+            written.threads += 1;
+        }
+        for (place, info, sifted) in self.listed() {
+            let mut markers = match info.is_main {
+                true => self.begin_main(late, shared),
+                false => MarkerColumns::begin(self.converter),
+            };
+            let own = fill.thread(place, &mut markers, &mut written, (&mut *shared, numbers))?;
+            let delivered = own.saturating_add(sifted.delivered).saturating_add(sifted.given);
+            self.add_losses(info, delivered, &mut markers, shared);
+            let ledger = Ledger { rows: &shared.rows, numbers, converter: self.converter };
+            written.shown += thread::write(self, &Head::of(info), sifted, markers, ledger, out)?;
+            written.threads += 1;
+        }
+        for (tid, sifted) in self.sampled_only() {
+            let markers = MarkerColumns::begin(self.converter);
+            let ledger = Ledger { rows: &shared.rows, numbers, converter: self.converter };
+            let name = thread_without_row(tid);
+            let head = Head::without_row(self, tid, &name);
+            written.shown += thread::write(self, &head, sifted, markers, ledger, out)?;
+            written.threads += 1;
+        }
+        Ok(written)
+    }
+
+    /// The markers of the main thread begin with the profiler's own: what is known of incomplete processes,
+    /// and of threads that are not shown.
+    fn begin_main(&self, late: &[IncompleteProcess], shared: &mut Shared) -> MarkerColumns {
+        let mut markers = MarkerColumns::begin(self.converter);
+        for process in late {
+            let name = shared.strings.intern(INCOMPLETE_PROCESS);
+            let times = (self.ns(process.since), self.ns(self.capture));
+            markers.add_own(name, times, |out| write_incomplete_process(process, out));
+        }
+        for (info, sifted) in self.sifted.snapshot.threads.iter().zip(&self.sifted.threads) {
+            if sifted.is_servant() && !info.is_main {
+                self.add_losses(info, sifted.delivered, &mut markers, shared);
+            }
+        }
+        markers
+    }
+
+    /// Adds the marker of what a thread lost, if it lost anything: from when it could first record to its
+    /// first entry that is left, or to the capture.
+    fn add_losses(
+        &self,
+        thread: &ThreadInfo,
+        delivered: u64,
+        markers: &mut MarkerColumns,
+        shared: &mut Shared,
+    ) {
+        let counts = counts(thread, delivered);
+        if counts.recorded() == counts.delivered {
+            return;
+        }
+        let start = self.ns(thread.registered.max(self.sifted.snapshot.header.recording_start));
+        let first_left = thread.chunks.first().filter(|_| counts.dropped.total() == 0);
+        let end = first_left.map_or_else(|| self.ns(self.capture), |chunk| self.ns(chunk.start));
+        let name = shared.strings.intern(ENTRIES_LOST);
+        markers.add_own(name, (start, end), |out| write_losses(&counts, out));
+    }
+
+    /// Writes the process's books under its number, and gives their sum.
+    pub(super) fn write_log<W: Write>(&self, written: &Written, out: &mut JsonWriter<W>) -> EntryCounts {
+        let mut total = self.sifted.snapshot.gone;
+        out.key(self.pid);
+        out.begin_object();
+        out.entry_millis_ns("profilingLogBegin_TSms", Some(self.recording_start_ns()));
+        out.entry_millis_ns("profilingLogEnd_TSms", Some(self.ns(self.capture)));
+        out.key("threads");
+        out.begin_array();
+        for (place, thread) in self.sifted.snapshot.threads.iter().enumerate() {
+            let counts = counts(thread, written.delivered.get(place).copied().unwrap_or(0));
+            total += counts;
+            out.begin_object();
+            out.entry_str("name", &thread.name);
+            out.entry_u64("tid", thread.tid.get());
+            write_books(&counts, out);
+            out.end_object();
+        }
+        out.end_array();
+        for (key, counts) in [("endedThreads", &self.sifted.snapshot.gone), ("total", &total)] {
+            out.key(key);
+            out.begin_object();
+            write_books(counts, out);
+            out.end_object();
+        }
+        out.end_object();
+        total
+    }
+}
+
+/// Takes the markers of one thread after the other out of the pool.
+struct Fill<'a, S> {
+    process: &'a Process<'a>,
+    reader: &'a PoolReader<S>,
+    sites: Sites<'a>,
+    known: Known,
+    path: PathCache,
+}
+
+impl<S: ByteSource> Fill<'_, S> {
+    /// Adds all markers of a thread: its own, and those that others recorded for it. Gives how many it
+    /// recorded itself.
+    fn thread(
+        &mut self,
+        place: Place,
+        markers: &mut MarkerColumns,
+        written: &mut Written,
+        (shared, numbers): (&mut Shared, &Numbers),
+    ) -> io::Result<u64> {
+        let (mut own, mut buffer) = (0_u64, ChunkBuffer::default());
+        let sifted = self.process.sifted;
+        let chunks = sifted.threads.get(place).map(|thread| thread.marker_chunks.as_slice());
+        for (recorder, number) in chunks.unwrap_or_default() {
+            let thread = sifted.snapshot.threads.get(*recorder);
+            let Some(chunk) = thread.and_then(|thread| thread.chunks.get(*number)) else { continue };
+            let read = self.reader.read_chunk(chunk, &mut buffer).map_err(io::Error::other)?;
+            let ChunkRead::Entries(entries) = read else { continue };
+            let mut count = 0_u64;
+            for entry in entries {
+                let Entry::Marker(marker) = entry else { continue };
+                let last = marker.timing.last();
+                let owner = sifted.owners.owner(*recorder, marker.foreign, last);
+                if owner != place || self.process.since.is_some_and(|since| last < since) {
+                    continue;
+                }
+                let stack = self.stack(&marker, shared).and_then(|node| numbers.of(node));
+                markers.add(&marker, stack, &mut self.sites, &mut shared.strings);
+                count += 1;
+            }
+            own = own.saturating_add(if *recorder == place { count } else { 0 });
+            if let Some(delivered) = written.delivered.get_mut(*recorder) {
+                *delivered = delivered.saturating_add(count);
+            }
+        }
+        Ok(own)
+    }
+
+    /// The node of a marker's stack, as the first look found it.
+    fn stack(&mut self, marker: &MarkerEntry<'_>, shared: &mut Shared) -> Option<NodeId> {
+        if marker.stack.is_empty() {
+            return None;
+        }
+        let Shared { strings, libs, frames, stacks, .. } = shared;
+        let definitions = &self.process.sifted.snapshot.definitions;
+        let (categories, known) = (self.process.categories, &mut self.known);
+        let mut translation = Translation { definitions, categories, libs, strings, known };
+        let kind = (Innermost::ReturnAddress, marker.stack.is_cut());
+        self.path.node(marker.stack.frames(), kind, &mut translation, (frames, stacks))
+    }
+}

@@ -1,0 +1,230 @@
+//! The whole profile: pools are added one by one, then everything is written.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use profiler_core::pool::layout::Life;
+use profiler_core::profile::frame_names::USER;
+use profiler_core::profile::gecko::IncompleteProcess;
+use profiler_core::profile::gecko::shared::find_category;
+use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
+use profiler_core::reader::PoolReader;
+use profiler_core::time::{SessionClock, Timestamp};
+
+use super::meta::Meta;
+use super::named::{Named, Numbers};
+use super::names::Symbols;
+use super::process::{Process, Written};
+use super::sift::{Role, Shared, Sifted, SiftedThread, Terms, sift};
+use super::visible::{Activity, Visible, choose};
+use super::{counters, overhead, tables};
+
+/// Opens a pool; called once per look, so that not all of many are open at once.
+pub(crate) type OpenPool<'a> = Box<dyn Fn() -> io::Result<Arc<File>> + 'a>;
+
+/// A profile while its processes are added.
+pub(crate) struct ProcessedProfile<'a> {
+    clock: SessionClock,
+    spec: &'a ProfileSpec,
+    shared: Shared,
+    members: Vec<Member<'a>>,
+}
+
+struct Member<'a> {
+    sifted: Sifted,
+    open: OpenPool<'a>,
+    pid: String,
+    sifting_ns: u64,
+}
+
+impl<'a> ProcessedProfile<'a> {
+    pub(crate) fn new(clock: SessionClock, spec: &'a ProfileSpec) -> Self {
+        Self { clock, spec, shared: Shared::default(), members: Vec::new() }
+    }
+
+    /// Adds a process; the root first. False, and nothing added, if no process ever took its pool, or a
+    /// dead one left nothing in it.
+    ///
+    /// # Errors
+    /// Why it cannot be read, in words; nothing of it will be in the profile.
+    pub(crate) fn add(&mut self, role: Role, open: OpenPool<'a>) -> Result<bool, String> {
+        let began = Timestamp::now();
+        let file = open().map_err(|error| error.to_string())?;
+        let reader = PoolReader::open(&*file).map_err(|error| error.to_string())?;
+        if reader.header().life == Life::Created && !role.is_root {
+            return Ok(false);
+        }
+        let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
+        if role.ended.is_some() && !role.is_root && snapshot.counts().recorded() == 0 {
+            return Ok(false);
+        }
+        let terms = Terms { since: self.spec.since, categories: &self.spec.categories };
+        let sifted =
+            sift(&reader, snapshot, role, terms, &mut self.shared).map_err(|error| error.to_string())?;
+        let sifting_ns = self.since(began);
+        self.members.push(Member { sifted, open, pid: String::new(), sifting_ns });
+        Ok(true)
+    }
+
+    /// How many frames found no room among all stacks.
+    pub(crate) const fn lost_frames(&self) -> u64 {
+        self.shared.stacks.lost()
+    }
+
+    fn since(&self, began: Timestamp) -> u64 {
+        let converter = self.clock.converter(self.spec.later);
+        let ns = converter.since_start_ns(Timestamp::now()).saturating_sub(converter.since_start_ns(began));
+        u64::try_from(ns).unwrap_or(0)
+    }
+
+    /// Writes the profile. Summaries are in the order in which processes were added; `log` is told them, and
+    /// writes what else belongs at the top.
+    ///
+    /// # Errors
+    /// When the profile, or a file beside it, cannot be written.
+    pub(crate) fn write<'o, W: Write>(
+        mut self,
+        symbols: &mut dyn Symbols,
+        incomplete: &[IncompleteProcess],
+        log: impl FnOnce(&[ProcessSummary], &mut JsonWriter<&'o mut W>),
+        out: &'o mut W,
+    ) -> io::Result<()> {
+        give_numbers(&mut self.members);
+        let Shared { frames, libs, strings, .. } = &mut self.shared;
+        let user = find_category(&self.spec.categories, USER.name());
+        let named = Named::new((frames, libs, user), strings, symbols);
+        let numbers = named.nodes(&self.shared.stacks, |_, _| {});
+        let mut out = JsonWriter::new(out);
+        out.begin_object();
+        let (written, shown) = self.write_processes(incomplete, &numbers, &mut out)?;
+        self.shared.libs.write(&mut out);
+        let Shared { stacks, libs, strings, .. } = &mut self.shared;
+        tables::write(&named, stacks, libs, strings, &mut out);
+        let summaries = self.write_logs(&written, &mut out);
+        log(&summaries, &mut out);
+        self.write_meta(shown, &named, &mut out);
+        out.end_object();
+        out.finish().map(|_| ())
+    }
+
+    /// Threads, counters and overhead of all processes.
+    fn write_processes<W: Write>(
+        &mut self,
+        incomplete: &[IncompleteProcess],
+        numbers: &Numbers,
+        out: &mut JsonWriter<W>,
+    ) -> io::Result<(Vec<(Written, u64)>, ShownRange)> {
+        let (mut all, mut shown, mut next) = (Vec::new(), ShownRange::default(), 0);
+        out.key("threads");
+        out.begin_array();
+        for member in &self.members {
+            let began = Timestamp::now();
+            let file = (member.open)()?;
+            let reader = PoolReader::open(&*file).map_err(io::Error::other)?;
+            let late = if member.sifted.role.is_root { incomplete } else { &[] };
+            let process = process(member, self.clock, self.spec);
+            let written = process.write_threads(&reader, next, late, (&mut self.shared, numbers), out)?;
+            next += u64::from(written.threads);
+            shown += written.shown;
+            all.push((written, self.since(began)));
+        }
+        out.end_array();
+        out.key("counters");
+        out.begin_array();
+        for (member, (written, _)) in self.members.iter().zip(&all) {
+            let process = process(member, self.clock, self.spec);
+            counters::write(&process, written.main_thread, &self.shared.rows, out)?;
+        }
+        out.end_array();
+        out.key("profilerOverhead");
+        out.begin_array();
+        for (member, (written, _)) in self.members.iter().zip(&all) {
+            let process = process(member, self.clock, self.spec);
+            overhead::write(&process, written.main_thread, &self.shared.rows, out)?;
+        }
+        out.end_array();
+        Ok((all, shown))
+    }
+
+    /// The books of all processes.
+    fn write_logs<W: Write>(
+        &self,
+        written: &[(Written, u64)],
+        out: &mut JsonWriter<W>,
+    ) -> Vec<ProcessSummary> {
+        out.key("profilingLog");
+        out.begin_object();
+        let members = self.members.iter().zip(written);
+        let summaries = members.map(|(member, (written, writing_ns))| {
+            let counts = process(member, self.clock, self.spec).write_log(written, out);
+            let writing_ns = writing_ns.saturating_add(member.sifting_ns);
+            ProcessSummary { threads: written.threads, counts, shown: written.shown, writing_ns }
+        });
+        let summaries = summaries.collect();
+        out.end_object();
+        summaries
+    }
+
+    fn write_meta<W: Write>(&self, shown: ShownRange, named: &Named, out: &mut JsonWriter<W>) {
+        let root = self.members.first();
+        let params = root.and_then(|root| root.sifted.snapshot.header.params.clone());
+        let converter = self.clock.converter(self.spec.later);
+        let (addresses, with_names) = named.addresses;
+        let meta = Meta {
+            product: root.map_or("", |root| &root.sifted.role.name),
+            params: &params.unwrap_or_default(),
+            clock: self.clock,
+            capture_ns: converter.since_start_ns(self.spec.later.ticks),
+            shown,
+            categories: &self.spec.categories,
+            definitions: self.members.iter().map(|member| &member.sifted.snapshot.definitions).collect(),
+            visible: &self.visible(),
+            // With no address at all there is nothing left to be named.
+            is_symbolicated: addresses == 0 || with_names > 0,
+        };
+        meta.write(out);
+    }
+
+    fn visible(&self) -> Visible {
+        let mut threads = Vec::new();
+        for (number, member) in self.members.iter().enumerate() {
+            let process = process(member, self.clock, self.spec);
+            let nothing = Activity { process: number, is_main: true, ..Activity::default() };
+            threads.extend(process.lacks_main().then_some(nothing));
+            let activity = |is_main: bool, sifted: &SiftedThread| Activity {
+                process: number,
+                is_main,
+                cpu_ns: sifted.cpu_ns,
+                busy_samples: sifted.busy_samples,
+                markers: sifted.markers,
+            };
+            threads.extend(process.listed().map(|(_, info, sifted)| activity(info.is_main, sifted)));
+            threads.extend(process.sampled_only().map(|(_, sifted)| activity(false, sifted)));
+        }
+        choose(&threads)
+    }
+}
+
+fn process<'a>(member: &'a Member<'_>, clock: SessionClock, spec: &'a ProfileSpec) -> Process<'a> {
+    Process {
+        sifted: &member.sifted,
+        pid: &member.pid,
+        converter: clock.converter(spec.later),
+        capture: spec.later.ticks,
+        since: spec.since,
+        categories: &spec.categories,
+    }
+}
+
+/// Viewers tell processes apart by their numbers alone, and the system gives them out again.
+fn give_numbers(members: &mut [Member<'_>]) {
+    let mut lives: HashMap<u32, u32> = HashMap::new();
+    for member in members {
+        let pid = member.sifted.role.pid.get();
+        let life = lives.entry(pid).or_insert(0);
+        member.pid = if *life == 0 { pid.to_string() } else { format!("{pid}.{life}") };
+        *life += 1;
+    }
+}

@@ -1,0 +1,105 @@
+//! Samples and allocations of one thread, column by column, from the rows that were sorted before.
+
+use std::io::{self, Write};
+
+use profiler_core::ids::ThreadId;
+use profiler_core::profile::{JsonWriter, ShownRange};
+use profiler_core::time::{TimeConverter, Timestamp};
+
+use super::named::Numbers;
+use super::rows::{RowStore, Rows};
+
+/// What rows are turned into columns with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ledger<'a> {
+    pub(super) rows: &'a RowStore,
+    pub(super) numbers: &'a Numbers,
+    pub(super) converter: TimeConverter,
+}
+
+impl Ledger<'_> {
+    fn ns(&self, raw: u64) -> i64 {
+        self.converter.since_start_ns(Timestamp::from_raw(raw))
+    }
+
+    fn column<W: Write, const N: usize>(
+        &self,
+        out: &mut JsonWriter<W>,
+        name: &str,
+        rows: &Rows<N>,
+        mut item: impl FnMut([u64; N], &mut JsonWriter<W>),
+    ) -> io::Result<()> {
+        out.key(name);
+        out.begin_array();
+        rows.for_each(self.rows, |row| item(row, out))?;
+        out.end_array();
+        Ok(())
+    }
+
+    fn stack<W: Write>(&self, plus_one: u64, out: &mut JsonWriter<W>) {
+        match self.numbers.of_row(plus_one) {
+            Some(stack) => out.u64(u64::from(stack)),
+            None => out.null(),
+        }
+    }
+
+    /// Writes the key `samples`; gives the times that they span.
+    pub(super) fn samples<W: Write>(
+        &self,
+        samples: &Rows<3>,
+        out: &mut JsonWriter<W>,
+    ) -> io::Result<ShownRange> {
+        let mut shown = ShownRange::default();
+        out.key("samples");
+        out.begin_object();
+        self.column(out, "stack", samples, |[_, _, stack], out| self.stack(stack, out))?;
+        let mut before = 0;
+        self.column(out, "timeDeltas", samples, |[at, ..], out| {
+            let ns = self.ns(at);
+            shown.include(ns);
+            out.millis_ns(ns.saturating_sub(before));
+            before = ns;
+        })?;
+        let mut is_measured = false;
+        samples.for_each(self.rows, |[_, cpu, _]| is_measured |= cpu > 0)?;
+        if is_measured {
+            self.column(out, "threadCPUDelta", samples, |[_, cpu, _], out| match cpu.checked_sub(1) {
+                Some(ns) => out.u64(ns),
+                None => out.null(),
+            })?;
+        }
+        out.key("weight");
+        out.null();
+        out.entry_str("weightType", "samples");
+        out.entry_u64("length", samples.len());
+        out.end_object();
+        Ok(shown)
+    }
+
+    /// Writes the key `nativeAllocations`, if there are any; gives the times that they span.
+    pub(super) fn allocations<W: Write>(
+        &self,
+        allocations: &Rows<4>,
+        tid: ThreadId,
+        out: &mut JsonWriter<W>,
+    ) -> io::Result<ShownRange> {
+        let mut shown = ShownRange::default();
+        if allocations.is_empty() {
+            return Ok(shown);
+        }
+        out.key("nativeAllocations");
+        out.begin_object();
+        self.column(out, "time", allocations, |[at, ..], out| {
+            shown.include(self.ns(at));
+            out.millis_ns(self.ns(at));
+        })?;
+        self.column(out, "weight", allocations, |[_, bytes, ..], out| out.i64(bytes.cast_signed()))?;
+        out.entry_str("weightType", "bytes");
+        self.column(out, "stack", allocations, |[.., stack], out| self.stack(stack, out))?;
+        self.column(out, "memoryAddress", allocations, |[_, _, address, _], out| out.u64(address))?;
+        self.column(out, "threadId", allocations, |_, out| out.u64(tid.get()))?;
+        out.entry_u64("length", allocations.len());
+        out.end_object();
+        Ok(shown)
+    }
+}

@@ -1,0 +1,280 @@
+//! The first look through a pool: everything but markers is sorted by thread, and all stacks are collected.
+//!
+//! Called once per process before anything is written, because a stack's number in the profile is known
+//! only when all its addresses have names. Markers stay where they are: it is noted which chunks hold some of
+//! which thread's. Invariants: memory does not grow with entries; an entry counts as delivered
+//! with the thread that recorded it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use profiler_core::entry::periodic::OverheadEntry;
+use profiler_core::entry::sample::{AllocationEntry, SampleEntry, Stacks as SharedFrames};
+use profiler_core::entry::stack::Frame;
+use profiler_core::entry::{Entry, MarkerEntry};
+use profiler_core::ids::{CounterIndex, ProcessId, ThreadId};
+use profiler_core::profile::{CategoryRow, StringTable};
+use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::time::Timestamp;
+
+use super::frames::{Frames, Known, Translation};
+use super::libs::Libs;
+use super::owners::{Owners, Place};
+use super::rows::{RowStore, Rows};
+use super::stacks::{Innermost, NodeId, PathCache, Stacks};
+
+/// Most threads of a process that are known from samples alone. Samples of more are counted as evicted.
+const MAX_SAMPLED_ONLY: usize = 1000;
+
+/// What all processes share while pools are looked through.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) strings: StringTable,
+    pub(super) libs: Libs,
+    pub(super) frames: Frames,
+    pub(super) stacks: Stacks,
+    pub(super) rows: RowStore,
+}
+
+/// Which process it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Role {
+    /// Its number.
+    pub(crate) pid: ProcessId,
+    /// Shown name.
+    pub(crate) name: String,
+    /// Whether it is the root of the session.
+    pub(crate) is_root: bool,
+    /// When it ended, if it did.
+    pub(crate) ended: Option<Timestamp>,
+}
+
+/// One thread, sorted.
+#[derive(Debug, Default)]
+pub(super) struct SiftedThread {
+    /// Time, processor time plus one (0: not measured), node plus one (0: none).
+    pub(super) samples: Rows<3>,
+    /// Time, bytes, address, node plus one.
+    pub(super) allocations: Rows<4>,
+    /// Chunks that hold markers of this thread: whose, and which of theirs.
+    pub(super) marker_chunks: Vec<(Place, usize)>,
+    pub(super) markers: u64,
+    /// Nanoseconds of processor time in all samples but the first.
+    pub(super) cpu_ns: u64,
+    /// Samples that show a stack.
+    pub(super) busy_samples: u64,
+    /// Entries that it recorded, apart from markers, and that are in the profile.
+    pub(super) delivered: u64,
+    /// Markers that it recorded for others.
+    pub(super) given: u64,
+    path: PathCache,
+}
+
+impl SiftedThread {
+    /// Whether there is nothing to show of a thread that records for others.
+    pub(super) const fn is_servant(&self) -> bool {
+        self.delivered + self.given > 0
+            && self.samples.is_empty()
+            && self.allocations.is_empty()
+            && self.markers == 0
+    }
+}
+
+/// One process, sorted.
+#[derive(Debug)]
+pub(super) struct Sifted {
+    pub(super) role: Role,
+    pub(super) snapshot: Snapshot,
+    pub(super) owners: Owners,
+    /// In the order of the snapshot's, then of `sampled_only`.
+    pub(super) threads: Vec<SiftedThread>,
+    /// Threads that have samples and no row.
+    pub(super) sampled_only: Vec<ThreadId>,
+    sampled_only_places: HashMap<ThreadId, Place>,
+    /// Whether the first values of counters that are left are the first that there were.
+    pub(super) has_all_counters: bool,
+    /// Time, value, number of changes.
+    pub(super) counters: BTreeMap<CounterIndex, Rows<3>>,
+    /// Time, locking, counters, threads, all.
+    pub(super) overhead: Rows<5>,
+    pub(super) known: Known,
+}
+
+/// What decides what is taken, and how it is numbered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms<'a> {
+    pub(super) since: Option<Timestamp>,
+    pub(super) categories: &'a [CategoryRow],
+}
+
+/// Looks through a pool of which `snapshot` was taken.
+pub(super) fn sift<S: ByteSource>(
+    reader: &PoolReader<S>,
+    snapshot: Snapshot,
+    role: Role,
+    terms: Terms<'_>,
+    shared: &mut Shared,
+) -> io::Result<Sifted> {
+    let mut sifted = Sifted {
+        owners: Owners::new(&snapshot),
+        threads: snapshot.threads.iter().map(|_| SiftedThread::default()).collect(),
+        sampled_only: Vec::new(),
+        sampled_only_places: HashMap::new(),
+        has_all_counters: terms.since.is_none(),
+        role,
+        snapshot,
+        counters: BTreeMap::new(),
+        overhead: Rows::default(),
+        known: Known::default(),
+    };
+    // Aside while entries are sorted into what belongs to them.
+    let threads = std::mem::take(&mut sifted.snapshot.threads);
+    let (mut buffer, mut frames) = (ChunkBuffer::default(), SharedFrames::default());
+    for (place, thread) in threads.iter().enumerate() {
+        for (number, chunk) in thread.chunks.iter().enumerate() {
+            let read = reader.read_chunk(chunk, &mut buffer).map_err(io::Error::other)?;
+            let ChunkRead::Entries(entries) = read else { continue };
+            frames.begin_chunk();
+            for entry in entries {
+                let is_first = thread.chunks.first().is_some_and(|first| first.first_entry == 0);
+                sifted.has_all_counters &= is_first || !matches!(entry, Entry::Counters(_));
+                let mut pass = Pass { sifted: &mut sifted, shared, terms, place, chunk: number };
+                pass.take(&entry, &mut frames)?;
+            }
+        }
+    }
+    sifted.snapshot.threads = threads;
+    Ok(sifted)
+}
+
+/// One entry's way to its thread.
+struct Pass<'a, 't> {
+    sifted: &'a mut Sifted,
+    shared: &'a mut Shared,
+    terms: Terms<'t>,
+    place: Place,
+    chunk: usize,
+}
+
+impl Pass<'_, '_> {
+    fn take(&mut self, entry: &Entry<'_>, frames: &mut SharedFrames) -> io::Result<()> {
+        // Also a sample that is not wanted: others share its frames.
+        let stack = if let Entry::Sample(sample) = entry { frames.of(sample) } else { &[] };
+        let is_wanted = self.terms.since.is_none_or(|since| entry.last().is_none_or(|last| last >= since));
+        if !is_wanted {
+            return Ok(());
+        }
+        let is_there = match entry {
+            Entry::Marker(marker) => {
+                self.marker(marker);
+                false // once it is written
+            }
+            Entry::Sample(sample) => self.sample(sample, stack)?,
+            Entry::Allocation(allocation) => self.allocation(allocation)?,
+            Entry::Counters(counters) => {
+                for value in counters.values() {
+                    let row = [counters.at.raw(), value.value.cast_unsigned(), value.number];
+                    let rows = self.sifted.counters.entry(value.cell).or_default();
+                    rows.push(&mut self.shared.rows, row)?;
+                }
+                true
+            }
+            Entry::Overhead(overhead) => {
+                let OverheadEntry { at, locking_ns, counters_ns, threads_ns, total_ns } = *overhead;
+                let row = [at.raw(), locking_ns, counters_ns, threads_ns, total_ns];
+                self.sifted.overhead.push(&mut self.shared.rows, row)?;
+                true
+            }
+            // Of a kind that this build does not know: it is not in the profile.
+            _ => false,
+        };
+        if let Some(thread) = self.sifted.threads.get_mut(self.place) {
+            thread.delivered += u64::from(is_there);
+        }
+        Ok(())
+    }
+
+    /// Notes where a marker is, and its stack.
+    fn marker(&mut self, marker: &MarkerEntry<'_>) {
+        let owner = self.sifted.owners.owner(self.place, marker.foreign, marker.timing.last());
+        if !marker.stack.is_empty() {
+            let kind = (Innermost::ReturnAddress, marker.stack.is_cut());
+            self.node(owner, marker.stack.frames(), kind);
+        }
+        let at = (self.place, self.chunk);
+        if let Some(recorder) = self.sifted.threads.get_mut(self.place) {
+            recorder.given += u64::from(owner != self.place);
+        }
+        if let Some(thread) = self.sifted.threads.get_mut(owner) {
+            thread.markers += 1;
+            if thread.marker_chunks.last() != Some(&at) {
+                thread.marker_chunks.push(at);
+            }
+        }
+    }
+
+    /// Takes a sample; false if there is no place for it.
+    fn sample(&mut self, sample: &SampleEntry<'_>, stack: &[Frame]) -> io::Result<bool> {
+        let Some(owner) = self.sampled(sample) else { return Ok(false) };
+        let kind = (Innermost::Instruction, sample.cut || sample.failed);
+        let node = self.node(owner, stack.iter().copied(), kind);
+        let cpu = sample.cpu_ns.map_or(0, |ns| ns.saturating_add(1));
+        let Some(thread) = self.sifted.threads.get_mut(owner) else { return Ok(false) };
+        if !thread.samples.is_empty() {
+            thread.cpu_ns = thread.cpu_ns.saturating_add(sample.cpu_ns.unwrap_or(0));
+        }
+        thread.busy_samples += u64::from(node.is_some() && sample.cpu_ns != Some(0));
+        thread.samples.push(&mut self.shared.rows, [sample.at.raw(), cpu, plus_one(node)])?;
+        Ok(true)
+    }
+
+    /// Whose sample it is. A thread that has no row is known from its samples alone; `None` for one too many of those.
+    fn sampled(&mut self, sample: &SampleEntry<'_>) -> Option<Place> {
+        let Some(tid) = sample.foreign.filter(|tid| !self.sifted.owners.knows(*tid)) else {
+            return Some(self.sifted.owners.owner(self.place, sample.foreign, sample.at));
+        };
+        let Sifted { sampled_only, sampled_only_places, threads, .. } = &mut *self.sifted;
+        if let Some(place) = sampled_only_places.get(&tid) {
+            return Some(*place);
+        }
+        if sampled_only.len() >= MAX_SAMPLED_ONLY {
+            return None;
+        }
+        let place = threads.len();
+        threads.push(SiftedThread::default());
+        sampled_only.push(tid);
+        sampled_only_places.insert(tid, place);
+        Some(place)
+    }
+
+    fn allocation(&mut self, allocation: &AllocationEntry<'_>) -> io::Result<bool> {
+        let node = self.node(
+            self.place,
+            allocation.stack.frames(),
+            (Innermost::ReturnAddress, allocation.stack.is_cut()),
+        );
+        let row = [allocation.at.raw(), allocation.bytes.cast_unsigned(), allocation.address, plus_one(node)];
+        let Some(thread) = self.sifted.threads.get_mut(self.place) else { return Ok(false) };
+        thread.allocations.push(&mut self.shared.rows, row)?;
+        Ok(true)
+    }
+
+    fn node(
+        &mut self,
+        owner: Place,
+        stack: impl ExactSizeIterator<Item = Frame>,
+        kind: (Innermost, bool),
+    ) -> Option<NodeId> {
+        let Sifted { snapshot, threads, known, .. } = &mut *self.sifted;
+        let Shared { strings, libs, frames, stacks, .. } = &mut *self.shared;
+        let definitions = &snapshot.definitions;
+        let mut translation =
+            Translation { definitions, categories: self.terms.categories, libs, strings, known };
+        threads.get_mut(owner)?.path.node(stack, kind, &mut translation, (frames, stacks))
+    }
+}
+
+/// A node in a row: 0 is none.
+fn plus_one(node: Option<NodeId>) -> u64 {
+    node.map_or(0, |node| u64::from(node.0) + 1)
+}

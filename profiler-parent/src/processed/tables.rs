@@ -1,0 +1,164 @@
+//! `shared`: the tables that all threads refer to.
+//!
+//! Written after the threads, because their markers add texts. Invariants: a node's caller has a smaller
+//! number; every column of a table has the same length, and all columns of the declared version are there.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use profiler_core::profile::{JsonWriter, StringId, StringTable};
+
+use super::libs::Libs;
+use super::named::{Func, Named, NamedFrame};
+use super::stacks::Stacks;
+
+/// What viewers call a resource that is a library.
+const LIBRARY: u64 = 1;
+
+/// Writes the key `shared`.
+pub(super) fn write<W: Write>(
+    named: &Named,
+    stacks: &Stacks,
+    libs: &Libs,
+    strings: &mut StringTable,
+    out: &mut JsonWriter<W>,
+) {
+    out.key("shared");
+    out.begin_object();
+    write_stacks(named, stacks, out);
+    write_frames(&named.frames, out);
+    let sources = write_funcs(named.funcs.all(), out);
+    write_resources(libs, strings, out);
+    write_natives(named, out);
+    write_sources(&sources, out);
+    out.key("stringArray");
+    strings.write_json(out);
+    out.end_object();
+}
+
+/// One column: `item` writes each.
+fn column<W: Write, T>(
+    out: &mut JsonWriter<W>,
+    name: &str,
+    items: impl IntoIterator<Item = T>,
+    mut item: impl FnMut(T, &mut JsonWriter<W>),
+) {
+    out.key(name);
+    out.begin_array();
+    items.into_iter().for_each(|value| item(value, out));
+    out.end_array();
+}
+
+fn number_or_null<W: Write>(value: Option<u64>, out: &mut JsonWriter<W>) {
+    match value {
+        Some(value) => out.u64(value),
+        None => out.null(),
+    }
+}
+
+fn length<W: Write>(len: usize, out: &mut JsonWriter<W>) {
+    out.entry_u64("length", u64::try_from(len).unwrap_or(u64::MAX));
+}
+
+fn write_stacks<W: Write>(named: &Named, stacks: &Stacks, out: &mut JsonWriter<W>) {
+    out.key("stackTable");
+    out.begin_object();
+    let mut len = 0;
+    out.key("frame");
+    out.begin_array();
+    named.nodes(stacks, |_, frame| {
+        out.u64(u64::from(frame));
+        len += 1;
+    });
+    out.end_array();
+    out.key("prefix");
+    out.begin_array();
+    named.nodes(stacks, |caller, _| number_or_null(caller.map(u64::from), out));
+    out.end_array();
+    length(len, out);
+    out.end_object();
+}
+
+fn write_frames<W: Write>(frames: &[NamedFrame], out: &mut JsonWriter<W>) {
+    out.key("frameTable");
+    out.begin_object();
+    column(out, "address", frames, |frame, out| match frame.address {
+        Some(address) => out.u64(address),
+        None => out.i64(-1),
+    });
+    column(out, "inlineDepth", frames, |frame, out| out.u64(u64::from(frame.depth)));
+    column(out, "category", frames, |frame, out| number_or_null(frame.category.map(|(row, _)| row), out));
+    column(out, "subcategory", frames, |frame, out| number_or_null(frame.category.map(|(_, sub)| sub), out));
+    column(out, "func", frames, |frame, out| out.u64(u64::from(frame.func)));
+    column(out, "nativeSymbol", frames, |frame, out| number_or_null(frame.native.map(u64::from), out));
+    column(out, "innerWindowID", frames, |_, out| out.null());
+    column(out, "line", frames, |frame, out| number_or_null(frame.line.map(u64::from), out));
+    column(out, "column", frames, |_, out| out.null());
+    length(frames.len(), out);
+    out.end_object();
+}
+
+/// Gives the sources that the functions refer to.
+fn write_funcs<W: Write>(funcs: &[Func], out: &mut JsonWriter<W>) -> Vec<StringId> {
+    let (mut known, mut sources) = (HashMap::new(), Vec::new());
+    out.key("funcTable");
+    out.begin_object();
+    column(out, "name", funcs, |func, out| out.u64(u64::from(func.name.get())));
+    for flag in ["isJS", "relevantForJS"] {
+        column(out, flag, funcs, |_, out| out.bool(false));
+    }
+    column(out, "resource", funcs, |func, out| match func.lib {
+        Some(lib) => out.u64(u64::from(lib.0)),
+        None => out.i64(-1),
+    });
+    column(out, "source", funcs, |func, out| {
+        let source = func.source.map(|source| {
+            *known.entry(source).or_insert_with(|| {
+                sources.push(source);
+                u64::try_from(sources.len() - 1).unwrap_or(0)
+            })
+        });
+        number_or_null(source, out);
+    });
+    for nothing in ["lineNumber", "columnNumber"] {
+        column(out, nothing, funcs, |_, out| out.null());
+    }
+    length(funcs.len(), out);
+    out.end_object();
+    sources
+}
+
+/// One resource per file, with its number.
+fn write_resources<W: Write>(libs: &Libs, strings: &mut StringTable, out: &mut JsonWriter<W>) {
+    let names: Vec<StringId> = libs.iter().map(|(id, _)| strings.intern(libs.name(id))).collect();
+    out.key("resourceTable");
+    out.begin_object();
+    column(out, "lib", 0..libs.len(), |lib, out| out.u64(u64::try_from(lib).unwrap_or(0)));
+    column(out, "name", &names, |name, out| out.u64(u64::from(name.get())));
+    column(out, "host", &names, |_, out| out.null());
+    column(out, "type", &names, |_, out| out.u64(LIBRARY));
+    length(libs.len(), out);
+    out.end_object();
+}
+
+fn write_natives<W: Write>(named: &Named, out: &mut JsonWriter<W>) {
+    let natives = named.natives.all();
+    out.key("nativeSymbols");
+    out.begin_object();
+    column(out, "libIndex", natives, |native, out| out.u64(u64::from(native.lib.0)));
+    column(out, "address", natives, |native, out| out.u64(native.address));
+    column(out, "name", natives, |native, out| out.u64(u64::from(native.name.get())));
+    column(out, "functionSize", natives, |native, out| number_or_null(native.size.map(u64::from), out));
+    length(natives.len(), out);
+    out.end_object();
+}
+
+fn write_sources<W: Write>(sources: &[StringId], out: &mut JsonWriter<W>) {
+    out.key("sources");
+    out.begin_object();
+    // Later versions call it `id`; viewers rename what they find.
+    column(out, "uuid", sources, |_, out| out.null());
+    column(out, "filename", sources, |source, out| out.u64(u64::from(source.get())));
+    length(sources.len(), out);
+    out.end_object();
+}

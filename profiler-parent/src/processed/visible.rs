@@ -1,0 +1,111 @@
+//! Which threads the viewer shows first, and which one it opens with.
+//!
+//! Main threads name their processes, so those of the busiest processes are shown, the root's always; and
+//! with them the busiest threads of all. Everything else is one click away.
+
+/// Most processes, and most other threads, that are shown at first.
+const MOST: usize = 15;
+/// A thread that does less than this part of what the busiest does is not shown at first.
+const LEAST_SHARE: u64 = 20;
+
+/// What decides whether a thread is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Activity {
+    /// Number of its process.
+    pub(super) process: usize,
+    pub(super) is_main: bool,
+    pub(super) cpu_ns: u64,
+    pub(super) busy_samples: u64,
+    pub(super) markers: u64,
+}
+
+impl Activity {
+    /// Processor time counts before samples, samples before markers.
+    const fn score(&self, best: &Self) -> u64 {
+        if best.cpu_ns > 0 {
+            self.cpu_ns
+        } else if best.busy_samples > 0 {
+            self.busy_samples
+        } else {
+            self.markers
+        }
+    }
+}
+
+/// The threads that are shown first, in order, and the one to open with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Visible {
+    pub(super) threads: Vec<usize>,
+    pub(super) selected: usize,
+}
+
+/// Chooses among all threads of the profile, the root's process being number 0.
+pub(super) fn choose(threads: &[Activity]) -> Visible {
+    let best = threads.iter().fold(Activity::default(), |best, thread| Activity {
+        cpu_ns: best.cpu_ns.max(thread.cpu_ns),
+        busy_samples: best.busy_samples.max(thread.busy_samples),
+        markers: best.markers.max(thread.markers),
+        ..best
+    });
+    let scores: Vec<u64> = threads.iter().map(|thread| thread.score(&best)).collect();
+    let most = scores.iter().copied().max().unwrap_or(0);
+    let of_process = |number: usize| {
+        threads
+            .iter()
+            .zip(&scores)
+            .filter(|(thread, _)| thread.process == number)
+            .map(|(_, score)| score)
+            .sum::<u64>()
+    };
+    let score_at = |place: usize| scores.get(place).copied().unwrap_or(0);
+    let (mut mains, mut others): (Vec<_>, Vec<_>) =
+        threads.iter().enumerate().partition(|(_, thread)| thread.is_main);
+    mains.sort_by_cached_key(|(_, main)| (main.process != 0, std::cmp::Reverse(of_process(main.process))));
+    mains.truncate(MOST);
+    others.retain(|(place, thread)| {
+        let is_busy = score_at(*place) > 0 && score_at(*place) >= most / LEAST_SHARE;
+        is_busy && mains.iter().any(|(_, main)| main.process == thread.process)
+    });
+    others.sort_by_key(|(place, _)| std::cmp::Reverse(score_at(*place)));
+    others.truncate(MOST);
+    let mut shown: Vec<usize> = mains.iter().chain(&others).map(|(place, _)| *place).collect();
+    shown.sort_unstable();
+    let selected = shown.iter().copied().rev().max_by_key(|place| score_at(*place)).unwrap_or(0);
+    Visible { threads: shown, selected }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(process: usize, is_main: bool, cpu_ns: u64) -> Activity {
+        Activity { process, is_main, cpu_ns, ..Activity::default() }
+    }
+
+    #[test]
+    fn main_threads_and_the_busiest_are_shown_and_idle_ones_are_not() {
+        let threads = [
+            thread(0, true, 0),
+            thread(0, false, 10),
+            thread(1, true, 5),
+            thread(1, false, 1000),
+            thread(1, false, 900),
+        ];
+        assert_eq!(choose(&threads), Visible { threads: vec![0, 2, 3, 4], selected: 3 });
+    }
+
+    #[test]
+    fn of_many_processes_the_busiest_and_the_root_are_shown() {
+        let threads: Vec<_> = (0..100).map(|number| thread(number, true, number as u64)).collect();
+        let visible = choose(&threads);
+        assert_eq!(visible.threads.len(), MOST);
+        assert_eq!((visible.threads[0], visible.threads[1], visible.selected), (0, 86, 99));
+    }
+
+    #[test]
+    fn without_samples_markers_count() {
+        let quiet = thread(0, true, 0);
+        let threads = [quiet, Activity { markers: 7, is_main: false, ..quiet }];
+        assert_eq!(choose(&threads), Visible { threads: vec![0, 1], selected: 1 });
+    }
+}

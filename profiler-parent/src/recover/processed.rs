@@ -1,0 +1,115 @@
+//! The profile of a dead session in the processed format: all pools through one writer.
+//!
+//! Used by [`super::recover`]. Pools are opened one at a time, twice each.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use profiler_core::profile::gecko::IncompleteProcess;
+use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec};
+
+use super::merge::{Recovery, Root, missing, settled, spec};
+use super::survey::{Survey, SurveyedProcess};
+use super::{RecoverError, find};
+use crate::capture::CapturedProcess;
+use crate::capture::log::GatheringLog;
+use crate::capture::names::Names;
+use crate::gather::verdict::{Verdict, Why};
+use crate::output::ProfileFile;
+use crate::processed::{ProcessedProfile, Role};
+
+/// A process and what is known of it before its summary is.
+struct Settled {
+    process: CapturedProcess,
+    since: profiler_core::time::Timestamp,
+    is_there: bool,
+}
+
+/// Writes the profile of a session.
+pub(super) fn recover(survey: Survey, target: &Path) -> Result<Recovery, RecoverError> {
+    let spec = spec(&survey);
+    let mut file = ProfileFile::create(target)?;
+    let mut log = begin_log(&survey, &spec);
+    let mut profile = ProcessedProfile::new(survey.clock, &spec);
+    let (pid, root) = add_root(&survey, &spec, &mut profile)?;
+    let children = survey.processes.iter().filter(|process| !process.is_parent);
+    let children = children.map(|child| add_child(child, &spec, &mut profile));
+    let all: Vec<Settled> = std::iter::once(root).chain(children).collect();
+    for one in &all {
+        log.note(format!("{} ({}): {}", one.process.name, one.process.pid, one.process.verdict));
+    }
+    let mut processes = Vec::new();
+    let finish = |summaries: &[ProcessSummary], json: &mut JsonWriter<_>| {
+        processes = report(&all, summaries);
+        log.write(pid, &processes, json);
+    };
+    let written = profile.write(&mut Names::default(), &incomplete(&all), finish, &mut file);
+    written.map_err(|source| RecoverError::Write { path: target.to_owned(), source })?;
+    let bytes = file.commit()?;
+    let (directory, passed_over) = (survey.directory, survey.passed_over);
+    Ok(Recovery { directory, path: target.to_owned(), bytes, processes, passed_over })
+}
+
+fn begin_log(survey: &Survey, spec: &ProfileSpec) -> GatheringLog {
+    let mut log = GatheringLog::new(survey.clock.converter(spec.later));
+    log.note("recovered from the session's pool directory");
+    for over in &survey.passed_over {
+        log.note(format!("passed over {}: {}", over.name, over.why));
+    }
+    log
+}
+
+fn add_root(
+    survey: &Survey,
+    spec: &ProfileSpec,
+    profile: &mut ProcessedProfile<'_>,
+) -> Result<(profiler_core::ids::ProcessId, Settled), RecoverError> {
+    let failed = |error: io::Error| RecoverError::Root(error.to_string());
+    let Root { pool, pid, name, verdict, died } = Root::find(survey).map_err(failed)?;
+    let process = settled(&name, pid, &ProcessSummary::default(), verdict);
+    let pool = Arc::new(pool);
+    let role = Role { pid, name, is_root: true, ended: died };
+    profile.add(role, Box::new(move || Ok(Arc::clone(&pool)))).map_err(RecoverError::Root)?;
+    Ok((pid, Settled { process, since: died.unwrap_or(spec.later.ticks), is_there: true }))
+}
+
+fn add_child<'a>(
+    child: &'a SurveyedProcess,
+    spec: &ProfileSpec,
+    profile: &mut ProcessedProfile<'a>,
+) -> Settled {
+    let role = Role { pid: child.pid, name: child.name.clone(), is_root: false, ended: child.died() };
+    let (verdict, is_there) = match profile.add(role, Box::new(|| find::open(&child.path).map(Arc::new))) {
+        Ok(true) => (child.verdict(), true),
+        Ok(false) => (missing(child), false),
+        Err(message) => (Verdict::Missing { why: Why::Unreadable { message } }, false),
+    };
+    let process = settled(&child.name, child.pid, &ProcessSummary::default(), verdict);
+    Settled { process, since: child.died().unwrap_or(spec.later.ticks), is_there }
+}
+
+fn incomplete(all: &[Settled]) -> Vec<IncompleteProcess> {
+    let incomplete = all.iter().filter(|one| one.process.verdict != Verdict::Complete);
+    let incomplete = incomplete.map(|one| IncompleteProcess {
+        pid: one.process.pid,
+        name: one.process.name.clone(),
+        since: one.since,
+        verdict: one.process.verdict.to_string(),
+    });
+    incomplete.collect()
+}
+
+/// Summaries are of those that are there, in the same order.
+fn report(all: &[Settled], summaries: &[ProcessSummary]) -> Vec<CapturedProcess> {
+    let mut summaries = summaries.iter();
+    let report = all.iter().map(|one| {
+        let CapturedProcess { name, pid, verdict, .. } = &one.process;
+        let summary = if one.is_there { summaries.next() } else { None };
+        match summary {
+            Some(summary) => settled(name, *pid, summary, verdict.clone()),
+            None => one.process.clone(),
+        }
+    });
+    report.collect()
+}

@@ -1,0 +1,112 @@
+//! The bytes of a file, read as they are needed, up to a limit.
+//!
+//! Used by [`super::image`]. Files are read into memory of ours, never mapped: one that somebody truncates
+//! while it is mapped would kill this process, and one that changes would change under a parser.
+//! Invariant: all reads of a source together are at most its limit, whatever the file says of itself.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::ops::Range;
+
+use object::read::{ReadCache, ReadRef};
+
+/// Where bytes come from.
+#[derive(Debug)]
+enum Store {
+    Memory(Vec<u8>),
+    File(ReadCache<File>),
+}
+
+/// A file or an image in memory, with what may still be read of it.
+#[derive(Debug)]
+pub(super) struct Source {
+    store: Store,
+    room: Cell<u64>,
+}
+
+impl Source {
+    /// An image in memory.
+    pub(super) fn memory(bytes: Vec<u8>, limit: u64) -> Self {
+        Self { store: Store::Memory(bytes), room: Cell::new(limit) }
+    }
+
+    /// An open file.
+    pub(super) fn file(file: File, limit: u64) -> Self {
+        Self { store: Store::File(ReadCache::new(file)), room: Cell::new(limit) }
+    }
+
+    pub(super) fn bytes(&self) -> Bytes<'_> {
+        Bytes(self)
+    }
+
+    /// Whether that much may still be read; then it counts as read.
+    pub(super) fn take(&self, bytes: u64) -> bool {
+        match self.room.get().checked_sub(bytes) {
+            Some(room) => {
+                self.room.set(room);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// What the object reader reads from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bytes<'d>(&'d Source);
+
+impl Bytes<'_> {
+    /// Whether that much may still be read.
+    pub(super) fn has(self, bytes: u64) -> bool {
+        self.0.room.get() >= bytes
+    }
+
+    pub(super) fn take(self, bytes: u64) -> bool {
+        self.0.take(bytes)
+    }
+}
+
+impl<'d> ReadRef<'d> for Bytes<'d> {
+    fn len(self) -> Result<u64, ()> {
+        match &self.0.store {
+            Store::Memory(bytes) => Ok(bytes.len() as u64),
+            Store::File(file) => file.len(),
+        }
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'d [u8], ()> {
+        match &self.0.store {
+            Store::Memory(bytes) => bytes.as_slice().read_bytes_at(offset, size),
+            Store::File(file) if self.take(size) => file.read_bytes_at(offset, size),
+            Store::File(_) => Err(()),
+        }
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'d [u8], ()> {
+        match &self.0.store {
+            Store::Memory(bytes) => bytes.as_slice().read_bytes_at_until(range, delimiter),
+            // The reader itself gives up on longer names than a page.
+            Store::File(file) => {
+                let text = file.read_bytes_at_until(range, delimiter)?;
+                if self.take(text.len() as u64 + 1) { Ok(text) } else { Err(()) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn no_more_is_read_of_a_file_than_its_limit() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 4096]).unwrap();
+        let source = Source::file(file, 4000);
+        assert!(source.bytes().read_bytes_at(0, 3000).is_ok());
+        assert!(source.bytes().read_bytes_at(1, 3000).is_err(), "the second read is beyond the limit");
+        assert!(source.bytes().read_bytes_at(2, 1000).is_ok());
+        assert!(source.bytes().read_bytes_at(3, 1).is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! Results of earlier look-ups, for later captures.
+//!
+//! Owned by [`super::Symbols`]. Invariants: results are kept per build id, so that a file under two names is one; a file
+//! without a build id is another one when it was changed; no more bytes are kept than the limit says,
+//! by about, and the modules that were asked for least recently go first.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::place::Place;
+use super::report::ModuleReport;
+
+/// About how many bytes an address takes besides its place.
+const BYTES_PER_ADDRESS: u64 = 32;
+
+/// What makes two files the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Identity {
+    /// The linker's word.
+    BuildId(Vec<u8>),
+    /// Path, length and time of change.
+    File(String, Option<(u64, SystemTime)>),
+}
+
+impl Identity {
+    pub(super) fn of(path: &str, build_id: &[u8]) -> Self {
+        if !build_id.is_empty() {
+            return Self::BuildId(build_id.to_owned());
+        }
+        let stamp = std::fs::metadata(Path::new(path)).ok();
+        let stamp = stamp.and_then(|stamp| Some((stamp.len(), stamp.modified().ok()?)));
+        Self::File(path.to_owned(), stamp)
+    }
+}
+
+/// Results of one module.
+#[derive(Debug, Default)]
+pub(super) struct Module {
+    pub(super) places: HashMap<u64, Arc<Place>>,
+    pub(super) report: ModuleReport,
+    /// About how many bytes the places take.
+    pub(super) bytes: u64,
+    used: u64,
+}
+
+impl Module {
+    /// Adds results.
+    pub(super) fn add(&mut self, addresses: &[u64], places: &[Arc<Place>], bytes: u64) {
+        self.places.extend(addresses.iter().copied().zip(places.iter().cloned()));
+        self.bytes += bytes + BYTES_PER_ADDRESS * places.len() as u64;
+    }
+}
+
+/// All results that are kept.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    modules: HashMap<Identity, Module>,
+    turn: u64,
+}
+
+impl Cache {
+    /// The results of a module, which becomes the one used last.
+    pub(super) fn module(&mut self, identity: &Identity) -> &mut Module {
+        self.turn += 1;
+        let module = self.modules.entry(identity.clone()).or_default();
+        module.used = self.turn;
+        module
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.modules.values().map(|module| module.bytes).sum()
+    }
+
+    pub(super) fn reports(&self) -> impl Iterator<Item = &ModuleReport> {
+        self.modules.values().map(|module| &module.report)
+    }
+
+    /// Forgets results until no more bytes are kept than this. Reports stay.
+    pub(super) fn shrink(&mut self, limit: u64) {
+        let mut bytes = self.bytes();
+        let mut oldest: Vec<_> = self.modules.values_mut().filter(|module| module.bytes > 0).collect();
+        oldest.sort_unstable_by_key(|module| module.used);
+        for module in oldest {
+            if bytes <= limit {
+                return;
+            }
+            bytes -= module.bytes;
+            module.places = HashMap::new();
+            module.bytes = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_least_recently_is_forgotten_first() {
+        let ids: Vec<_> = (0..3_u8).map(|id| Identity::BuildId(vec![id])).collect();
+        let mut cache = Cache::default();
+        for id in &ids {
+            cache.module(id).add(&[1], &[Arc::default()], 968);
+        }
+        cache.module(&ids[0]);
+        assert_eq!(cache.bytes(), 3000);
+        cache.shrink(2000);
+        assert_eq!(cache.bytes(), 2000);
+        assert!(cache.module(&ids[1]).places.is_empty(), "the second was used least recently");
+        assert!(!cache.module(&ids[0]).places.is_empty() && !cache.module(&ids[2]).places.is_empty());
+        cache.shrink(0);
+        assert_eq!(cache.bytes(), 0);
+    }
+
+    #[test]
+    fn a_file_under_two_names_is_one_and_a_changed_one_is_another() {
+        assert_eq!(Identity::of("/a", &[1]), Identity::of("/b", &[1]));
+        assert_ne!(Identity::of("/a", &[1]), Identity::of("/a", &[2]));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        let before = Identity::of(path, &[]);
+        assert_eq!(before, Identity::of(path, &[]));
+        std::fs::write(path, "more").unwrap();
+        assert_ne!(before, Identity::of(path, &[]));
+    }
+}

@@ -1,0 +1,57 @@
+//! Debug information that the compiler put into files of its own (`.dwo`, or many of them in a `.dwp`).
+//!
+//! Used by [`super`]. Such a file is found by the path that the unit names, and believed only if it has the unit's number.
+
+use std::path::{Path, PathBuf};
+
+use gimli::{Unit, UnitRef};
+
+use super::sections::{PackageSections, Sections, Slice};
+use super::units::Units;
+use crate::symbols::image::Image;
+use crate::symbols::locate::{self, Opened};
+use crate::symbols::options::SymbolOptions;
+
+/// `FILE.dwp`.
+pub(in crate::symbols) fn open_package(of: &Path, options: &SymbolOptions) -> Option<Opened> {
+    let mut name = of.as_os_str().to_owned();
+    name.push(".dwp");
+    locate::open(Path::new(&name), options).ok()
+}
+
+/// The sections of a package.
+pub(in crate::symbols) fn package_sections(package: &Opened) -> Option<PackageSections<'_>> {
+    PackageSections::load(&Image::parse(package.source.bytes()).ok()?)
+}
+
+/// The path of a unit's split file, as the compiler wrote it down; `None` if the unit has none.
+pub(super) fn path(units: &Units<'_>, unit: &Unit<Slice<'_>>) -> Option<PathBuf> {
+    unit.dwo_id?;
+    let unit_ref = UnitRef::new(units.dwarf, unit);
+    let name = unit_ref.attr_string(unit.dwo_name().ok()??).ok()?;
+    let folder = unit.comp_dir.map(|folder| locate::as_path(folder.slice())).unwrap_or_default();
+    Some(folder.join(locate::as_path(name.slice())))
+}
+
+/// Opens a unit's split file: where the compiler put it, or beside the program.
+pub(super) fn open(path: &Path, program: &Path, options: &SymbolOptions) -> Option<Opened> {
+    let beside = || Some(program.parent()?.join(path.file_name()?));
+    locate::open(path, options).ok().or_else(|| locate::open(&beside()?, options).ok())
+}
+
+/// The sections of a split file.
+pub(super) fn sections(file: &Opened) -> Option<Sections<'_>> {
+    let image = Image::parse(file.source.bytes()).ok()?;
+    Sections::load_split(&image).ok()
+}
+
+/// The unit of a split file that belongs to `skeleton`.
+pub(super) fn matching<'b>(split: &Units<'b>, skeleton: &Unit<Slice<'b>>) -> Option<Unit<Slice<'b>>> {
+    let mut candidates = (0..split.len()).filter(|index| !split.is_of_types(*index));
+    let mut unit = candidates.find_map(|index| {
+        let unit = split.load(index).ok()?;
+        (unit.dwo_id == skeleton.dwo_id).then_some(unit)
+    })?;
+    unit.copy_relocated_attributes(skeleton);
+    Some(unit)
+}

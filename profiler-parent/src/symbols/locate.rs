@@ -1,0 +1,139 @@
+//! Finding files: the module's own, and those with its debug information.
+//!
+//! Used by [`super::module`]. Invariants: only regular files are opened for reading, so that no path can make
+//! this process wait (a FIFO) or touch a device; a debug file is used only if its build id or its checksum
+//! says that it belongs to the module.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::bytes::Source;
+use super::image::Image;
+use super::options::SymbolOptions;
+use super::problem::Problem;
+
+/// An open file and where it is.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) path: PathBuf,
+    pub(super) source: Source,
+}
+
+/// What came of looking for a module's file.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) file: Opened,
+    /// Nothing proves that it is the right one.
+    pub(super) unverified: bool,
+}
+
+/// The file that the process ran.
+pub(super) fn module(path: &str, build_id: &[u8], options: &SymbolOptions) -> Result<Found, Problem> {
+    if path == "[vdso]" {
+        let image = crate::sys::vdso_image().map_err(|error| unreadable(Path::new(path), &error))?;
+        let source = Source::memory(image, options.file_limit);
+        return verified(Opened { path: path.into(), source }, build_id);
+    }
+    // The kernel's mark of a file that has no name any more; another may have it by now.
+    let path = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
+    let own = open(path, options).and_then(|file| verified(file, build_id));
+    if build_id.is_empty() {
+        return own;
+    }
+    own.or_else(|problem| {
+        let inside = path.strip_prefix("/").unwrap_or(path);
+        let elsewhere = |root: &PathBuf| verified(open(&root.join(inside), options).ok()?, build_id).ok();
+        options.roots.iter().find_map(elsewhere).ok_or(problem)
+    })
+}
+
+/// Holds a file against the build id that the process had.
+fn verified(file: Opened, build_id: &[u8]) -> Result<Found, Problem> {
+    let image = Image::parse(file.source.bytes())
+        .map_err(|error| Problem::NotElf { path: file.path.clone(), reason: error.to_string() })?;
+    if image.build_id() != build_id {
+        return Err(Problem::Replaced(file.path));
+    }
+    Ok(Found { file, unverified: build_id.is_empty() })
+}
+
+/// The separate file with the debug information of `image`.
+pub(super) fn debug_file(image: &Image<'_>, own: &Path, options: &SymbolOptions) -> Option<Opened> {
+    let build_id = image.build_id();
+    by_build_id(build_id, options).or_else(|| {
+        let link = image.debug_link()?;
+        let name = as_path(link.name);
+        let folder = own.parent()?;
+        let inside = folder.strip_prefix("/").unwrap_or(folder);
+        let near = [folder.join(&name), folder.join(".debug").join(&name)];
+        let far = options.debug_roots.iter().map(|root| root.join(inside).join(&name));
+        near.into_iter().chain(far).filter(|path| path != own).find_map(|path| {
+            let file = open(&path, options).ok()?;
+            let image = Image::parse(file.source.bytes()).ok()?;
+            let same = image.build_id() == build_id && checksum(&path, options).ok()? == link.proof;
+            same.then_some(file)
+        })
+    })
+}
+
+/// The file with what several debug files have in common.
+pub(super) fn shared_file(image: &Image<'_>, own: &Path, options: &SymbolOptions) -> Option<Opened> {
+    let link = image.shared_link()?;
+    let beside = own.parent()?.join(as_path(link.name));
+    let has_id =
+        |file: &Opened| Image::parse(file.source.bytes()).is_ok_and(|image| image.build_id() == link.proof);
+    open(&beside, options).ok().filter(has_id).or_else(|| by_build_id(link.proof, options))
+}
+
+/// `ROOT/.build-id/xx/yyyy.debug`.
+fn by_build_id(build_id: &[u8], options: &SymbolOptions) -> Option<Opened> {
+    let (first, rest) = build_id.split_first().filter(|(_, rest)| !rest.is_empty())?;
+    let mut name = format!(".build-id/{first:02x}/");
+    rest.iter().try_for_each(|byte| write!(name, "{byte:02x}")).ok()?;
+    name.push_str(".debug");
+    options.debug_roots.iter().find_map(|root| {
+        let file = open(&root.join(&name), options).ok()?;
+        let same = Image::parse(file.source.bytes()).ok()?.build_id() == build_id;
+        same.then_some(file)
+    })
+}
+
+/// Opens a file for reading if it is a regular one.
+pub(super) fn open(path: &Path, options: &SymbolOptions) -> Result<Opened, Problem> {
+    let file = open_regular(path)?;
+    Ok(Opened { path: path.to_owned(), source: Source::file(file, options.file_limit) })
+}
+
+fn open_regular(path: &Path) -> Result<File, Problem> {
+    match crate::sys::open_regular(path) {
+        Ok(Some(file)) => Ok(file),
+        Ok(None) => Err(Problem::NotAFile(path.to_owned())),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Problem {
+    Problem::Unreadable { path: path.to_owned(), reason: error.kind() }
+}
+
+/// The checksum of a whole file, as debug links have it.
+fn checksum(path: &Path, options: &SymbolOptions) -> io::Result<u32> {
+    let file = open_regular(path).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut file = file.take(options.file_limit);
+    let mut sum = flate2::Crc::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let read = file.read(&mut buffer)?;
+        match buffer.get(..read) {
+            Some([]) | None => return Ok(sum.sum()),
+            Some(bytes) => sum.update(bytes),
+        }
+    }
+}
+
+/// A path as a file has it.
+pub(super) fn as_path(name: &[u8]) -> PathBuf {
+    crate::sys::path_of(name)
+}

@@ -1,0 +1,208 @@
+//! Names for code addresses: functions, also inlined ones, files and lines, once for all processes.
+//!
+//! Whoever writes a profile with names in it calls [`Symbols::resolve`] or, for all modules of a profile at once,
+//! [`Symbols::resolve_all`]; `profiler view` answers the viewer's questions with [`server_api`].
+//!
+//! ```no_run
+//! # use profiler_parent::symbols::{ModuleKey, SymbolOptions, Symbols};
+//! # let (build_id, addresses) = (vec![], [0x1234]);
+//! let mut symbols = Symbols::new(SymbolOptions::default());
+//! let module = ModuleKey { path: "/usr/lib/libfoo.so", build_id: &build_id };
+//! for place in symbols.resolve(module, &addresses) {
+//!     for frame in &place.frames { /* innermost first */ }
+//! }
+//! ```
+//!
+//! Addresses are relative to the module: as its file has them. A return address is the address after a call;
+//! who wants the call's line gives the address minus one.
+//!
+//! Invariants: a file whose build id is not the one that the process had gives no names; nothing
+//! that stands in a file makes a look-up fail, panic, or take unbounded time or memory: what is wrong is told in a [`ModuleReport`];
+//! results are kept for later captures up to a limit, files and parsed debug information are not.
+//! Give all addresses of a module in one call: each call reads the file once.
+
+mod bytes;
+mod cache;
+mod demangle;
+mod dwarf;
+mod image;
+mod locate;
+mod module;
+mod options;
+mod place;
+mod problem;
+mod report;
+pub mod server_api;
+mod table;
+mod texts;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use profiler_core::reader::ModuleDefinition;
+
+pub use self::options::SymbolOptions;
+pub use self::place::{CodeRange, Place, SourceFrame, without_name};
+pub use self::problem::Problem;
+pub use self::report::{ModuleReport, NameSource};
+
+use self::cache::{Cache, Identity};
+
+/// Which file is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ModuleKey<'a> {
+    /// Where the process saw it.
+    pub path: &'a str,
+    /// The linker's identity of its contents, as the process had it in memory; empty if it has none.
+    pub build_id: &'a [u8],
+}
+
+impl<'a> From<&'a ModuleDefinition> for ModuleKey<'a> {
+    fn from(module: &'a ModuleDefinition) -> Self {
+        Self { path: &module.path, build_id: &module.build_id }
+    }
+}
+
+/// Addresses of a module that are to be named.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    /// The module.
+    pub module: ModuleKey<'a>,
+    /// Addresses in it, in any order.
+    pub addresses: Vec<u64>,
+}
+
+/// How far a look-up is, told before each module and after the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SymbolProgress<'a> {
+    /// Modules that are done.
+    pub modules_done: usize,
+    /// Of so many.
+    pub modules: usize,
+    /// Addresses that are done.
+    pub addresses_done: usize,
+    /// Of so many.
+    pub addresses: usize,
+    /// The module that comes next; empty after the last.
+    pub next: &'a str,
+}
+
+/// Looks up names, and keeps them.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    options: SymbolOptions,
+    cache: Cache,
+}
+
+impl Symbols {
+    /// Nothing is looked up yet.
+    pub fn new(options: SymbolOptions) -> Self {
+        Self { options, cache: Cache::default() }
+    }
+
+    /// What is known of each address, in the order of `addresses`.
+    pub fn resolve(&mut self, module: ModuleKey<'_>, addresses: &[u64]) -> Vec<Arc<Place>> {
+        let identity = Identity::of(module.path, module.build_id);
+        let found = self.look_up(module, &identity, addresses);
+        let nothing = Arc::default();
+        let places = addresses.iter().map(|address| Arc::clone(found.get(address).unwrap_or(&nothing)));
+        let places = places.collect();
+        self.cache.shrink(self.options.cache_limit);
+        places
+    }
+
+    /// What is known of each address of each of `wanted`. The same file is read once, also if it is wanted more
+    /// than once, for several processes.
+    pub fn resolve_all(
+        &mut self,
+        wanted: &[Wanted<'_>],
+        progress: &mut dyn FnMut(SymbolProgress<'_>),
+    ) -> Vec<Vec<Arc<Place>>> {
+        let mut groups: Vec<(Identity, Vec<usize>)> = Vec::new();
+        let mut known: HashMap<Identity, usize> = HashMap::new();
+        for (at, one) in wanted.iter().enumerate() {
+            let identity = Identity::of(one.module.path, one.module.build_id);
+            let group = *known.entry(identity.clone()).or_insert(groups.len());
+            match groups.get_mut(group) {
+                Some((_, members)) => members.push(at),
+                None => groups.push((identity, vec![at])),
+            }
+        }
+        let addresses = wanted.iter().map(|one| one.addresses.len()).sum();
+        let start =
+            SymbolProgress { modules_done: 0, modules: groups.len(), addresses_done: 0, addresses, next: "" };
+        let (mut done, mut results) = (start, vec![Vec::new(); wanted.len()]);
+        for (identity, members) in &groups {
+            let members: Vec<(usize, &Wanted<'_>)> =
+                members.iter().filter_map(|at| Some((*at, wanted.get(*at)?))).collect();
+            let Some((_, first)) = members.first() else { continue };
+            progress(SymbolProgress { next: first.module.path, ..done });
+            let all: Vec<u64> = members.iter().flat_map(|(_, one)| one.addresses.iter().copied()).collect();
+            let found = self.look_up(first.module, identity, &all);
+            let nothing = Arc::default();
+            for (at, one) in &members {
+                let place = |address| Arc::clone(found.get(address).unwrap_or(&nothing));
+                if let Some(result) = results.get_mut(*at) {
+                    *result = one.addresses.iter().map(place).collect();
+                }
+            }
+            self.cache.shrink(self.options.cache_limit);
+            done = SymbolProgress {
+                modules_done: done.modules_done + 1,
+                addresses_done: done.addresses_done + all.len(),
+                ..done
+            };
+        }
+        progress(done);
+        results
+    }
+
+    /// What became of every module that was asked for, by path.
+    pub fn reports(&self) -> Vec<ModuleReport> {
+        let mut reports: Vec<_> = self.cache.reports().cloned().collect();
+        reports.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        reports
+    }
+
+    /// About how many bytes of results are kept.
+    pub fn cached_bytes(&self) -> u64 {
+        self.cache.bytes()
+    }
+
+    /// Makes sure that the results of a module have all of `addresses`, as far as they can be had.
+    fn look_up(
+        &mut self,
+        key: ModuleKey<'_>,
+        identity: &Identity,
+        addresses: &[u64],
+    ) -> &HashMap<u64, Arc<Place>> {
+        let module = self.cache.module(identity);
+        let mut missing: Vec<u64> =
+            addresses.iter().copied().filter(|address| !module.places.contains_key(address)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        if !missing.is_empty() {
+            let found = module::look_up(key.path, key.build_id, &missing, &self.options);
+            module.add(&missing, &found.places, found.bytes);
+            let unread = missing.len() - found.places.len();
+            module.report = ModuleReport {
+                path: key.path.to_owned(),
+                source: found.source,
+                debug_file: found.debug_file,
+                addresses: (module.places.len() + unread) as u64,
+                named: module.places.values().filter(|place| place.is_named()).count() as u64,
+                problems: found.problems,
+            };
+        }
+        &module.places
+    }
+}
+
+/// Looks up addresses, in order, in an image that is in memory: for the fuzzer. Never panics, whatever the image is.
+#[doc(hidden)]
+pub fn resolve_image(image: Vec<u8>, addresses: &[u64]) -> Vec<Arc<Place>> {
+    let mut addresses = addresses.to_vec();
+    addresses.sort_unstable();
+    addresses.dedup();
+    module::in_image(image, &addresses, &SymbolOptions::default().file_limit(64 << 20)).places
+}

@@ -1,0 +1,234 @@
+//! All that is known of some addresses of one module, from the best source that there is.
+//!
+//! Called by [`super::Symbols`] for addresses that are not in its cache. Sources in order: debug information in the file,
+//! in a separate file, the symbol tables of both. Invariants: a file that is not the one that the process ran gives
+//! no names; nothing that is wrong with a file is more than a [`Problem`]; every file that was opened is
+//! closed again, and what was read of it is forgotten.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::bytes::Source;
+use super::demangle;
+use super::dwarf::{self, DebugFiles, Located, RawFrame, Sections};
+use super::image::{Image, SectionError};
+use super::locate::{self, Found, Opened};
+use super::options::SymbolOptions;
+use super::place::{CodeRange, Place, SourceFrame};
+use super::problem::Problem;
+use super::report::NameSource;
+use super::table::SymbolTable;
+use super::texts::Texts;
+
+/// What a look-up came to.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// For each address; empty if the file cannot be used at all.
+    pub(super) places: Vec<Arc<Place>>,
+    pub(super) source: NameSource,
+    /// The file with the debug information, if it is not the module's own.
+    pub(super) debug_file: Option<PathBuf>,
+    pub(super) problems: Vec<Problem>,
+    /// About how many bytes the places take.
+    pub(super) bytes: u64,
+}
+
+/// Looks up `addresses`, which are in order and without repetitions.
+pub(super) fn look_up(path: &str, build_id: &[u8], addresses: &[u64], options: &SymbolOptions) -> Outcome {
+    match locate::module(path, build_id, options) {
+        Ok(found) => in_file(&found, addresses, options),
+        Err(problem) => Outcome {
+            places: Vec::new(),
+            source: NameSource::Nothing,
+            debug_file: None,
+            problems: vec![problem],
+            bytes: 0,
+        },
+    }
+}
+
+/// Looks up addresses in an image that is in memory, and nowhere else: for the fuzzer and for tests.
+pub(super) fn in_image(image: Vec<u8>, addresses: &[u64], options: &SymbolOptions) -> Outcome {
+    let source = Source::memory(image, options.file_limit);
+    let options = SymbolOptions { debug_roots: Vec::new(), roots: Vec::new(), ..options.clone() };
+    let path = PathBuf::from("/nowhere/image");
+    in_file(&Found { file: Opened { path, source }, unverified: false }, addresses, &options)
+}
+
+fn in_file(found: &Found, addresses: &[u64], options: &SymbolOptions) -> Outcome {
+    let own = &found.file;
+    let mut problems = Vec::new();
+    if found.unverified {
+        problems.push(Problem::Unverified(own.path.clone()));
+    }
+    let Some(image) = parsed(own, &mut problems) else {
+        return Outcome {
+            places: Vec::new(),
+            source: NameSource::Nothing,
+            debug_file: None,
+            problems,
+            bytes: 0,
+        };
+    };
+    let separate = if image.has_debug_info() { None } else { locate::debug_file(&image, &own.path, options) };
+    let separate_image = separate.as_ref().and_then(|file| parsed(file, &mut problems));
+    let debug = match (&separate, &separate_image) {
+        (Some(file), Some(image)) => Debug { image, path: &file.path, program: &own.path },
+        _ => Debug { image: &image, path: &own.path, program: &own.path },
+    };
+    let mut texts = Texts::default();
+    // First, because they are small: debug information may use up what may be read.
+    let tables = tables(&image, separate_image.as_ref(), &own.path, &mut problems);
+    let located = debug.locate(addresses, options, &mut texts, &mut problems);
+    let source = source_of(&located, &tables);
+    let (places, bytes) = compose(addresses, located, &tables, &mut texts);
+    let debug_file = separate.as_ref().map(|file| file.path.clone());
+    Outcome { places, source, debug_file, problems, bytes }
+}
+
+fn parsed<'f>(file: &'f Opened, problems: &mut Vec<Problem>) -> Option<Image<'f>> {
+    match Image::parse(file.source.bytes()) {
+        Ok(image) => Some(image),
+        Err(error) => {
+            problems.push(Problem::NotElf { path: file.path.clone(), reason: error.to_string() });
+            None
+        }
+    }
+}
+
+fn section_problem(path: &Path, error: &SectionError) -> Problem {
+    let path = path.to_owned();
+    match error {
+        SectionError::TooMuch => Problem::TooMuch(path),
+        SectionError::Damaged(error) => Problem::BadDebugInformation { path, reason: error.to_string() },
+    }
+}
+
+/// The file with the debug information.
+struct Debug<'d> {
+    image: &'d Image<'d>,
+    path: &'d Path,
+    /// The file that runs.
+    program: &'d Path,
+}
+
+impl Debug<'_> {
+    fn locate(
+        &self,
+        addresses: &[u64],
+        options: &SymbolOptions,
+        texts: &mut Texts,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Located> {
+        let nothing = || vec![Located::default(); addresses.len()];
+        if !self.image.has_debug_info() {
+            return nothing();
+        }
+        let sections = match Sections::load(self.image) {
+            Ok(sections) => sections,
+            Err(error) => {
+                problems.push(section_problem(self.path, &error));
+                return nothing();
+            }
+        };
+        let shared_file = locate::shared_file(self.image, self.path, options);
+        let shared_image = shared_file.as_ref().and_then(|file| parsed(file, problems));
+        let shared = shared_image.as_ref().and_then(|image| Sections::load(image).ok());
+        let package_file = dwarf::open_package(self.program, options);
+        let package = package_file.as_ref().and_then(dwarf::package_sections);
+        let files = DebugFiles {
+            sections: &sections,
+            shared: shared.as_ref(),
+            package: package.as_ref(),
+            path: self.path,
+            program: self.program,
+            options,
+        };
+        dwarf::locate(&files, addresses, texts, problems)
+    }
+}
+
+/// The symbol tables, the fullest first.
+fn tables<'d>(
+    image: &Image<'d>,
+    separate: Option<&Image<'d>>,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) -> Vec<SymbolTable<'d>> {
+    let mut table = |image: Option<&Image<'d>>, rows: &str, texts: &str| -> SymbolTable<'d> {
+        match image.map(|image| image.symbols(rows, texts)) {
+            Some(Ok(raw)) => SymbolTable::new(raw),
+            Some(Err(error)) => {
+                problems.push(section_problem(path, &error));
+                SymbolTable::default()
+            }
+            None => SymbolTable::default(),
+        }
+    };
+    let full = table(Some(image), ".symtab", ".strtab");
+    let full = if full.is_empty() { table(separate, ".symtab", ".strtab") } else { full };
+    let dynamic =
+        if full.is_empty() { table(Some(image), ".dynsym", ".dynstr") } else { SymbolTable::default() };
+    [full, dynamic].into_iter().filter(|table| !table.is_empty()).collect()
+}
+
+fn source_of(located: &[Located], tables: &[SymbolTable<'_>]) -> NameSource {
+    if located.iter().any(|located| !located.frames.is_empty()) {
+        NameSource::DebugInformation
+    } else if tables.is_empty() {
+        NameSource::Nothing
+    } else {
+        NameSource::SymbolTable
+    }
+}
+
+/// Puts debug information and symbol tables together; equal places are one.
+fn compose(
+    addresses: &[u64],
+    located: Vec<Located>,
+    tables: &[SymbolTable<'_>],
+    texts: &mut Texts,
+) -> (Vec<Arc<Place>>, u64) {
+    let mut unique: HashMap<Located, Arc<Place>> = HashMap::new();
+    let mut bytes = 0;
+    let places = addresses.iter().zip(located).map(|(address, mut located)| {
+        let symbol = tables.iter().find_map(|table| table.find(*address));
+        if let Some((name, code)) = symbol {
+            complete(&mut located, name, code, texts);
+        }
+        let place = unique.entry(located).or_insert_with_key(|located| {
+            let place = place(located, texts);
+            bytes += place.weight();
+            Arc::new(place)
+        });
+        Arc::clone(place)
+    });
+    let places: Vec<_> = places.collect();
+    (places, bytes + texts.bytes())
+}
+
+/// Adds what the symbol table knows better, or alone.
+fn complete(located: &mut Located, name: &[u8], code: CodeRange, texts: &mut Texts) {
+    let is_same = located.function.is_none_or(|function| function.start == code.start);
+    match located.frames.last_mut() {
+        None => {
+            located.frames.push(RawFrame { function: Some(texts.name(name)), file: None, line: 0 });
+        }
+        Some(outer) if outer.function.is_none() => outer.function = Some(texts.name(name)),
+        Some(outer) if located.is_short_name && is_same && demangle::is_mangled(name) => {
+            outer.function = Some(texts.name(name));
+        }
+        Some(_) => {}
+    }
+    located.function.get_or_insert(code);
+}
+
+fn place(located: &Located, texts: &Texts) -> Place {
+    let frame = |raw: &RawFrame| SourceFrame {
+        function: raw.function.and_then(|name| texts.get(name)),
+        file: raw.file.and_then(|file| texts.get(file)),
+        line: raw.line,
+    };
+    Place { frames: located.frames.iter().map(frame).collect(), function: located.function }
+}

@@ -1,0 +1,236 @@
+//! Answers to the viewer's question for names: `/symbolicate/v5` of a symbol server.
+//!
+//! A pure function of the request's text, used by `profiler view` for profiles whose addresses have no names yet. The
+//! viewer names a library by its debug name and breakpad id, as the profile's `libs` have them, and gives
+//! addresses relative to it. Invariants: any text may come; only libraries that the profile names are looked at, whatever
+//! the request asks for; the answer has one frame for every frame of the request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ModuleKey, Place, SourceFrame, Symbols, Wanted};
+
+/// Most addresses in one request.
+const MOST_ADDRESSES: usize = 4 << 20;
+
+/// A library that a profile names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// `debugName`.
+    pub debug_name: String,
+    /// `breakpadId`.
+    pub breakpad_id: String,
+    /// `path`.
+    pub path: String,
+    /// `codeId`, which is the build id in hexadecimal, as bytes; empty if it has none.
+    pub build_id: Vec<u8>,
+}
+
+impl Library {
+    /// A row of a profile's `libs`; `code_id` is empty if the row has none.
+    pub fn new(debug_name: &str, breakpad_id: &str, path: &str, code_id: &str) -> Self {
+        Self {
+            debug_name: debug_name.to_owned(),
+            breakpad_id: breakpad_id.to_owned(),
+            path: path.to_owned(),
+            build_id: from_hex(code_id).unwrap_or_default(),
+        }
+    }
+}
+
+/// Bytes in hexadecimal; `None` if it is none.
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
+    if rest.is_empty() { bytes } else { None }
+}
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// It is none.
+    #[error("not a request for names: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A frame refers to a library that the job does not list.
+    #[error("a frame refers to library {0}, which is not in its job's memory map")]
+    NoSuchLibrary(i64),
+    /// More than anybody shows.
+    #[error("more than {MOST_ADDRESSES} addresses")]
+    TooMuch,
+}
+
+/// The request: several jobs, or one that stands alone.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Request {
+    Several { jobs: Vec<Job> },
+    One(Job),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Job {
+    /// Debug name and breakpad id.
+    memory_map: Vec<(String, String)>,
+    /// Library, by its place in the map, and address. Library -1: an address in none.
+    stacks: Vec<Vec<(i64, u64)>>,
+}
+
+#[derive(Serialize)]
+struct Answer<'r> {
+    results: Vec<JobAnswer<'r>>,
+}
+
+#[derive(Serialize)]
+struct JobAnswer<'r> {
+    stacks: Vec<Vec<FrameAnswer<'r>>>,
+    /// By `debugName/breakpadId`; true if there is anything known of it.
+    found_modules: HashMap<String, bool>,
+}
+
+#[derive(Serialize)]
+struct FrameAnswer<'r> {
+    frame: usize,
+    module: &'r str,
+    module_offset: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_offset: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_size: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inlines: Vec<InlineAnswer<'r>>,
+}
+
+#[derive(Serialize)]
+struct InlineAnswer<'r> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+/// What is known of addresses, by debug name, breakpad id and address.
+type Known<'r> = HashMap<(&'r str, &'r str), HashMap<u64, Arc<Place>>>;
+
+/// The answer to a request, as JSON.
+///
+/// # Errors
+/// [`RequestError`]: the request makes no sense; an HTTP server says so with status 400.
+pub fn answer(request: &str, libraries: &[Library], symbols: &mut Symbols) -> Result<String, RequestError> {
+    let jobs = match serde_json::from_str(request)? {
+        Request::Several { jobs } => jobs,
+        Request::One(job) => vec![job],
+    };
+    let known = look_up(&jobs, libraries, symbols)?;
+    let results = jobs.iter().map(|job| answer_job(job, &known)).collect();
+    Ok(serde_json::to_string(&Answer { results })?)
+}
+
+/// Looks up the addresses of all jobs, a library at a time.
+fn look_up<'r>(
+    jobs: &'r [Job],
+    libraries: &[Library],
+    symbols: &mut Symbols,
+) -> Result<Known<'r>, RequestError> {
+    let mut asked: HashMap<(&str, &str), Vec<u64>> = HashMap::new();
+    let mut count = 0_usize;
+    for job in jobs {
+        for (name, id) in &job.memory_map {
+            asked.entry((name, id)).or_default();
+        }
+        for (library, address) in job.stacks.iter().flatten().filter(|(library, _)| *library != -1) {
+            count += 1;
+            let (name, id) = library_of(job, *library).ok_or(RequestError::NoSuchLibrary(*library))?;
+            asked.entry((name, id)).or_default().push(*address);
+        }
+    }
+    if count > MOST_ADDRESSES {
+        return Err(RequestError::TooMuch);
+    }
+    let library = |(name, id): (&str, &str)| {
+        libraries.iter().find(|library| library.debug_name == name && library.breakpad_id == id)
+    };
+    let (keys, wanted): (Vec<_>, Vec<_>) = asked
+        .into_iter()
+        .filter_map(|(key, addresses)| {
+            let Library { path, build_id, .. } = library(key)?;
+            Some((key, Wanted { module: ModuleKey { path, build_id }, addresses }))
+        })
+        .unzip();
+    let places = symbols.resolve_all(&wanted, &mut |_| {});
+    let of =
+        |(wanted, places): (Wanted<'_>, Vec<Arc<Place>>)| wanted.addresses.into_iter().zip(places).collect();
+    Ok(keys.into_iter().zip(wanted.into_iter().zip(places).map(of)).collect())
+}
+
+fn library_of(job: &Job, library: i64) -> Option<(&str, &str)> {
+    let (name, id) = job.memory_map.get(usize::try_from(library).ok()?)?;
+    Some((name, id))
+}
+
+fn answer_job<'r>(job: &'r Job, known: &'r Known<'_>) -> JobAnswer<'r> {
+    let frame = |at: usize, (library, address): (i64, u64)| {
+        let key = library_of(job, library);
+        let place = key.and_then(|key| known.get(&key)?.get(&address));
+        answer_frame(at, key.map_or("", |(name, _)| name), address, place.map(|place| &**place))
+    };
+    let stack =
+        |frames: &Vec<(i64, u64)>| frames.iter().enumerate().map(|(at, one)| frame(at, *one)).collect();
+    let found = job.memory_map.iter().map(|(name, id)| {
+        let places = known.get(&(name.as_str(), id.as_str()));
+        let any = places.is_some_and(|places| places.values().any(|place| !place.frames.is_empty()));
+        (format!("{name}/{id}"), any)
+    });
+    JobAnswer { found_modules: found.collect(), stacks: job.stacks.iter().map(stack).collect() }
+}
+
+fn answer_frame<'r>(at: usize, module: &'r str, address: u64, place: Option<&'r Place>) -> FrameAnswer<'r> {
+    let frames = place.and_then(|place| place.frames.split_last());
+    let outer = frames.map(|(outer, _)| outer);
+    let code = place.and_then(|place| place.function);
+    let function = outer.and_then(|outer| outer.function.as_deref());
+    let inline = |frame: &'r SourceFrame| InlineAnswer {
+        function: frame.function.as_deref(),
+        file: frame.file.as_deref(),
+        line: Some(frame.line).filter(|line| *line > 0),
+    };
+    FrameAnswer {
+        frame: at,
+        module,
+        module_offset: format!("{address:#x}"),
+        function,
+        // The viewer takes a name only together with this.
+        function_offset: function
+            .map(|_| format!("{:#x}", code.map_or(0, |code| address.saturating_sub(code.start)))),
+        function_size: code.filter(|code| code.size > 0).map(|code| format!("{:#x}", code.size)),
+        file: outer.and_then(|outer| outer.file.as_deref()),
+        line: outer.map(|outer| outer.line).filter(|line| *line > 0),
+        inlines: frames.map(|(_, inlined)| inlined.iter().map(inline).collect()).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_id_is_the_build_id_and_rubbish_is_none() {
+        let of = |code_id| Library::new("name", "id", "/path", code_id).build_id;
+        assert_eq!(of("00ffA1"), [0, 0xff, 0xa1]);
+        assert!(of("").is_empty());
+        assert!(of("abc").is_empty());
+        assert!(of("xy").is_empty());
+    }
+}

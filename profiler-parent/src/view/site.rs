@@ -1,0 +1,86 @@
+//! What is there to be had: the file and the symbols, below the token.
+//!
+//! Shared by all connections of a [`super::Server`]. Invariant: a path with a wrong token and a path that
+//! does not exist get the same answer, after a comparison that takes the same time for every token.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use super::symbols::Symbolicate;
+use crate::sys;
+
+/// Bytes that are read of the file and written to the client at a time.
+const BLOCK: usize = 64 * 1024;
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Profile,
+    Symbolicate,
+}
+
+/// The served things.
+pub(super) struct Site {
+    pub(super) token: String,
+    pub(super) file: File,
+    pub(super) is_compressed: bool,
+    /// `Host` headers of clients that mean this server.
+    pub(super) hosts: [String; 2],
+    pub(super) symbolicate: Box<Symbolicate>,
+}
+
+impl Site {
+    /// Whether a client that names this host means this server. A page that has its own name resolve to
+    /// this machine names another.
+    pub(super) fn is_host(&self, host: &str) -> bool {
+        self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
+    }
+
+    /// What a path names; `None` for everything that is not below the token.
+    pub(super) fn place(&self, path: &str) -> Option<Place> {
+        let (token, rest) = path.strip_prefix('/')?.split_once('/')?;
+        if !is_same(token, &self.token) {
+            return None;
+        }
+        match rest {
+            super::link::PROFILE => Some(Place::Profile),
+            super::link::SYMBOLICATE => Some(Place::Symbolicate),
+            _ => None,
+        }
+    }
+
+    /// The file's length now.
+    pub(super) fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Writes `length` bytes of the file.
+    pub(super) fn write_file(&self, length: u64, out: &mut impl Write) -> io::Result<()> {
+        let mut block = vec![0; BLOCK];
+        let mut position = 0;
+        while position < length {
+            let wanted = usize::try_from(length - position).unwrap_or(BLOCK).min(BLOCK);
+            let room = block.get_mut(..wanted).unwrap_or_default();
+            let read = sys::read_at(&self.file, room, position)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into()); // it was made shorter
+            }
+            out.write_all(room.get(..read).unwrap_or_default())?;
+            position += read as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Compares without stopping at the first difference.
+fn is_same(given: &str, token: &str) -> bool {
+    let differences = given.bytes().zip(token.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
+    given.len() == token.len() && differences == 0
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the token: it is a secret.
+        f.debug_struct("Site").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}

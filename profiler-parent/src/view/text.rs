@@ -1,0 +1,44 @@
+//! The text of a profile's file, compressed or not, as a stream.
+//!
+//! Used by everything here that looks into a profile, and by the `profiler` command. Reads by position, so one open
+//! file serves several readers.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::sys;
+
+const BUFFER: usize = 256 * 1024;
+
+/// Whether a file is compressed. Its first bytes say so, not its name.
+pub(super) fn is_compressed(file: &File) -> io::Result<bool> {
+    let mut magic = [0; 2];
+    Ok(sys::read_at(file, &mut magic, 0)? == magic.len() && magic == [0x1f, 0x8b])
+}
+
+/// The text of a profile, whatever its name says.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn text(file: &File) -> io::Result<Box<dyn Read + '_>> {
+    let plain = BufReader::with_capacity(BUFFER, AtPosition { file, position: 0 });
+    Ok(match is_compressed(file)? {
+        true => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(plain))),
+        false => Box::new(plain),
+    })
+}
+
+struct AtPosition<'a> {
+    file: &'a File,
+    position: u64,
+}
+
+impl Read for AtPosition<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let read = sys::read_at(self.file, room, self.position)?;
+        self.position += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,190 @@
+//! Files that lie: nothing panics, hangs or overflows.
+
+use std::process::Command;
+use std::sync::OnceLock;
+
+use profiler_parent::symbols::{ModuleKey, Symbols, resolve_image};
+use proptest::prelude::*;
+
+use crate::build::{self, run};
+
+/// A small program with everything in it, and addresses in it.
+fn small() -> &'static (Vec<u8>, Vec<u64>) {
+    static SMALL: OnceLock<(Vec<u8>, Vec<u64>)> = OnceLock::new();
+    SMALL.get_or_init(|| {
+        let built = build::c(&["-g", "-nostdlib", "-Wl,-e,main", "-static"]);
+        (std::fs::read(&built.program).unwrap(), built.marks().into_values().collect())
+    })
+}
+
+#[test]
+fn the_image_that_is_mutated_has_names() {
+    let (bytes, addresses) = small();
+    assert!(resolve_image(bytes.clone(), addresses).iter().all(|place| place.is_named()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn a_mutated_program_never_panics(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        cut in prop::option::weighted(0.1, any::<prop::sample::Index>()),
+    ) {
+        let (bytes, addresses) = small();
+        let mut bytes = bytes.clone();
+        for (at, byte) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        resolve_image(bytes, addresses);
+    }
+
+    #[test]
+    fn any_bytes_and_addresses_never_panic(bytes: Vec<u8>, addresses: Vec<u64>) {
+        resolve_image([b"\x7fELF\x02\x01\x01", bytes.as_slice()].concat(), &addresses);
+        resolve_image(bytes, &addresses);
+    }
+
+    #[test]
+    fn any_address_may_be_asked_for(address: u64) {
+        let (bytes, _) = small();
+        resolve_image(bytes.clone(), &[address, 0, u64::MAX]);
+    }
+}
+
+/// Debug information written by hand: a unit of the code from `start` to `end` with `entries` in it.
+fn by_hand(entries: &str) -> build::Built {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("program.s");
+    let text = format!(
+        r#"
+        .text
+        .globl main
+        .type main, %function
+main:   .rept 64
+        nop
+        .endr
+        .size main, . - main
+        .section .debug_abbrev,"",%progbits
+        .byte 1, 0x11, 1, 0x11, 1, 0x12, 7, 0, 0
+        .byte 2, 0x2e, 1, 0x11, 1, 0x12, 7, 3, 8, 0, 0
+        .byte 3, 0x1d, 1, 0x11, 1, 0x12, 7, 0, 0
+        .byte 4, 0x1d, 1, 0, 0
+        .byte 5, 0x2e, 1, 0x55, 0x17, 0, 0
+        .byte 6, 0x2e, 1, 0x11, 1, 0x12, 7, 3, 0xa1, 0x3e, 0, 0
+        .byte 7, 0x1d, 0, 0x11, 1, 0x12, 7, 0x31, 0xa0, 0x3e, 0, 0
+        .byte 0
+        .section .debug_info,"",%progbits
+        .long 9f - 8f
+8:      .short 4
+        .long 0
+        .byte 8
+        .byte 1
+        .quad main, 64
+        {entries}
+9:
+        "#
+    );
+    std::fs::write(&source, text).unwrap();
+    let program = folder.path().join("program");
+    run(Command::new("cc")
+        .args(["-no-pie", "-nostdlib", "-Wl,--build-id", "-Wl,-e,main", "-o"])
+        .arg(&program)
+        .arg(&source));
+    build::Built { folder, program }
+}
+
+fn first(built: &build::Built) -> (build::Seen, Symbols) {
+    let bytes = std::fs::read(&built.program).unwrap();
+    let main = object::Object::symbol_by_name(&object::File::parse(&*bytes).unwrap(), "main")
+        .map(|symbol| object::ObjectSymbol::address(&symbol))
+        .unwrap();
+    let mut symbols = built.symbols();
+    let id = built.build_id();
+    let place = symbols.resolve(ModuleKey { path: built.path(), build_id: &id }, &[main + 3]);
+    (build::seen(&place[0]), symbols)
+}
+
+const FUNCTION: &str = ".byte 2\n.quad main, 64\n.asciz \"name\"\n";
+
+#[test]
+fn debug_information_by_hand_is_read() {
+    let (seen, _) = first(&by_hand(&format!("{FUNCTION}.byte 3\n.quad main, 8\n.byte 0, 0, 0")));
+    assert_eq!(seen, [(String::new(), String::new(), 0), ("name".to_owned(), String::new(), 0)]);
+}
+
+/// What several debug files have in common: a text, and an entry with a name.
+const SHARED: &str = r#"
+        .section .debug_str,"",%progbits
+        .asciz "outside"
+        .section .debug_abbrev,"",%progbits
+        .byte 1, 0x3c, 1, 0, 0
+        .byte 2, 0x2e, 0, 3, 8, 0, 0
+        .byte 0
+        .section .debug_info,"",%progbits
+        .long 9f - 8f
+8:      .short 4
+        .long 0
+        .byte 8
+        .byte 1
+        .byte 2
+        .asciz "within"
+        .byte 0
+9:
+"#;
+
+#[test]
+fn names_that_debug_files_share_are_found_if_the_file_is_the_right_one() {
+    let built = by_hand(
+        ".byte 6\n.quad main, 64\n.long 0\n.byte 7\n.quad main, 8\n.long 12\n.byte 0, 0\n\
+         .pushsection .gnu_debugaltlink,\"\",%progbits\n.asciz \"shared\"\n.byte 1, 2, 3\n.popsection",
+    );
+    let source = built.folder.path().join("shared.s");
+    std::fs::write(&source, SHARED).unwrap();
+    let build = |id: &str| {
+        let id = format!("-Wl,--build-id={id}");
+        run(Command::new("cc")
+            .args(["-shared", "-nostdlib", &id, "-o", "shared"])
+            .arg(&source)
+            .current_dir(&built.folder));
+    };
+    let names = || first(&built).0.into_iter().map(|(name, ..)| name).collect::<Vec<_>>();
+    build("0x010203");
+    assert_eq!(names(), ["within", "outside"]);
+    build("0x010204");
+    assert_eq!(names(), ["", "main"], "the outer one by the symbol table");
+}
+
+#[test]
+fn of_two_inlined_functions_that_claim_the_same_code_the_first_counts() {
+    let one = ".byte 3\n.quad main, 8\n.byte 0\n";
+    let (seen, _) = first(&by_hand(&format!("{FUNCTION}{one}{one}.byte 0, 0")));
+    assert_eq!(seen.len(), 2, "{seen:?}");
+}
+
+#[test]
+fn a_million_functions_inlined_into_each_other_do_not_overflow_the_stack() {
+    let (seen, _) = first(&by_hand(&format!("{FUNCTION}.rept 1000000\n.byte 4\n.endr")));
+    assert_eq!(seen.last().unwrap().0, "name");
+    let (seen, _) = first(&by_hand(&format!("{FUNCTION}.rept 100000\n.byte 3\n.quad main, 64\n.endr")));
+    assert!(seen.len() <= 257 && seen.last().unwrap().0 == "name", "{}", seen.len());
+}
+
+#[test]
+fn a_list_that_everybody_refers_to_is_not_read_for_ever() {
+    let ranges = ".rept 200000\n.quad 1, 2\n.endr\n.quad 0, 0";
+    let functions = ".rept 200000\n.byte 5\n.long 0\n.byte 0\n.endr";
+    let (seen, symbols) = first(&by_hand(&format!(
+        "{functions}\n.section .debug_ranges,\"\",%progbits\n{ranges}\n.section .debug_info"
+    )));
+    assert_eq!(seen, [("main".to_owned(), String::new(), 0)], "by the symbol table");
+    let problems = &symbols.reports()[0].problems;
+    assert!(
+        problems.iter().any(|problem| problem.to_string().contains("more debug information")),
+        "{problems:?}"
+    );
+}

@@ -1,0 +1,74 @@
+//! The viewer's question for names.
+
+use profiler_parent::symbols::Symbols;
+use profiler_parent::symbols::server_api::{Library, answer};
+use serde_json::{Value, json};
+
+use crate::build::{self, C, line, line_of};
+
+fn library(built: &build::Built) -> Library {
+    Library {
+        debug_name: "program".to_owned(),
+        breakpad_id: "ABC0".to_owned(),
+        path: built.path().to_owned(),
+        build_id: built.build_id(),
+    }
+}
+
+fn ask(request: &Value, libraries: &[Library], symbols: &mut Symbols) -> Value {
+    serde_json::from_str(&answer(&request.to_string(), libraries, symbols).unwrap()).unwrap()
+}
+
+#[test]
+fn an_answer_has_function_file_line_and_inlined_functions() {
+    let built = build::c(&["-g"]);
+    let marks = built.marks();
+    let request = json!({"jobs": [{
+        "memoryMap": [["other", "0"], ["program", "ABC0"]],
+        "stacks": [[[1, marks[&1]], [0, 5], [-1, 7]], [[1, marks[&4]]]],
+    }]});
+    let answer = ask(&request, &[library(&built)], &mut built.symbols());
+    let result = &answer["results"][0];
+    assert_eq!(result["found_modules"], json!({"other/0": false, "program/ABC0": true}));
+    let frame = &result["stacks"][0][0];
+    assert_eq!((&frame["frame"], &frame["module"]), (&json!(0), &json!("program")));
+    assert_eq!(frame["module_offset"], json!(format!("{:#x}", marks[&1])));
+    assert_eq!((&frame["function"], &frame["line"]), (&json!("outer"), &json!(line_of(C, "middle();"))));
+    assert!(frame["file"].as_str().unwrap().ends_with("/program.c"));
+    let inlined: Vec<_> =
+        frame["inlines"].as_array().unwrap().iter().map(|one| (&one["function"], &one["line"])).collect();
+    assert_eq!(
+        inlined,
+        [(&json!("inner"), &json!(line(C, 1))), (&json!("middle"), &json!(line_of(C, "inner();")))]
+    );
+    let offset = frame["function_offset"].as_str().unwrap().strip_prefix("0x").unwrap();
+    assert!(u64::from_str_radix(offset, 16).unwrap() < 64 && frame["function_size"].is_string());
+    assert_eq!(result["stacks"][0][1], json!({"frame": 1, "module": "other", "module_offset": "0x5"}));
+    assert_eq!(result["stacks"][0][2], json!({"frame": 2, "module": "", "module_offset": "0x7"}));
+    assert_eq!(result["stacks"][1][0]["function"], "plain");
+}
+
+#[test]
+fn a_job_may_stand_alone_and_files_that_the_profile_does_not_name_are_not_read() {
+    let built = build::c(&["-g"]);
+    let request = json!({"memoryMap": [["program", "DEF0"]], "stacks": [[[0, built.marks()[&1]]]]});
+    let mut symbols = built.symbols();
+    let answer = ask(&request, &[library(&built)], &mut symbols);
+    assert_eq!(answer["results"][0]["found_modules"], json!({"program/DEF0": false}));
+    assert_eq!(answer["results"][0]["stacks"][0][0].get("function"), None);
+    assert_eq!(symbols.reports(), []);
+}
+
+#[test]
+fn a_request_that_makes_no_sense_is_refused() {
+    for request in [
+        "",
+        "[]",
+        "{}",
+        "{\"jobs\":1}",
+        "{\"memoryMap\":[],\"stacks\":[[[0,1]]]}",
+        "{\"memoryMap\":[[\"a\",\"b\"]],\"stacks\":[[[-2,1]]]}",
+    ] {
+        assert!(answer(request, &[], &mut Symbols::default()).is_err(), "{request}");
+    }
+}
