@@ -19,4 +19,5 @@ pub mod samples;
 pub mod scene;
 pub mod session;
 pub mod tools;
+pub mod vigil;
 pub mod watch;

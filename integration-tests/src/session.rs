@@ -11,12 +11,21 @@ use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Session, SessionBuilder};
 
 use crate::profile::Profile;
+use crate::vigil::Vigil;
 
 static TURN: Mutex<()> = Mutex::new(());
 
+/// The turn of a test, and who watches that it ends.
+#[derive(Debug)]
+pub struct Turn {
+    _vigil: Vigil,
+    _turn: MutexGuard<'static, ()>,
+}
+
 /// Waits for this test's turn. Held while something global to the process is used.
-pub fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+pub fn turn() -> Turn {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    Turn { _vigil: Vigil::keep(), _turn: turn }
 }
 
 /// A session that nobody else in this process has. Fields are dropped in this order.
@@ -24,7 +33,7 @@ pub fn turn() -> MutexGuard<'static, ()> {
 pub struct TestSession {
     session: Option<Session>,
     directory: tempfile::TempDir,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 /// Starts a session built by `build`. Nothing is sampled unless `build` says so: what is in its books is then what
