@@ -6,6 +6,7 @@
 //! `PROFILER_TEST_PATIENCE_S` changes the time, for runs that are long on purpose.
 
 use std::fs;
+use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -43,10 +44,12 @@ fn watch(name: &str, patience: Duration, ends: &Receiver<()>) {
     if ends.recv_timeout(patience) != Err(RecvTimeoutError::Timeout) {
         return;
     }
-    eprintln!("{name} has hung for {} s; everybody that it concerns:", watch.elapsed().as_secs());
     let own = std::process::id();
     let family = family_of(own);
-    family.iter().for_each(|pid| eprint!("{}", portrait(*pid)));
+    let portraits: String = family.iter().map(|pid| portrait(*pid)).collect();
+    let waited = watch.elapsed().as_secs();
+    let text = format!("\n{name} has hung for {waited} s; everybody that it concerns:\n{portraits}");
+    let _ = std::io::stderr().write_all(text.as_bytes()); // not `eprint!`, which a test harness keeps to itself
     family.iter().filter(|pid| **pid != own).for_each(|pid| kill(*pid));
     std::process::abort();
 }
