@@ -148,3 +148,22 @@ fn a_child_that_ended_its_profiler_goes_on_and_its_data_is_there() -> anyhow::Re
     }
     Ok(())
 }
+
+/// A process gives up its files before its exit status is there: who reads the end of its output and captures at
+/// once must not be told that it is well.
+#[test]
+fn whoever_saw_a_child_s_output_end_is_told_how_it_died() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    for round in 0..30 {
+        let name = format!("child-{round}");
+        let mut puppet = Puppet::spawn(&session, CHILD, &name, "init")?;
+        puppet.ask("record 1 10")?;
+        puppet.signal(libc::SIGKILL);
+        puppet.rest()?;
+        let report = session.session()?.capture().save(session.path("death.json"))?;
+        let verdict =
+            report.processes.iter().find(|process| process.name == name).map(|it| it.verdict.to_string());
+        assert_eq!(verdict.as_deref(), Some("recovered: crashed with signal 9 (SIGKILL)"), "{name}");
+    }
+    Ok(())
+}

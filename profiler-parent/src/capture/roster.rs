@@ -110,13 +110,13 @@ pub(super) fn death_of(shared: &Shared, key: PoolId) -> Option<Timestamp> {
     shared.processes.lock().get(&key).and_then(|process| process.died)
 }
 
-/// Waits shortly for those whose channel has closed: most often they are dying, and the news of
-/// their death says more than the closed channel.
+/// Waits shortly for those that end, or whose channel has closed: the news of their death says more. Whoever saw a
+/// child's pipe close, and then captures, is told how it died.
 pub(super) fn await_news(shared: &Shared, keys: impl Iterator<Item = PoolId>) {
     let keys: Vec<PoolId> = keys.collect();
     shared.processes.wait_while(DEATH_NEWS.into(), |all| {
-        let hung_up = |key: &PoolId| all.get(key).is_some_and(Process::has_hung_up);
-        keys.iter().any(hung_up)
+        let seems_to_end = |key: &PoolId| all.get(key).is_some_and(Process::seems_to_end);
+        keys.iter().any(seems_to_end)
     });
 }
 

@@ -27,6 +27,22 @@ pub(crate) fn descriptor_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// Whether a child is on its way out: its files may be closed already, but its exit status is not there yet, or was
+/// taken just now.
+pub(crate) fn is_ending(pid: u32) -> bool {
+    /// `PF_EXITING` of the kernel's `sched.h`, set before anything of a process is given up.
+    const EXITING: u64 = 4;
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        // It is gone; or there is no `/proc` to tell.
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        return pid
+            .is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
+    };
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let flags = fields.split_ascii_whitespace().nth(6).and_then(|flags| flags.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & EXITING != 0)
+}
+
 /// A copy of an open file whose number is above the standard streams', so that `Command` does
 /// not put one of them in its place.
 pub(crate) fn copy_for_child(file: &File) -> io::Result<File> {
