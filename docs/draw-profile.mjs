@@ -1,4 +1,5 @@
-// Draws a profile as a picture: a lane per thread, a bar per interval, coloured by category.
+// Draws a profile as a picture: a lane per thread, a bar per interval, coloured by category; below them where the
+// processor time of all processes went, a bar per function, the called below the caller.
 //
 //   node docs/draw-profile.mjs PROFILE.json[.gz] PICTURE.svg
 //
@@ -12,6 +13,8 @@ const LEFT = 150;
 const RIGHT = 12;
 const BAR = 11;
 const GAP = 5;
+const FLAME = 14;
+const FLAME_ROWS = 12;
 const MAIN_THREAD = "GeckoMain";
 const COLORS = {
   transparent: "#e8e8ec", blue: "#45a1ff", brown: "#a47c4f", darkgrey: "#737373", green: "#5bd04f", grey: "#c3c3c8",
@@ -21,29 +24,33 @@ const COLORS = {
 
 function load(file) {
   const bytes = readFileSync(file);
-  const root = JSON.parse(bytes[0] === 0x1f ? gunzipSync(bytes) : bytes);
-  const origin = root.meta.startTime;
-  return [root, ...root.processes.toSorted((a, b) => byName(a.meta.product, b.meta.product))].map((process) => ({
-    name: process.meta.product,
-    threads: process.threads
-      .map((thread) => ({ name: thread.name, bars: intervals(thread, process.meta, process.meta.startTime - origin) }))
-      .sort((a, b) => (b.name === MAIN_THREAD) - (a.name === MAIN_THREAD) || byName(a.name, b.name)),
-  }));
+  const profile = JSON.parse(bytes[0] === 0x1f ? gunzipSync(bytes) : bytes);
+  if (profile.shared === undefined) throw new Error(`${file} is in the Gecko format; the processed format is what \`save\` writes`);
+  const processes = new Map();
+  for (const thread of profile.threads) {
+    if (!processes.has(thread.pid)) processes.set(thread.pid, { name: thread.processName, threads: [] });
+    processes.get(thread.pid).threads.push({ name: thread.name, bars: intervals(thread, profile), ...thread.samples });
+  }
+  for (const process of processes.values()) {
+    process.threads = process.threads
+      .filter((thread) => thread.name === MAIN_THREAD || thread.bars.length > 0)
+      .sort((a, b) => (b.name === MAIN_THREAD) - (a.name === MAIN_THREAD) || byName(a.name, b.name));
+  }
+  const [root, ...others] = processes.values();
+  return { processes: [root, ...others.sort((a, b) => byName(a.name, b.name))], tree: callTree(profile) };
 }
 
 const byName = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
 /** The intervals of a thread, each below the one that it lies in. */
-function intervals({ markers, stringTable }, { categories }, offset) {
-  const { name, startTime, endTime, category, data } = markers.schema;
-  const bars = markers.data
-    .filter((row) => row[startTime] !== null && row[endTime] !== null)
-    .map((row) => ({
-      start: row[startTime] + offset,
-      end: row[endTime] + offset,
-      text: row[data]?.path?.split("/").at(-1) ?? stringTable[row[name]],
-      category: categories[row[category]],
-    }))
+function intervals({ markers }, { shared, meta }) {
+  const bars = Array.from({ length: markers.length }, (_, at) => ({
+    start: markers.startTime[at],
+    end: markers.endTime[at],
+    text: markers.data[at]?.path?.split("/").at(-1) ?? shared.stringArray[markers.name[at]],
+    category: meta.categories[markers.category[at]],
+  }))
+    .filter((bar) => bar.start !== null && bar.end !== null)
     .sort((a, b) => a.start - b.start || b.end - a.end);
   const open = [];
   for (const bar of bars) {
@@ -51,6 +58,52 @@ function intervals({ markers, stringTable }, { categories }, offset) {
     bar.depth = open.push(bar.end) - 1;
   }
   return bars;
+}
+
+/** Processor time of all samples of all processes by function, outermost first; recursion is kept. */
+function callTree({ threads, shared }) {
+  const { stackTable, frameTable, funcTable, stringArray } = shared;
+  const root = { name: "all processes", weight: 0, below: new Map() };
+  const nodes = new Map([[null, root]]);
+  const nodeOf = (stack) => {
+    if (nodes.has(stack)) return nodes.get(stack);
+    const above = nodeOf(stackTable.prefix[stack]);
+    const name = stringArray[funcTable.name[frameTable.func[stackTable.frame[stack]]]];
+    if (!above.below.has(name)) above.below.set(name, { name, weight: 0, below: new Map() });
+    nodes.set(stack, above.below.get(name));
+    return nodes.get(stack);
+  };
+  for (const { samples } of threads) {
+    for (let at = 0; at < samples.length; at++) {
+      const nanoseconds = samples.threadCPUDelta?.[at] ?? 0;
+      if (samples.stack[at] === null || !nanoseconds) continue;
+      root.weight += nanoseconds;
+      for (let stack = samples.stack[at]; stack !== null; stack = stackTable.prefix[stack]) {
+        nodeOf(stack).weight += nanoseconds;
+      }
+    }
+  }
+  return skipBeginning(root);
+}
+
+/** Leaves out how every thread begins, before it comes to the program's own functions. */
+function skipBeginning(root) {
+  const begins =
+    /call_once|spawn_unchecked|lang_start|short_backtrace|thread_start|start_thread|catch_unwind|do_call|AssertUnwindSafe|^\{closure|^_start|^__libc|^main$|^_*clone|\+0x/;
+  const flat = (node) =>
+    [...node.below.values()].flatMap((child) => (begins.test(child.name) && child.below.size > 0 ? flat(child) : [child]));
+  const below = new Map();
+  for (const child of flat(root)) {
+    const same = below.get(child.name);
+    below.set(child.name, same === undefined ? child : merged(same, child));
+  }
+  return { ...root, below };
+}
+
+function merged(one, other) {
+  const below = new Map(one.below);
+  for (const [name, child] of other.below) below.set(name, below.has(name) ? merged(below.get(name), child) : child);
+  return { name: one.name, weight: one.weight + other.weight, below };
 }
 
 const escaped = (text) => text.replace(/[<>&]/g, (c) => ({ "<": "&lt;", ">": "&gt;", "&": "&amp;" })[c]);
@@ -62,7 +115,7 @@ function stepFor(length) {
   return [1, 2, 5, 10].map((n) => n * power).find((step) => length / step <= 12);
 }
 
-function draw(processes) {
+function draw({ processes, tree }) {
   const all = processes.flatMap((process) => process.threads).flatMap((thread) => thread.bars);
   const [from, to] = [Math.min(...all.map((bar) => bar.start)), Math.max(...all.map((bar) => bar.end))];
   const x = (time) => LEFT + ((time - from) / (to - from)) * (WIDTH - LEFT - RIGHT);
@@ -82,7 +135,46 @@ function draw(processes) {
     }
   }
   y = legend(all, y + 22, out, text);
-  return { body: [...grid(from, to, x, y - 40), ...out], height: y };
+  const lines = grid(from, to, x, y - 40);
+  return { body: [...lines, ...out, ...flames(tree, y + 26)], height: y + 26 + FLAME_ROWS * FLAME + 14 };
+}
+
+/** The tree of functions, as wide as their processor time. */
+function flames(tree, top) {
+  const milliseconds = Math.round(tree.weight / 1e6);
+  const out = [`<text x="8" y="${top - 7}" class="process">Processor time of all processes: ${milliseconds} ms, by function</text>`];
+  const drawNode = (node, left, width, row) => {
+    if (width < 1 || row >= FLAME_ROWS) return;
+    if (row >= 0) {
+      const y = top + row * FLAME;
+      const percent = ((100 * node.weight) / tree.weight).toFixed(1);
+      out.push(`<rect x="${rounded(left)}" y="${y}" width="${Math.max(0.5, rounded(width - 0.6))}" height="${FLAME - 1}" fill="${warm(node.name)}"><title>${escaped(node.name)} ${percent} %</title></rect>`);
+      const name = shortened(node.name, (width - 6) / 5.3);
+      if (name !== "") out.push(`<text x="${rounded(left + 3)}" y="${y + 10}" class="flame">${escaped(name)}</text>`);
+    }
+    for (const child of [...node.below.values()].sort((a, b) => b.weight - a.weight)) {
+      const share = (child.weight / tree.weight) * (WIDTH - 8 - RIGHT);
+      drawNode(child, left, share, row + 1);
+      left += share;
+    }
+  };
+  drawNode(tree, 8, WIDTH - 8 - RIGHT, -1);
+  return out;
+}
+
+/** A colour for a function: the same in every picture, near its kin of the same crate. */
+function warm(name) {
+  const hash = (text) => [...text].reduce((sum, c) => (sum * 31 + c.charCodeAt(0)) >>> 0, 7);
+  return `hsl(${hash(name.split("::")[0]) % 60 + 8} 80% ${70 + (hash(name) % 12)}%)`;
+}
+
+/** As much of a path's end as there is room for. */
+function shortened(name, room) {
+  const plain = name.replace(/<[^<>]*>/g, "").replace(/<[^<>]*>/g, "");
+  const parts = plain.split("::");
+  while (parts.length > 1 && parts.join("::").length > room) parts.shift();
+  const text = parts.join("::");
+  return text.length <= room ? text : room > 6 ? `${text.slice(0, room - 1)}…` : "";
 }
 
 function drawBars(bars, top, x, out, text) {
@@ -127,7 +219,7 @@ if (picture === undefined) {
   process.exit(2);
 }
 const { body, height } = draw(load(profile));
-const style = `text{font:11px sans-serif;fill:#333}.process{font-weight:bold;font-size:12px}.in{font-size:8.5px;fill:#000}.tick{fill:#888;font-size:10px}`;
+const style = `text{font:11px sans-serif;fill:#333}.process{font-weight:bold;font-size:12px}.in{font-size:8.5px;fill:#000}.tick{fill:#888;font-size:10px}.flame{font-size:9.5px;fill:#000}`;
 writeFileSync(
   picture,
   `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}"><style>${style}</style>
