@@ -32,6 +32,9 @@ const FIRST_PART: u64 = 64;
 /// How often the pools of live processes are held against the books.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Far more rounds of event and command than one event was ever seen to need.
+const MOST_ROUNDS: usize = 100_000;
+
 /// What the hub's thread owns.
 pub(super) struct Hub {
     shared: Arc<Shared>,
@@ -296,11 +299,13 @@ impl Hub {
         self.controller.allowance(key_of(key)).unwrap_or_default()
     }
 
-    /// Tells the controller, and carries out what it decides, until it decides nothing more.
+    /// Tells the controller, and carries out what it decides, until it decides nothing more. That it ends does not
+    /// hang on what dead pools claim to have freed: what is left after far too many rounds is left.
     fn tell(&mut self, event: Event) {
         let mut events = vec![event];
         let mut commands = Vec::new();
-        while let Some(event) = events.pop() {
+        for _ in 0..MOST_ROUNDS {
+            let Some(event) = events.pop() else { break };
             self.controller.handle(event, &mut commands);
             if !commands.is_empty() {
                 self.publish(); // before anybody can hold what is being granted

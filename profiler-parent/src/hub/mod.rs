@@ -23,11 +23,12 @@ mod spawn;
 
 use std::fs::File;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use profiler_core::pool::{self, PoolSpec};
 use profiler_core::session::SessionParams;
 use profiler_core::sys::spawn_quiet;
@@ -112,8 +113,25 @@ impl RunningHub {
         })?;
         let handle = HubHandle { events, watcher: Arc::new(watcher), shared: Arc::clone(&shared) };
         let theirs = Arc::clone(&shared);
-        let thread = spawn_quiet("profiler-hub", move || Hub::new(theirs).run(&queue))?;
+        let thread = spawn_quiet("profiler-hub", move || run_to_the_end(&theirs, &queue))?;
         Ok(Self { shared, handle, thread: Some(thread) })
+    }
+}
+
+/// Runs the hub. If it panics, processes record on and can be recovered, nobody is controlled any more, and whoever
+/// waits for a child still hears of its end.
+fn run_to_the_end(shared: &Arc<Shared>, queue: &Receiver<HubEvent>) {
+    let hub = Hub::new(Arc::clone(shared));
+    if catch_unwind(AssertUnwindSafe(|| hub.run(queue))).is_err() {
+        let until_the_end = queue.iter().take_while(|event| !matches!(event, HubEvent::End));
+        until_the_end.for_each(|event| hear_without_a_hub(&shared.processes, event));
+    }
+}
+
+/// Others than the news of an exit are dropped, and with them the way to answer: nobody waits for one.
+fn hear_without_a_hub(processes: &Processes, event: HubEvent) {
+    if let HubEvent::Exited { key, status } = event {
+        processes.change(key, |process| process.state = ProcessState::Exited(status));
     }
 }
 
@@ -173,5 +191,26 @@ impl HubHandle {
             }
         }
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::ids::ProcessId;
+    use profiler_core::losses::EntryCounts;
+
+    use super::*;
+
+    #[test]
+    fn an_exit_is_heard_although_the_hub_is_gone_and_nobody_else_waits_for_an_answer() {
+        let (processes, key) = (Processes::default(), PoolId::new(7));
+        let remains = Remains::Expired(EntryCounts::default());
+        processes.add(key, Process::new("child", ProcessId::new(1), ProcessState::Connected, remains));
+        hear_without_a_hub(&processes, HubEvent::Exited { key, status: None });
+        assert_eq!(processes.wait_for_end(key), None);
+        assert_eq!(processes.reports()[0].state, ProcessState::Exited(None));
+        let (reply, answer) = bounded(1);
+        hear_without_a_hub(&processes, HubEvent::Join { key, reply });
+        assert!(answer.recv().is_err(), "dropped, not kept");
     }
 }
