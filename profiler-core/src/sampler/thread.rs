@@ -239,7 +239,7 @@ fn take_in(captures: &mut Captures, eye: &mut Eye, target: &mut Target, asked: A
 fn missed(eye: &Eye, target: &mut Target) {
     count(&eye.shared.counts.missed, 1);
     target.missed = target.missed.saturating_add(1);
-    let rest = if tasks::blocks_sigprof(target.tid) { LONGEST_REST } else { 1 << target.missed.min(9) };
+    let rest = if tasks::blocks_signal(target.tid) { LONGEST_REST } else { 1 << target.missed.min(9) };
     target.left_alone = rest.min(LONGEST_REST);
 }
 

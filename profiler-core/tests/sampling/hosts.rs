@@ -9,6 +9,9 @@ use profiler_core::session;
 use crate::busy::{beside, innermost};
 use crate::read::{Session, samples_of, until};
 
+/// The signal that samples are taken with.
+const SIGNAL: libc::c_int = libc::SIGURG;
+
 static RAISED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn on_own(_signal: libc::c_int) {
@@ -21,7 +24,7 @@ fn block() {
     // SAFETY: initialises the set.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
     // SAFETY: the set is initialised.
-    unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGPROF) };
+    unsafe { libc::sigaddset(set.as_mut_ptr(), SIGNAL) };
     // SAFETY: the set is initialised and lives through the call.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
 }
@@ -53,7 +56,7 @@ fn signals_that_are_not_ours_do_not_disturb_and_do_no_harm() {
                 // Not without a break: of two signals that wait in a thread the system keeps one.
                 (0..20_000).for_each(|number| _ = std::hint::black_box(number));
                 // SAFETY: the signal has a handler, ours.
-                unsafe { libc::raise(libc::SIGPROF) };
+                unsafe { libc::raise(SIGNAL) };
             }
             0
         },
@@ -70,7 +73,7 @@ fn take_the_signal() -> libc::sigaction {
     let mut before = own;
     own.sa_sigaction = on_own as *const () as usize;
     // SAFETY: the handler is a static function, and both structures live through the call.
-    unsafe { libc::sigaction(libc::SIGPROF, &raw const own, &raw mut before) };
+    unsafe { libc::sigaction(SIGNAL, &raw const own, &raw mut before) };
     before
 }
 
@@ -87,7 +90,7 @@ fn whoever_takes_the_signal_gets_no_more_of_ours() {
         }
         assert_eq!(RAISED.load(Ordering::Relaxed), before);
         // SAFETY: what was there before, as the system gave it.
-        unsafe { libc::sigaction(libc::SIGPROF, &raw const ours, std::ptr::null_mut()) };
+        unsafe { libc::sigaction(SIGNAL, &raw const ours, std::ptr::null_mut()) };
     });
     drop(session);
 }

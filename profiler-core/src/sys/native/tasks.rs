@@ -58,11 +58,11 @@ pub(crate) fn name(thread: ThreadId) -> Option<String> {
 }
 
 /// Whether a thread does not take the signal that samples are taken with.
-pub(crate) fn blocks_sigprof(thread: ThreadId) -> bool {
+pub(crate) fn blocks_signal(thread: ThreadId) -> bool {
     let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
     let mask = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask & (1 << (libc::SIGPROF - 1)) != 0
+    mask & (1 << (super::signal::SIGNAL - 1)) != 0
 }
 
 /// Processor time of a thread so far; `None` if it has ended.
@@ -125,7 +125,7 @@ mod tests {
         list(&mut all);
         assert!(all.contains(&own));
         assert!(matches!(doing(own), Doing::Waiting(_)), "in the call that reads this");
-        assert!(!blocks_sigprof(own));
+        assert!(!blocks_signal(own));
         let before = cpu_ns(own).unwrap();
         while cpu_ns(own).unwrap() == before {}
         assert_eq!(cpu_ns(ThreadId::new(0x3f_fffe)), None);
