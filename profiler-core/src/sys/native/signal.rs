@@ -50,7 +50,10 @@ pub(crate) fn install(answer: Answer) -> io::Result<bool> {
     // Nobody else's handler leaves ours by a long jump; a fault in it is still the program's to report.
     // SAFETY: initialises the set, which is ours.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
-    for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT] {
+    // So is a system call that its sandbox has it answer.
+    for fault in
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS]
+    {
         // SAFETY: takes a signal that exists out of an initialised set.
         unsafe { libc::sigdelset(&raw mut action.sa_mask, fault) };
     }
