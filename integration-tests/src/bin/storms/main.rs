@@ -10,6 +10,7 @@ mod forks;
 mod loads;
 mod signals;
 mod sleeps;
+mod stacks;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -30,7 +31,10 @@ const STORMS: &[(&str, Storm)] = &[
     ("exec", forks::exec),
     ("sleepers", sleeps::sleepers),
     ("signals", signals::own_handler),
+    ("dispositions", signals::taken_away),
+    ("urgent", signals::to_the_process),
     ("small_alternate_stacks", signals::small_alternate_stacks),
+    ("guarded_stacks", stacks::guarded),
 ];
 
 fn main() -> Result<()> {
@@ -42,7 +46,7 @@ fn main() -> Result<()> {
         return becomes::reexec(seconds, words.next().map_or(Ok(0), |done| done.parse())?);
     }
     let (_, storm) = STORMS.iter().find(|(known, _)| *known == name).context("no such storm")?;
-    if name == "signals" {
+    if ["signals", "urgent"].contains(&name.as_str()) {
         signals::take_the_signal_first();
     }
     start()?;
