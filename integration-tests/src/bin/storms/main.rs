@@ -64,7 +64,8 @@ fn main() -> Result<()> {
             .try_for_each(|storm| storm.join().map_err(|_| anyhow::anyhow!("the storm panicked"))?)
     })?;
     let stats = session::sampling_stats().context("nothing was sampled")?;
-    ensure!(stats.ticks > seconds * 20, "the sampler stood still: {stats:?}");
+    // A tick in which nobody answers takes a tenth of a second.
+    ensure!(stats.ticks > seconds * 3, "the sampler stood still: {stats:?}");
     ensure!(stats.taken > 0, "no thread was asked: {stats:?}");
     session::stop();
     println!("ok {stats:?}");

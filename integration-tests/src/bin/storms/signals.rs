@@ -68,7 +68,8 @@ pub(crate) fn taken_away(stop: &AtomicBool) -> Result<()> {
 pub(crate) fn to_the_process(stop: &AtomicBool) -> Result<()> {
     static SENT: AtomicU64 = AtomicU64::new(0);
     while goes_on(stop) {
-        (0..50_000_u64).for_each(|number| _ = black_box(number));
+        // Mostly the main thread hears it, and must come to sleep for its part.
+        (0..2_000_000_u64).for_each(|number| _ = black_box(number));
         SENT.fetch_add(1, Ordering::SeqCst);
         // SAFETY: the signal has a handler.
         unsafe { libc::kill(libc::getpid(), libc::SIGURG) };

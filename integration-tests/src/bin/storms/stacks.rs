@@ -9,7 +9,6 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::mem::MaybeUninit;
@@ -138,8 +137,8 @@ fn go_from_stack_to_stack(memory: *mut c_void, stop: &AtomicBool) -> Result<()> 
 
 /// Runs a coroutine to its end, which is here again.
 fn switch_to_coroutine(memory: *mut c_void) -> Result<()> {
-    let (here, there) = (Cell::new(MaybeUninit::uninit()), Cell::new(MaybeUninit::uninit()));
-    let (here, there): (*mut libc::ucontext_t, *mut libc::ucontext_t) = (here.as_ptr().cast(), there.as_ptr().cast());
+    let mut contexts = [MaybeUninit::<libc::ucontext_t>::uninit(), MaybeUninit::uninit()];
+    let [here, there] = contexts.each_mut().map(MaybeUninit::as_mut_ptr);
     // SAFETY: fills it in.
     ensure!(unsafe { libc::getcontext(there) } == 0, "no context");
     // SAFETY: filled in above.
