@@ -302,7 +302,8 @@ fn a_thread_that_allocates_first_gets_its_whole_name_with_its_first_marker() {
         marker!("now", &category::TEST);
         (before, named(&read().1))
     };
-    let (before, after) = std::thread::Builder::new().name(NAME.to_owned()).spawn(body).unwrap().join().unwrap();
+    let (before, after) =
+        std::thread::Builder::new().name(NAME.to_owned()).spawn(body).unwrap().join().unwrap();
     session::stop();
     assert_eq!((before.as_str(), after.as_str()), (&NAME[..15], NAME));
 }

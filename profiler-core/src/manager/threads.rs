@@ -99,12 +99,7 @@ impl ThreadRows {
     }
 
     /// The row that was seen to be kept for a found thread, unless it is another's by now.
-    pub(crate) fn take_row(
-        &self,
-        table: &impl RowTable,
-        index: ThreadIndex,
-        seen: RowUse,
-    ) -> Option<RowUse> {
+    pub(crate) fn take_row(&self, table: &impl RowTable, index: ThreadIndex, seen: RowUse) -> Option<RowUse> {
         let own = table.thread_row(index)?.take_kept_by(seen)?;
         self.found.fetch_sub(1, Ordering::AcqRel);
         self.changes.fetch_add(1, Ordering::AcqRel);
@@ -117,9 +112,9 @@ impl ThreadRows {
         table: &'a impl RowTable,
     ) -> impl Iterator<Item = (ThreadIndex, Occupant)> + 'a {
         let frontier = u32::try_from(self.frontier()).unwrap_or(u32::MAX);
-        (1..frontier).map(ThreadIndex::new).filter_map(move |index| {
-            Some((index, table.thread_row(index)?.thread()?))
-        })
+        (1..frontier)
+            .map(ThreadIndex::new)
+            .filter_map(move |index| Some((index, table.thread_row(index)?.thread()?)))
     }
 
     /// A number that changes whenever a thread gets a row.

@@ -26,8 +26,8 @@
 use std::cell::UnsafeCell;
 use std::time::{Duration, Instant};
 
-use super::schedule::now;
 use super::PlacedFrame;
+use super::schedule::now;
 use super::unwind::Copied;
 use crate::definition_cell::pool_tag;
 use crate::entry::stack::Frame;
@@ -317,8 +317,7 @@ unsafe fn fill(slot: &Slot, context: *const libc::ucontext_t) {
     let start = registers.sp & !7;
     // SAFETY: the caller's promise.
     let is_at_home = !unsafe { is_in_alternate_stack(context, start) };
-    let is_inside =
-        bounds.lowest <= start && start < bounds.end && bounds.thread_pointer == thread_pointer;
+    let is_inside = bounds.lowest <= start && start < bounds.end && bounds.thread_pointer == thread_pointer;
     let all = if is_inside && is_at_home { (bounds.end - start) / 8 } else { 0 };
     let words = (all as usize).min(STACK_WORDS);
     let words = memory::readable_bytes(start, words as u64 * 8) as usize / 8;

@@ -10,8 +10,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::schedule::now;
 use super::capture::Bounds;
+use super::schedule::now;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::manager::ChunkManager;
 use crate::params::Features;
@@ -111,7 +111,8 @@ impl Targets {
 
     /// What is to be done with a thread of this name: nothing, or with or without its stack.
     fn choose(&self, tid: ThreadId, names: &[&str]) -> Option<bool> {
-        let is_own = tid == sys::current_thread_id() || names.iter().any(|name| name.starts_with(OWN_THREADS));
+        let is_own =
+            tid == sys::current_thread_id() || names.iter().any(|name| name.starts_with(OWN_THREADS));
         let is_selected = names.iter().any(|name| self.filter.selects(name));
         let walk = is_selected && self.features.contains(Features::STACK_WALK);
         let wanted = is_selected || self.features.contains(Features::CPU_ALL_THREADS);

@@ -29,8 +29,8 @@ use crate::manager::ChunkManager;
 use crate::params::{Features, SessionParams};
 use crate::record::{gate, local};
 use crate::sys;
-use crate::sys::native::{signal, tasks};
 use crate::sys::native::tasks::{Doing, Wait};
+use crate::sys::native::{signal, tasks};
 use crate::thread::ThreadFilter;
 use crate::time::Timestamp;
 
@@ -220,7 +220,9 @@ impl Ticker {
         if is_late {
             self.left_over.get_or_insert(index);
         }
-        let (Some(target), Some(captures)) = (self.targets.get_mut(index), &mut self.captures) else { return };
+        let (Some(target), Some(captures)) = (self.targets.get_mut(index), &mut self.captures) else {
+            return;
+        };
         if is_late || !may_be_asked(&self.shared, target) {
             (target.cpu, target.wait) = (cpu_before, None); // what it used is told with its next sample
             return;
@@ -236,7 +238,8 @@ impl Ticker {
     fn collect(&mut self) {
         let until = self.until;
         while let Some(asked) = self.asked.pop() {
-            let (Some(target), Some(captures)) = (self.targets.get_mut(asked.target), &mut self.captures) else {
+            let (Some(target), Some(captures)) = (self.targets.get_mut(asked.target), &mut self.captures)
+            else {
                 continue;
             };
             take_in(captures, &mut self.eye, target, asked, until);
@@ -258,7 +261,9 @@ fn take_in(captures: &mut Captures, eye: &mut Eye, target: &mut Target, asked: A
         return eye.record_seen(target, &seen, asked.cpu_ns); // on a stack that is not the thread's own
     }
     let labels = eye.labels_of(target.tid);
-    let Some(Ok(ticket)) = captures.ask(target.tid, target.bounds, labels) else { return missed(eye, target) };
+    let Some(Ok(ticket)) = captures.ask(target.tid, target.bounds, labels) else {
+        return missed(eye, target);
+    };
     match captures.wait(ticket, until) {
         Some(seen) => {
             target.missed = 0;

@@ -55,7 +55,10 @@ pub(crate) fn taken_away(stop: &AtomicBool) -> Result<()> {
         let default: libc::sigaction = unsafe { std::mem::zeroed() };
         let mut ours = default;
         // SAFETY: both live through the call.
-        ensure!(unsafe { libc::sigaction(libc::SIGURG, &raw const default, &raw mut ours) } == 0, "not taken");
+        ensure!(
+            unsafe { libc::sigaction(libc::SIGURG, &raw const default, &raw mut ours) } == 0,
+            "not taken"
+        );
         (0..20_000_u64).for_each(|number| _ = black_box(number));
         // SAFETY: what was there before, as the system gave it.
         ensure!(unsafe { libc::sigaction(libc::SIGURG, &raw const ours, ptr::null_mut()) } == 0, "not back");

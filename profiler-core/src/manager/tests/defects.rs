@@ -250,7 +250,8 @@ fn an_allowance_that_is_said_again_is_obeyed_again() {
 fn a_row_that_was_kept_for_another_thread_meanwhile_is_not_taken() {
     let bench = Bench::new(64);
     let (pool, threads) = (bench.manager.pool(), &bench.manager.threads);
-    let found = |tid| NewThread { tid: ThreadId::new(tid), is_main: false, name: "found", at: Timestamp::now() };
+    let found =
+        |tid| NewThread { tid: ThreadId::new(tid), is_main: false, name: "found", at: Timestamp::now() };
     let row = threads.keep_found(pool, found(7)).unwrap();
     let kept = pool.thread_row(row).unwrap();
     let seen = kept.thread().unwrap();

@@ -85,7 +85,8 @@ mod tests {
             |page| unsafe { libc::madvise(page, 4096, MADV_GUARD_INSTALL) } == 0,
         ];
         for guard in guards {
-            let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let (rights, kind) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             // SAFETY: memory that nobody has yet.
             let start = unsafe { libc::mmap(std::ptr::null_mut(), 4 * 4096, rights, kind, -1, 0) };
             assert_ne!(start, libc::MAP_FAILED);

@@ -91,8 +91,7 @@ pub(crate) fn send(thread: ThreadId, word: u64) -> io::Result<()> {
     let pid = std::process::id().cast_signed();
     let info = from_ourselves(libc::SI_QUEUE, word);
     // SAFETY: the kernel reads 128 bytes of `info`, which is as long, and sends only to our own process.
-    let failed =
-        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, SIGNAL, info.as_ptr()) };
+    let failed = unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, SIGNAL, info.as_ptr()) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -125,7 +125,8 @@ mod tests {
     #[test]
     fn a_wait_for_a_futex_bears_signals_unless_it_has_a_timeout() {
         let bears = |timeout: &str| {
-            let line = format!("{} 0x7f01 0x80 0x0 {timeout} 0x0 0xffffffff 0x7ffe 0x7f00\n", libc::SYS_futex);
+            let line =
+                format!("{} 0x7f01 0x80 0x0 {timeout} 0x0 0xffffffff 0x7ffe 0x7f00\n", libc::SYS_futex);
             matches!(parse(&line), Some(Doing::Waiting(wait)) if wait.bears_signals())
         };
         assert!(bears("0x0"));
