@@ -33,7 +33,11 @@ pub(crate) fn reexec(seconds: u64, done: u64) -> Result<()> {
         // All others end with the old program, in the middle of something.
         scope.spawn(|| compute(Duration::from_secs(60)));
         // The main thread and others go different ways through the system.
-        if done % 2 == 0 { next() } else { scope.spawn(next).join().unwrap_or_else(|_| bail!("panicked")) }
+        if done.is_multiple_of(2) {
+            next()
+        } else {
+            scope.spawn(next).join().unwrap_or_else(|_| bail!("panicked"))
+        }
     })
 }
 

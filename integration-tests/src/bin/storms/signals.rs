@@ -55,10 +55,8 @@ pub(crate) fn taken_away(stop: &AtomicBool) -> Result<()> {
         let default: libc::sigaction = unsafe { std::mem::zeroed() };
         let mut ours = default;
         // SAFETY: both live through the call.
-        ensure!(
-            unsafe { libc::sigaction(libc::SIGURG, &raw const default, &raw mut ours) } == 0,
-            "not taken"
-        );
+        let failed = unsafe { libc::sigaction(libc::SIGURG, &raw const default, &raw mut ours) };
+        ensure!(failed == 0, "not taken");
         (0..20_000_u64).for_each(|number| _ = black_box(number));
         // SAFETY: what was there before, as the system gave it.
         ensure!(unsafe { libc::sigaction(libc::SIGURG, &raw const ours, ptr::null_mut()) } == 0, "not back");
@@ -70,12 +68,13 @@ pub(crate) fn taken_away(stop: &AtomicBool) -> Result<()> {
 /// Sends the signal to the process, as the system does when urgent data comes: it is heard, and none of ours.
 pub(crate) fn to_the_process(stop: &AtomicBool) -> Result<()> {
     static SENT: AtomicU64 = AtomicU64::new(0);
+    let own = std::process::id().cast_signed();
     while goes_on(stop) {
         // Mostly the main thread hears it, and must come to sleep for its part.
         (0..2_000_000_u64).for_each(|number| _ = black_box(number));
         SENT.fetch_add(1, Ordering::SeqCst);
         // SAFETY: the signal has a handler.
-        unsafe { libc::kill(libc::getpid(), libc::SIGURG) };
+        unsafe { libc::kill(own, libc::SIGURG) };
     }
     let (heard, sent) = (HEARD.load(Ordering::SeqCst), SENT.load(Ordering::SeqCst));
     ensure!(heard > 0 && heard <= sent, "{heard} of {sent} signals were heard");

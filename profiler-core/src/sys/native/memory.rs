@@ -31,8 +31,7 @@ fn is_readable(address: u64) -> bool {
     let done = unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, NO_SUCH_WAY, address as *const u64, nowhere, size_of::<u64>())
     };
-    // SAFETY: the address of this thread's own `errno`.
-    done < 0 && unsafe { *libc::__errno_location() } == libc::EINVAL
+    done < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 
 /// A way to read.
