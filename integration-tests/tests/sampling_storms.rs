@@ -55,7 +55,11 @@ storms! {
     a_process_that_forks_all_the_time_is_sampled_and_its_children_are_not: "fork",
     children_that_share_our_memory_are_not_harmed: "vfork",
     children_that_become_other_programs_are_not_harmed: "exec",
+    a_process_that_becomes_another_program_is_not_harmed: "reexec",
     sleepers_are_left_alone: "sleepers",
     the_program_s_own_use_of_the_signal_is_left_to_it: "signals",
+    a_program_that_takes_the_handler_away_is_not_ended_by_what_is_on_its_way: "dispositions",
+    what_the_system_says_of_urgent_data_is_heard_and_none_of_ours: "urgent",
+    guard_pages_within_a_mapping_are_not_read: "guarded_stacks",
     alternate_stacks_of_the_least_size_are_large_enough: "small_alternate_stacks",
 }

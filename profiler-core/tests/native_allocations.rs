@@ -4,9 +4,10 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use profiler_core::alloc::ProfilingAllocator;
@@ -212,6 +213,99 @@ fn threads_that_come_and_go_leave_exact_books() {
     let live = matched(&recorded, &snapshot);
     let counts = snapshot.counts();
     assert!(live.len() < 200 + usize::try_from(counts.dropped.total()).unwrap(), "{} live", live.len());
+}
+
+/// Allocates and gives back; says how much more was really allocated than it asked for.
+fn allocate_late() -> u64 {
+    const COUNT: u64 = 2000;
+    TRUTH.set(Some(0));
+    (0..COUNT).for_each(|_| drop(black_box(Vec::<u8>::with_capacity(500))));
+    TRUTH.take().unwrap() - COUNT * 500
+}
+
+/// What the profiler allocated in the middle of that.
+static OF_ITS_OWN: AtomicU64 = AtomicU64::new(0);
+
+struct Late(#[allow(dead_code)] Vec<Vec<u8>>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        OF_ITS_OWN.fetch_add(allocate_late(), Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn what_destructors_of_a_thread_allocate_after_ours_is_counted_and_starts_nothing_anew() {
+    let _alone = alone();
+    start(Features::NATIVE_ALLOCATIONS);
+    for _ in 0..50 {
+        on_a_thread(|| {
+            LATE.set(None); // before the profiler's own: so it is destroyed after that
+            marker!("joins the session", &category::TEST);
+            LATE.set(Some(Late((0..50).map(|_| vec![1_u8; 1000]).collect())));
+        });
+    }
+    let (recorded, snapshot) = read();
+    session::stop();
+    assert_eq!(OF_ITS_OWN.swap(0, Ordering::Relaxed), 0, "bytes that the profiler allocated");
+    let (live, dropped) = (matched(&recorded, &snapshot), snapshot.counts().dropped);
+    assert!(live.len() as u64 <= dropped.total(), "{} live, {dropped:?}", live.len());
+}
+
+extern "C" fn allocate_at_the_very_end(_: *mut libc::c_void) {
+    allocate_late();
+}
+
+#[test]
+fn a_thread_that_allocates_only_when_the_standard_library_has_forgotten_it_leaves_nothing_behind() {
+    let _alone = alone();
+    start(Features::NATIVE_ALLOCATIONS);
+    let mut key = 0;
+    // SAFETY: writes into a key that lives through the call; the destructor is a static function.
+    let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(allocate_at_the_very_end)) };
+    assert_eq!(failed, 0);
+    let threads: Vec<_> = (0..50)
+        .map(|_| {
+            on_a_thread(move || {
+                // SAFETY: the key was made above; the value is not read.
+                unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(1)) };
+                profiler_core::thread::current()
+            })
+        })
+        .collect();
+    let (recorded, snapshot) = read();
+    session::stop();
+    let of_these = |tid| snapshot.threads.iter().filter(move |row| row.tid == tid);
+    let rows: Vec<_> = threads.into_iter().flat_map(of_these).collect();
+    assert!(rows.len() > 25, "{} of 50 threads recorded anything", rows.len());
+    assert!(rows.iter().all(|row| row.ended.is_some()), "a thread that has ended lives on: {rows:?}");
+    matched(&recorded, &snapshot);
+}
+
+#[test]
+fn a_thread_that_allocates_first_gets_its_whole_name_with_its_first_marker() {
+    const NAME: &str = "a name of more than fifteen bytes";
+    let _alone = alone();
+    start(Features::NATIVE_ALLOCATIONS);
+    let body = || {
+        allocate_late();
+        let named = |snapshot: &Snapshot| {
+            let own = profiler_core::thread::current();
+            let row = snapshot.threads.iter().find(|row| row.tid == own).expect("a row");
+            row.name.clone()
+        };
+        let before = named(&read().1);
+        marker!("now", &category::TEST);
+        (before, named(&read().1))
+    };
+    let (before, after) =
+        std::thread::Builder::new().name(NAME.to_owned()).spawn(body).unwrap().join().unwrap();
+    session::stop();
+    assert_eq!((before.as_str(), after.as_str()), (&NAME[..15], NAME));
 }
 
 #[derive(serde::Serialize)]

@@ -9,7 +9,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
@@ -48,10 +48,21 @@ fn descend(levels: u32) -> u64 {
 fn allocations(samples: u64) -> (u64, u64) {
     let taken = || session::sampling_stats().unwrap().taken;
     let (before, begun) = (ALLOCATIONS.load(Ordering::Relaxed), taken());
+    let patience = Instant::now() + Duration::from_secs(60);
     while taken() < begun + samples {
+        assert!(Instant::now() < patience, "{} of {samples} samples", taken() - begun);
         std::thread::sleep(Duration::from_millis(5));
     }
     (ALLOCATIONS.load(Ordering::Relaxed) - before, taken() - begun)
+}
+
+/// Tells threads to stop, also if the test fails before: nobody waits for them for ever.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
@@ -60,6 +71,7 @@ fn a_sample_allocates_nothing_once_all_is_warm() {
     session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default()).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let stop_in_the_end = Stop(&stop);
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
@@ -69,10 +81,10 @@ fn a_sample_allocates_nothing_once_all_is_warm() {
             });
         }
         allocations(300);
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         let (allocations, samples) = allocations(300);
         let seconds = begun.elapsed().as_secs() + 1;
-        stop.store(true, Ordering::Relaxed);
+        drop(stop_in_the_end);
         // What is left goes by time: the looks at threads and modules, about 40 allocations a second, and new chunks.
         // On a busy machine there are few samples in a second.
         let by_time = 60 * seconds;

@@ -13,7 +13,7 @@ use crate::ids::{ThreadId, ThreadIndex};
 use crate::pool::Pool;
 use crate::pool::budget::BookedPages;
 use crate::pool::layout::{MAX_THREADS, Region, THREAD_BYTES};
-use crate::pool::live::{NewThread, RowUse, ThreadRow};
+use crate::pool::live::{NewThread, Occupant, RowUse, ThreadRow};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Timestamp;
 
@@ -94,23 +94,27 @@ impl ThreadRows {
         if self.found.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let (index, _, _) = self.alive(table).find(|(_, owner, is_kept)| *owner == tid && *is_kept)?;
-        let own = table.thread_row(index)?.take_kept()?;
-        self.found.fetch_sub(1, Ordering::AcqRel);
-        self.changes.fetch_add(1, Ordering::AcqRel);
-        Some((index, own))
+        let (index, found) = self.alive(table).find(|(_, found)| found.tid == tid && found.is_kept)?;
+        self.take_row(table, index, found.own).map(|own| (index, own))
     }
 
-    /// All rows of threads that live, and whether they are kept.
+    /// The row that was seen to be kept for a found thread, unless it is another's by now.
+    pub(crate) fn take_row(&self, table: &impl RowTable, index: ThreadIndex, seen: RowUse) -> Option<RowUse> {
+        let own = table.thread_row(index)?.take_kept_by(seen)?;
+        self.found.fetch_sub(1, Ordering::AcqRel);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        Some(own)
+    }
+
+    /// All rows of threads that live, and whose they are.
     pub(crate) fn alive<'a>(
         &'a self,
         table: &'a impl RowTable,
-    ) -> impl Iterator<Item = (ThreadIndex, ThreadId, bool)> + 'a {
+    ) -> impl Iterator<Item = (ThreadIndex, Occupant)> + 'a {
         let frontier = u32::try_from(self.frontier()).unwrap_or(u32::MAX);
-        (1..frontier).map(ThreadIndex::new).filter_map(move |index| {
-            let (tid, is_kept) = table.thread_row(index)?.thread()?;
-            Some((index, tid, is_kept))
-        })
+        (1..frontier)
+            .map(ThreadIndex::new)
+            .filter_map(move |index| Some((index, table.thread_row(index)?.thread()?)))
     }
 
     /// A number that changes whenever a thread gets a row.

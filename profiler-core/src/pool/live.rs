@@ -17,7 +17,7 @@
 pub(crate) mod gone;
 pub(crate) mod row;
 
-pub(crate) use row::{NewThread, RowUse, ThreadRow};
+pub(crate) use row::{NewThread, Occupant, RowUse, ThreadRow};
 
 use super::SharedWords;
 use crate::entry::periodic::CounterValue;

@@ -41,6 +41,8 @@ thread_local! {
     static MAKING: Cell<bool> = const { Cell::new(false) };
     static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) };
     static NAME: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// The thread is inside the program's allocator.
+    static IN_ALLOCATOR: Cell<bool> = const { Cell::new(false) };
     /// The thread records for others: no filter is meant for it.
     static ALWAYS_SELECTED: Cell<bool> = const { Cell::new(false) };
 }
@@ -82,6 +84,23 @@ pub(crate) fn with_recorder(body: impl FnOnce(&Recorder)) {
     body(unsafe { &*recorder });
 }
 
+/// The same for the program's allocator, which is called at any point of a thread's life: before the standard library
+/// knows the thread, and after it has forgotten it. So the thread's name is asked of the system, until the
+/// thread records something else.
+pub(crate) fn with_recorder_in_allocator(body: impl FnOnce(&Recorder)) {
+    let was_in = IN_ALLOCATOR.replace(true);
+    with_recorder(|recorder| {
+        body(recorder);
+        recorder.disarm_if_named_by_system();
+    });
+    IN_ALLOCATOR.set(was_in);
+}
+
+/// Whether the calling thread is inside the program's allocator.
+pub(super) fn is_in_allocator() -> bool {
+    IN_ALLOCATOR.get()
+}
+
 #[cold]
 #[inline(never)]
 fn with_new_recorder(body: impl FnOnce(&Recorder)) {
@@ -102,6 +121,8 @@ fn with_new_recorder(body: impl FnOnce(&Recorder)) {
 
 /// Makes the thread's recorder; `None` while the thread ends, or if another thread has the list.
 fn make_recorder() -> Option<Arc<Recorder>> {
+    // First of all: a thread that ends may come here many times, from its allocator.
+    GUARD.try_with(|guard| guard.try_borrow().is_ok()).ok().filter(|can_be_kept| *can_be_kept)?;
     let recorder = Arc::new(Recorder::new(sys::current_thread_id()));
     list_recorder(&recorder)?;
     let kept = GUARD.try_with(|guard| {
@@ -113,8 +134,14 @@ fn make_recorder() -> Option<Arc<Recorder>> {
         drop(Guard(recorder)); // takes it off the list again
         return None;
     }
+    // A thread that has run its destructors of thread-locals already runs no more of them.
+    sys::at_thread_end(leave_at_end);
     RECORDER.with(|cell| cell.set(Arc::as_ptr(&recorder)));
     Some(recorder)
+}
+
+extern "C" fn leave_at_end(_: *mut std::ffi::c_void) {
+    leave_thread();
 }
 
 fn list_recorder(recorder: &Arc<Recorder>) -> Option<()> {
@@ -139,24 +166,28 @@ pub(super) fn join(
         Err(_) => None, // a session is starting or stopping
     };
     let session = session.filter(|session| session.epoch == gate::epoch_of(word)).ok_or(NotRecorded::Off)?;
-    let known = waiting.take().filter(|waiting| waiting.epoch == session.epoch).map(|waiting| waiting.name);
+    let known = waiting.take().filter(|waiting| waiting.epoch == session.epoch);
     let is_selected = |name: &str| {
         let by_name = session.markers_of_all || session.filter.selects(name);
         !session.filter.excludes_process() && (by_name || ALWAYS_SELECTED.with(Cell::get))
     };
     let was_selected = known.is_some();
-    let named = known.unwrap_or_else(thread_name);
-    let selected = was_selected || is_selected(&named);
+    let (name, by_system) =
+        known.map_or_else(thread_name, |waiting| (waiting.name, waiting.is_named_by_system));
+    let selected = was_selected || is_selected(&name);
     let place = match selected {
-        true => row_for(&session, recorder.tid(), &named),
+        true => row_for(&session, recorder.tid(), &name),
         false => Ok((ThreadIndex::PROCESS, Tenure::None)),
     };
     if place.is_err() {
-        *waiting = Some(Waiting { epoch: session.epoch, name: named });
+        *waiting = Some(Waiting { epoch: session.epoch, name, is_named_by_system: by_system });
     }
     let (row, tenure) = place?;
     let manager = Arc::clone(&session.manager);
-    Ok(Home { manager, epoch: session.epoch, row, selected, tenure, fast_fill: session.fast_fill })
+    let (epoch, fast_fill) = (session.epoch, session.fast_fill);
+    // The main thread's row has its name already.
+    let is_named_by_system = by_system && !matches!(tenure, Tenure::Kept(_));
+    Ok(Home { manager, epoch, row, selected, is_named_by_system, tenure, fast_fill })
 }
 
 /// The thread's row, and by what right it is. The main thread's row stays for the whole session.
@@ -188,13 +219,17 @@ fn row_for(session: &ActiveSession, tid: ThreadId, name: &str) -> Result<(Thread
     Err(NotRecorded::Dropped(DropReason::NoDefinitions))
 }
 
-/// The name given by `register_thread`, else the thread's own.
-fn thread_name() -> String {
+/// The name given by `register_thread`, else the thread's own; and whether that is only what the system calls it.
+pub(super) fn thread_name() -> (String, bool) {
     let given = NAME.try_with(|name| name.try_borrow().ok().and_then(|name| name.clone())).ok().flatten();
-    given.unwrap_or_else(|| {
-        let thread = std::thread::current();
-        thread.name().map_or_else(|| format!("Thread {}", sys::current_thread_id()), str::to_owned)
-    })
+    let is_asked_of_system = given.is_none() && is_in_allocator();
+    let name = given.or_else(|| {
+        if is_asked_of_system {
+            return sys::current_thread_name();
+        }
+        std::thread::current().name().map(str::to_owned)
+    });
+    (name.unwrap_or_else(|| format!("Thread {}", sys::current_thread_id())), is_asked_of_system)
 }
 
 /// Names the calling thread for this and later sessions.

@@ -154,11 +154,38 @@ impl Recorder {
         if word & gate::ACTIVE == 0 {
             return Err(NotRecorded::Off);
         }
+        self.name_anew(own);
         if own.home.as_ref().is_none_or(|home| home.epoch != gate::epoch_of(word)) {
             self.leave_session(own, Timestamp::now());
             own.home = Some(super::local::join(self, word, &mut own.waiting)?);
         }
         Ok(word)
+    }
+
+    /// Outside the allocator a thread has another name than inside: its row gets that one, and if its first was
+    /// not selected, it is asked for anew.
+    fn name_anew(&self, own: &mut Own) {
+        let home = own.home.as_mut().filter(|home| home.is_named_by_system);
+        let Some(home) = home.filter(|_| !super::local::is_in_allocator()) else { return };
+        home.is_named_by_system = false;
+        if !home.selected {
+            return self.leave_session(own, Timestamp::now());
+        }
+        if let Some(row) = home.row() {
+            row.rename(&super::local::thread_name().0);
+        }
+    }
+
+    /// Has the owner's next entry look for the thread's name, if only the system's is known.
+    pub(crate) fn disarm_if_named_by_system(&self) {
+        if self.handshake.begin() {
+            let _turn = Turn(self);
+            // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+            let own = unsafe { &*self.own.get() };
+            if own.home.as_ref().is_some_and(|home| home.is_named_by_system) {
+                self.handshake.disarm();
+            }
+        }
     }
 
     /// Makes the recorder ready for an entry of `words` words whose site belongs to the pool with

@@ -27,6 +27,8 @@ pub(crate) struct Home {
     pub(crate) epoch: u64,
     pub(crate) row: ThreadIndex,
     pub(crate) selected: bool,
+    /// The row has the system's short name, and the session's filter has seen no other.
+    pub(crate) is_named_by_system: bool,
     /// By what right the thread writes into the row.
     pub(crate) tenure: Tenure,
     /// Ticks within which a filled chunk calls for a larger one.
@@ -82,6 +84,8 @@ pub(crate) struct Waiting {
     /// The session that selected it.
     pub(crate) epoch: u64,
     pub(crate) name: String,
+    /// The name is the system's short one.
+    pub(crate) is_named_by_system: bool,
 }
 
 /// The fixed words of an entry with a tail, all but the lengths.

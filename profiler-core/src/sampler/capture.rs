@@ -16,16 +16,18 @@
 //! not armed, and does nothing. A slot that is being filled is not armed again.
 //!
 //! What may be copied is decided by the sampler: from the stack pointer to the upper end of the thread's own
-//! stack, and nothing unless the stack pointer lies in it and the thread is the one that the bounds were found
-//! for. That memory is in use by the functions that the handler interrupted, so it is there.
+//! stack, and nothing unless the stack pointer lies in it, not in an alternate stack, and the thread is the one that the
+//! bounds were found for. Those bounds are believed of no page: a coroutine's stack may lie in the same mapping with a
+//! guard page in between, which the list of mappings does not show. So the handler asks the system of every page
+//! before it reads it, and copies up to the first that may not be read.
 
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
 use std::time::{Duration, Instant};
 
-use super::schedule::now;
 use super::PlacedFrame;
+use super::schedule::now;
 use super::unwind::Copied;
 use crate::definition_cell::pool_tag;
 use crate::entry::stack::Frame;
@@ -33,8 +35,8 @@ use crate::ids::{DefinitionId, ThreadId};
 use crate::label::{LabelStack, MAX_LABELS};
 use crate::record::gate;
 use crate::sync::fixed::{AtomicU32, AtomicU64, Ordering};
-use crate::sys::native::machine::{Registers, thread_pointer};
-use crate::sys::native::{signal, wake};
+use crate::sys::native::machine::{Registers, is_in_alternate_stack, thread_pointer};
+use crate::sys::native::{memory, signal, wake};
 use crate::time::Timestamp;
 
 /// So many threads are asked at the same time.
@@ -67,6 +69,8 @@ struct Filled {
     at: u64,
     registers: Registers,
     thread_pointer: u64,
+    /// The thread ran on its own stack, as far as is known.
+    is_at_home: bool,
     words: usize,
     is_cut: bool,
     labels: usize,
@@ -98,6 +102,7 @@ impl Slot {
                 at: 0,
                 registers: Registers { pc: 0, sp: 0, fp: 0, lr: 0 },
                 thread_pointer: 0,
+                is_at_home: false,
                 words: 0,
                 is_cut: false,
                 labels: 0,
@@ -146,6 +151,8 @@ pub(super) struct Seen<'a> {
     pub(super) at: Timestamp,
     pub(super) registers: Registers,
     pub(super) thread_pointer: u64,
+    /// It did not run on its alternate stack.
+    pub(super) is_at_home: bool,
     pub(super) stack: Copied<'a>,
     /// The labels that it had open, each with an address in the frame that opened it.
     pub(super) labels: &'a [PlacedFrame],
@@ -257,8 +264,22 @@ impl Captures {
             at: Timestamp::from_raw(filled.at),
             registers: filled.registers,
             thread_pointer: filled.thread_pointer,
+            is_at_home: filled.is_at_home,
             stack: Copied { start, words: stack.get(..filled.words)?, is_cut: filled.is_cut },
         })
+    }
+}
+
+/// Whoever ends, also by a panic, asks for nothing any more: a handler that comes late finds nothing to fill, and the
+/// next sampler all slots that no handler is at.
+impl Drop for Captures {
+    fn drop(&mut self) {
+        for slot in &ALL {
+            let state = slot.state.load(Ordering::Acquire);
+            if state & PHASE == ARMED {
+                slot.step(state, state & !PHASE | FREE);
+            }
+        }
     }
 }
 
@@ -294,12 +315,14 @@ unsafe fn fill(slot: &Slot, context: *const libc::ucontext_t) {
     // SAFETY: written before the slot was armed, and not again before it is full.
     let bounds = unsafe { *slot.bounds.get() };
     let start = registers.sp & !7;
-    let is_inside =
-        bounds.lowest <= start && start < bounds.end && bounds.thread_pointer == thread_pointer;
-    let all = if is_inside { (bounds.end - start) / 8 } else { 0 };
+    // SAFETY: the caller's promise.
+    let is_at_home = !unsafe { is_in_alternate_stack(context, start) };
+    let is_inside = bounds.lowest <= start && start < bounds.end && bounds.thread_pointer == thread_pointer;
+    let all = if is_inside && is_at_home { (bounds.end - start) / 8 } else { 0 };
     let words = (all as usize).min(STACK_WORDS);
-    // SAFETY: `words` fits the slot's array, which is ours by the claim. From the interrupted stack pointer to the
-    // end of the stack that it lies in all is mapped: functions of this thread are using it.
+    let words = memory::readable_bytes(start, words as u64 * 8) as usize / 8;
+    // SAFETY: `words` fits the slot's array, which is ours by the claim, and all of them could be read just now. From the
+    // interrupted stack pointer to the end of its stack, or to a guard page, functions of this thread are using them.
     unsafe { std::ptr::copy_nonoverlapping(start as *const u64, slot.stack.get().cast::<u64>(), words) };
     // SAFETY: written before the slot was armed, and not again before it is full.
     let labels_of = unsafe { *slot.labels_of.get() };
@@ -307,7 +330,25 @@ unsafe fn fill(slot: &Slot, context: *const libc::ucontext_t) {
     let room = unsafe { &mut *slot.labels.get() };
     // On the thread itself, where nothing changes meanwhile: what is open around the registers just copied.
     let labels = labels_of.and_then(|labels| labels.copy(pool_tag(), room)).unwrap_or(0);
-    let filled = Filled { at, registers, thread_pointer, words, is_cut: all as usize > words, labels };
+    let is_cut = all as usize > words;
+    let filled = Filled { at, registers, thread_pointer, is_at_home, words, is_cut, labels };
     // SAFETY: the slot is ours.
     unsafe { *slot.filled.get() = filled };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sampler_that_panics_leaves_nothing_armed_behind() {
+        let panics = || {
+            let mut captures = Captures::new().expect("the signal is ours");
+            let ticket = captures.arm(Bounds::default(), None).expect("a slot");
+            assert_eq!(ALL[ticket.slot].state.load(Ordering::Relaxed), ticket.state(ARMED));
+            std::panic::resume_unwind(Box::new(ticket));
+        };
+        let ticket = std::panic::catch_unwind(panics).unwrap_err().downcast::<Ticket>().expect("its panic");
+        assert_eq!(ALL[ticket.slot].state.load(Ordering::Relaxed), ticket.state(FREE));
+    }
 }

@@ -10,12 +10,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::schedule::now;
 use super::capture::Bounds;
+use super::schedule::now;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::manager::ChunkManager;
 use crate::params::Features;
-use crate::pool::live::{NewThread, ThreadRow};
+use crate::pool::live::{NewThread, Occupant, ThreadRow};
 use crate::sys;
 use crate::sys::native::tasks::{self, Wait};
 use crate::thread::ThreadFilter;
@@ -111,7 +111,8 @@ impl Targets {
 
     /// What is to be done with a thread of this name: nothing, or with or without its stack.
     fn choose(&self, tid: ThreadId, names: &[&str]) -> Option<bool> {
-        let is_own = tid == sys::current_thread_id() || names.iter().any(|name| name.starts_with(OWN_THREADS));
+        let is_own =
+            tid == sys::current_thread_id() || names.iter().any(|name| name.starts_with(OWN_THREADS));
         let is_selected = names.iter().any(|name| self.filter.selects(name));
         let walk = is_selected && self.features.contains(Features::STACK_WALK);
         let wanted = is_selected || self.features.contains(Features::CPU_ALL_THREADS);
@@ -122,7 +123,7 @@ impl Targets {
     fn add_joined(&mut self, manager: &ChunkManager) {
         let pool = manager.pool();
         let alive: Vec<_> = manager.threads.alive(pool).collect();
-        for (row, tid, is_kept) in alive {
+        for (row, Occupant { tid, is_kept, .. }) in alive {
             let known = self.all.iter().position(|target| target.tid == tid);
             let known_row = known.and_then(|known| self.all.get(known)).map(|target| target.row);
             if known_row == Some(row) || (known_row.is_some() && is_kept) {
@@ -184,7 +185,8 @@ impl Targets {
             target.is_named = true;
             let (tid, row) = (target.tid, target.row);
             let Some(row) = manager.pool().thread_row(row) else { continue };
-            if row.thread() != Some((tid, true)) || row.shown_name() == name {
+            let is_its = row.thread().is_some_and(|found| found.tid == tid && found.is_kept);
+            if !is_its || row.shown_name() == name {
                 continue;
             }
             match self.choose(tid, &[&name]) {
@@ -224,11 +226,11 @@ impl Targets {
     /// Lets go of the row of a thread that is not sampled any more, if not at once.
     fn end(&mut self, manager: &ChunkManager, target: &Target) {
         let (pool, threads) = (manager.pool(), &manager.threads);
-        let is_still_kept = pool.thread_row(target.row).and_then(ThreadRow::thread) == Some((target.tid, true));
-        if is_still_kept
-            && let Some((row, own)) = threads.take_found(pool, target.tid)
+        let found = pool.thread_row(target.row).and_then(ThreadRow::thread);
+        if let Some(found) = found.filter(|found| found.tid == target.tid && found.is_kept)
+            && let Some(own) = threads.take_row(pool, target.row, found.own)
         {
-            threads.end(pool, row, own, Timestamp::now());
+            threads.end(pool, target.row, own, Timestamp::now());
         }
         let let_go = if target.has_sample {
             self.gone.push_back(target.row);

@@ -11,7 +11,8 @@
 //! | used some | waits where it waited before | "as before", with the time that it used |
 //!
 //! Up to [`SLOTS`] threads are asked at once, so that threads which wait for a processor are waited for together.
-//! A thread that does not answer within [`ANSWER`] is counted as missed and left alone for some ticks.
+//! A thread that does not answer within [`ANSWER`] is counted as missed and left alone for some ticks. That is the time
+//! for all threads of a tick together: who is not reached in it comes first in the next.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -28,12 +29,12 @@ use crate::manager::ChunkManager;
 use crate::params::{Features, SessionParams};
 use crate::record::{gate, local};
 use crate::sys;
-use crate::sys::native::{signal, tasks};
 use crate::sys::native::tasks::{Doing, Wait};
+use crate::sys::native::{signal, tasks};
 use crate::thread::ThreadFilter;
 use crate::time::Timestamp;
 
-/// A thread that waits for a processor for longer counts as missed.
+/// So long a tick waits for threads. One that waits for a processor for longer counts as missed.
 const ANSWER: Duration = Duration::from_millis(100);
 /// Whoever wakes for less than this and waits again, as event loops do when there is nothing to do, is not caught
 /// while it is awake: the signal would come when it waits already.
@@ -52,12 +53,20 @@ pub(super) fn run(
 ) -> Option<JoinHandle<()>> {
     let (features, interval) = (params.features, Duration::from_nanos(params.interval_ns));
     let body = move || {
-        let mut ticker = Ticker::new(Arc::clone(&shared), manager, features, filter);
+        let _last = Ending(Arc::clone(&shared));
+        let mut ticker = Ticker::new(shared, manager, features, filter);
         ticker.run(interval);
-        ticker.eye.close();
-        shared.has_ended();
     };
     sys::spawn_quiet("profiler-stacks", body).ok()
+}
+
+/// Says that the sampler has ended, also if that is by a panic: nobody waits for it then.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.has_ended();
+    }
 }
 
 /// What to do with a thread.
@@ -85,8 +94,19 @@ struct Ticker {
     targets: Targets,
     captures: Option<Captures>,
     asked: Vec<Asked>,
+    /// When this tick has waited long enough.
+    until: Instant,
+    /// The first thread that it did not reach.
+    left_over: Option<usize>,
     features: Features,
     counters: CounterSampler,
+}
+
+/// Nobody captures with our modules any more, also after a panic.
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.eye.close();
+    }
 }
 
 impl Ticker {
@@ -106,8 +126,9 @@ impl Ticker {
         let asks = features.contains(Features::STACK_WALK) && is_periodic(features);
         let captures = if asks { Captures::new() } else { None };
         shared.is_ready();
-        let asked = Vec::with_capacity(SLOTS);
-        Self { shared, eye, targets: Targets::new(filter, features), captures, asked, features, counters }
+        let (asked, targets) = (Vec::with_capacity(SLOTS), Targets::new(filter, features));
+        let (until, left_over) = (now(), None);
+        Self { shared, eye, targets, captures, asked, until, left_over, features, counters }
     }
 
     fn run(&mut self, interval: Duration) {
@@ -156,13 +177,14 @@ impl Ticker {
     }
 
     fn sample_all(&mut self) {
-        // Whoever took our place would get signals that it did not ask for.
         let may_ask = self.captures.is_some() && signal::is_ours();
-        for index in 0..self.targets.len() {
+        self.until = now() + ANSWER;
+        let (first, all) = (self.left_over.take().unwrap_or(0), self.targets.len());
+        for turn in 0..all {
             if self.shared.is_ending() {
                 break; // a stop waits for the threads that are asked already, and for no more
             }
-            self.sample(index, may_ask);
+            self.sample((first + turn) % all, may_ask);
         }
         self.collect();
     }
@@ -186,15 +208,25 @@ impl Ticker {
                     target.cpu = before; // it runs again: next time
                 }
             }
-            Step::Ask => self.ask(index, cpu_ns),
+            Step::Ask => self.ask(index, cpu_ns, before),
         }
     }
 
-    fn ask(&mut self, index: usize, cpu_ns: u64) {
+    fn ask(&mut self, index: usize, cpu_ns: u64, cpu_before: u64) {
         if self.asked.len() == SLOTS {
             self.collect();
         }
-        let (Some(target), Some(captures)) = (self.targets.get_mut(index), &mut self.captures) else { return };
+        let is_late = now() >= self.until;
+        if is_late {
+            self.left_over.get_or_insert(index);
+        }
+        let (Some(target), Some(captures)) = (self.targets.get_mut(index), &mut self.captures) else {
+            return;
+        };
+        if is_late || !may_be_asked(&self.shared, target) {
+            (target.cpu, target.wait) = (cpu_before, None); // what it used is told with its next sample
+            return;
+        }
         match captures.ask(target.tid, target.bounds, self.eye.labels_of(target.tid)) {
             Some(Ok(ticket)) => self.asked.push(Asked { target: index, ticket, cpu_ns }),
             Some(Err(error)) if error.raw_os_error() == Some(libc::ESRCH) => target.is_gone = true,
@@ -204,9 +236,10 @@ impl Ticker {
 
     /// Takes in what was asked for.
     fn collect(&mut self) {
-        let until = now() + ANSWER;
+        let until = self.until;
         while let Some(asked) = self.asked.pop() {
-            let (Some(target), Some(captures)) = (self.targets.get_mut(asked.target), &mut self.captures) else {
+            let (Some(target), Some(captures)) = (self.targets.get_mut(asked.target), &mut self.captures)
+            else {
                 continue;
             };
             take_in(captures, &mut self.eye, target, asked, until);
@@ -222,12 +255,16 @@ fn take_in(captures: &mut Captures, eye: &mut Eye, target: &mut Target, asked: A
         return eye.record_seen(target, &seen, asked.cpu_ns);
     }
     let (sp, thread_pointer) = (seen.registers.sp, seen.thread_pointer);
-    if !eye.learn(target, sp, thread_pointer) {
+    let has_learned = seen.is_at_home && eye.learn(target, sp, thread_pointer);
+    if !has_learned || now() >= until || !may_be_asked(&eye.shared, target) {
+        target.missed = 0;
         return eye.record_seen(target, &seen, asked.cpu_ns); // on a stack that is not the thread's own
     }
     let labels = eye.labels_of(target.tid);
-    let Some(Ok(ticket)) = captures.ask(target.tid, target.bounds, labels) else { return missed(eye, target) };
-    match captures.wait(ticket, now() + ANSWER) {
+    let Some(Ok(ticket)) = captures.ask(target.tid, target.bounds, labels) else {
+        return missed(eye, target);
+    };
+    match captures.wait(ticket, until) {
         Some(seen) => {
             target.missed = 0;
             eye.record_seen(target, &seen, asked.cpu_ns);
@@ -236,10 +273,20 @@ fn take_in(captures: &mut Captures, eye: &mut Eye, target: &mut Target, asked: A
     }
 }
 
+/// Looked at right before every signal: we may have waited for other threads meanwhile.
+fn may_be_asked(shared: &Shared, target: &mut Target) -> bool {
+    // Another that has its number has used less time than it had.
+    let is_there = tasks::cpu_ns(target.tid).is_some_and(|now| now >= target.cpu);
+    target.is_gone |= !is_there;
+    // Whoever took our place would get signals that it did not ask for.
+    is_there && !shared.is_ending() && !gate::is_forking() && signal::is_ours()
+}
+
 fn missed(eye: &Eye, target: &mut Target) {
+    target.wait = None; // there is no sample of it
     count(&eye.shared.counts.missed, 1);
     target.missed = target.missed.saturating_add(1);
-    let rest = if tasks::blocks_sigprof(target.tid) { LONGEST_REST } else { 1 << target.missed.min(9) };
+    let rest = if tasks::blocks_signal(target.tid) { LONGEST_REST } else { 1 << target.missed.min(9) };
     target.left_alone = rest.min(LONGEST_REST);
 }
 

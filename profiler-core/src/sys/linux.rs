@@ -145,6 +145,31 @@ pub(crate) fn current_thread_id() -> ThreadId {
     ThreadId::new(u64::try_from(raw).unwrap_or(0))
 }
 
+/// What the system calls the calling thread: at most 15 bytes of its name.
+pub(crate) fn current_thread_name() -> Option<String> {
+    let mut room = [0_u8; 16];
+    // SAFETY: writes at most 16 bytes, and a zero among them.
+    let failed = unsafe { libc::prctl(libc::PR_GET_NAME, room.as_mut_ptr()) };
+    let name = std::ffi::CStr::from_bytes_until_nul(&room).ok()?;
+    (failed == 0 && !name.is_empty()).then(|| name.to_string_lossy().into_owned())
+}
+
+/// Has `run` called when the calling thread ends, after the destructors of its thread-locals; also if it is in the
+/// middle of such calls. False if that is not to be had.
+pub(crate) fn at_thread_end(run: extern "C" fn(*mut std::ffi::c_void)) -> bool {
+    static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
+    let make = || {
+        let mut key = 0;
+        // SAFETY: writes into a key that lives through the call; `run` is a static function.
+        let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(run)) };
+        (failed == 0).then_some(key)
+    };
+    // Any value but null; it is not read.
+    let value = std::ptr::without_provenance(1);
+    // SAFETY: the key was made above and is never given back.
+    KEY.get_or_init(make).is_some_and(|key| unsafe { libc::pthread_setspecific(key, value) == 0 })
+}
+
 /// When a process started, in clock ticks since boot; 0 when there is no such process any more.
 pub(crate) fn process_start(pid: ProcessId) -> ProcessStart {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

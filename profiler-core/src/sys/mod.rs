@@ -24,8 +24,8 @@ mod threads;
 pub(crate) mod native;
 
 pub(crate) use imp::{
-    ResidentMemory, advise_mapping, barrier_on_all_threads, cannot_shrink, current_thread_id, on_fork,
-    populate, process_start, read_only, release, stretch, wipe_on_fork,
+    ResidentMemory, advise_mapping, at_thread_end, barrier_on_all_threads, cannot_shrink, current_thread_id,
+    current_thread_name, on_fork, populate, process_start, read_only, release, stretch, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
 pub(crate) use threads::is_quiet_thread;

@@ -111,6 +111,16 @@ pub(crate) fn current_thread_id() -> ThreadId {
     ThreadId::new(hasher.finish() >> 16)
 }
 
+/// Not known here.
+pub(crate) fn current_thread_name() -> Option<String> {
+    None
+}
+
+/// Not to be had here.
+pub(crate) fn at_thread_end(_run: extern "C" fn(*mut std::ffi::c_void)) -> bool {
+    false
+}
+
 /// Unknown here; the pool's random number alone tells two lives of a pid apart.
 pub(crate) fn process_start(_pid: ProcessId) -> ProcessStart {
     ProcessStart::new(0)

@@ -1,7 +1,7 @@
 //! Quiet threads: named, and blind to every signal of the host.
 //!
 //! All threads of the profiler are made here. Invariant: a signal sent to the host process is
-//! never delivered to one of them, so neither the host's handlers nor a sampler's SIGPROF can
+//! never delivered to one of them, so neither the host's handlers nor a sampler's signal can
 //! interrupt the profiler's own waits.
 
 #![allow(unsafe_code)]
@@ -76,7 +76,7 @@ mod tests {
             // SAFETY: a null new mask only reads the current one into `set`.
             unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), set.as_mut_ptr()) };
             // SAFETY: written by the call above, which cannot fail with these arguments.
-            unsafe { libc::sigismember(set.as_ptr(), libc::SIGPROF) == 1 }
+            unsafe { libc::sigismember(set.as_ptr(), libc::SIGURG) == 1 }
         };
         let inside = spawn_quiet("quiet", blocked).unwrap().join().unwrap();
         assert!(inside);

@@ -64,6 +64,8 @@ fn the_samples_of_a_thread_that_ended_are_still_its_own() {
     let mut ended = None;
     beside("short", innermost, |short| {
         samples_of(short, 20);
+        // Found at its very beginning it has the name of the thread that made it, until the next look.
+        until(|| samples().1.threads.iter().any(|row| row.tid == short && row.name == "short").then_some(()));
         ended = Some(short);
     });
     let ended = ended.unwrap();

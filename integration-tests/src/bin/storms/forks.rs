@@ -18,7 +18,7 @@ pub(crate) fn fork(stop: &AtomicBool) -> Result<()> {
             0 => {
                 // What was on its way to the parent must not harm the child.
                 // SAFETY: sends a signal to the calling thread.
-                unsafe { libc::raise(libc::SIGPROF) };
+                unsafe { libc::raise(libc::SIGURG) };
                 // SAFETY: ends the child.
                 unsafe { libc::_exit(7) };
             }

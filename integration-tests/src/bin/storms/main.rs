@@ -5,10 +5,12 @@
 
 #![allow(clippy::disallowed_methods)] // deadlines of its own
 
+mod becomes;
 mod forks;
 mod loads;
 mod signals;
 mod sleeps;
+mod stacks;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,19 +31,25 @@ const STORMS: &[(&str, Storm)] = &[
     ("exec", forks::exec),
     ("sleepers", sleeps::sleepers),
     ("signals", signals::own_handler),
+    ("dispositions", signals::taken_away),
+    ("urgent", signals::to_the_process),
     ("small_alternate_stacks", signals::small_alternate_stacks),
+    ("guarded_stacks", stacks::guarded),
 ];
 
 fn main() -> Result<()> {
     let mut words = std::env::args().skip(1);
     let name = words.next().context("which storm?")?;
     let seconds = words.next().context("how many seconds?")?.parse()?;
+    if name == "reexec" {
+        start()?;
+        return becomes::reexec(seconds, words.next().map_or(Ok(0), |done| done.parse())?);
+    }
     let (_, storm) = STORMS.iter().find(|(known, _)| *known == name).context("no such storm")?;
-    if name == "signals" {
+    if ["signals", "urgent"].contains(&name.as_str()) {
         signals::take_the_signal_first();
     }
-    let features = Features::STACK_WALK.with(Features::CPU);
-    session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default())?;
+    start()?;
     let stop = AtomicBool::new(false);
     let ends = Instant::now() + Duration::from_secs(seconds);
     std::thread::scope(|scope| {
@@ -56,10 +64,19 @@ fn main() -> Result<()> {
             .try_for_each(|storm| storm.join().map_err(|_| anyhow::anyhow!("the storm panicked"))?)
     })?;
     let stats = session::sampling_stats().context("nothing was sampled")?;
-    ensure!(stats.ticks > seconds * 20, "the sampler stood still: {stats:?}");
-    ensure!(stats.taken + stats.peeked > 0, "no samples: {stats:?}");
+    // A tick in which nobody answers takes a tenth of a second.
+    ensure!(stats.ticks > seconds * 3, "the sampler stood still: {stats:?}");
+    // Whoever only sleeps is asked for nothing.
+    let samples = if name == "sleepers" { stats.peeked } else { stats.taken };
+    ensure!(samples > 0, "no samples: {stats:?}");
     session::stop();
     println!("ok {stats:?}");
+    Ok(())
+}
+
+fn start() -> Result<()> {
+    let features = Features::STACK_WALK.with(Features::CPU);
+    session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default())?;
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use crate::goes_on;
 /// Waits for about 7 ms; says whether that was cut short.
 type Wait = Box<dyn FnMut() -> bool>;
 
-const WAITS: &[fn() -> Result<Wait>] = &[poll, epoll_wait, nanosleep, recv];
+const WAITS: &[fn() -> Result<Wait>] = &[poll, epoll_wait, nanosleep, recv, sem_timedwait];
 
 /// One thread for each call.
 pub(crate) fn sleepers(stop: &AtomicBool) -> Result<()> {
@@ -61,6 +61,24 @@ fn nanosleep() -> Result<Wait> {
     let time = libc::timespec { tv_sec: 0, tv_nsec: 7_000_000 };
     // SAFETY: reads a timespec that lives through the call.
     Ok(Box::new(move || was_interrupted(unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) })))
+}
+
+/// Waits for a futex, with a timeout.
+fn sem_timedwait() -> Result<Wait> {
+    // SAFETY: all zeros are memory for a semaphore. Never given back: the process ends with the storm.
+    let semaphore: &mut libc::sem_t = Box::leak(Box::new(unsafe { std::mem::zeroed() }));
+    // SAFETY: initialises it, with nothing in it.
+    ensure!(unsafe { libc::sem_init(semaphore, 0, 0) } == 0, "no semaphore");
+    Ok(Box::new(move || {
+        let mut until = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes into a timespec that lives through the call.
+        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut until) };
+        until.tv_nsec += 7_000_000;
+        (until.tv_sec, until.tv_nsec) =
+            (until.tv_sec + until.tv_nsec / 1_000_000_000, until.tv_nsec % 1_000_000_000);
+        // SAFETY: initialised above; reads a timespec that lives through the call.
+        was_interrupted(unsafe { libc::sem_timedwait(semaphore, &raw const until) })
+    }))
 }
 
 fn recv() -> Result<Wait> {

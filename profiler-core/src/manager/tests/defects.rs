@@ -245,3 +245,21 @@ fn an_allowance_that_is_said_again_is_obeyed_again() {
     bench.manager.set_allowance(ByteLimit::new(10 * PAGE));
     assert!(bench.used() <= bench.allowed(), "and goes once it is left");
 }
+
+#[test]
+fn a_row_that_was_kept_for_another_thread_meanwhile_is_not_taken() {
+    let bench = Bench::new(64);
+    let (pool, threads) = (bench.manager.pool(), &bench.manager.threads);
+    let found =
+        |tid| NewThread { tid: ThreadId::new(tid), is_main: false, name: "found", at: Timestamp::now() };
+    let row = threads.keep_found(pool, found(7)).unwrap();
+    let kept = pool.thread_row(row).unwrap();
+    let seen = kept.thread().unwrap();
+    assert_eq!(threads.take_row(pool, row, seen.own), Some(seen.own));
+    threads.end(pool, row, seen.own, Timestamp::now());
+    kept.free();
+    threads.put(row);
+    assert_eq!(threads.keep_found(pool, found(8)), Some(row), "the same row");
+    assert_eq!(threads.take_row(pool, row, seen.own), None, "it is kept for thread 8");
+    assert_eq!(kept.thread().map(|now| (now.tid, now.is_kept)), Some((ThreadId::new(8), true)));
+}

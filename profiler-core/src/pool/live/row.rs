@@ -56,6 +56,15 @@ const STATE: u64 = ENDED | LEFT_BEHIND | KEPT | SETTING_UP;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowUse(u64);
 
+/// Whose a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Occupant {
+    pub(crate) tid: ThreadId,
+    /// The row is kept for it, and nobody writes into it.
+    pub(crate) is_kept: bool,
+    pub(crate) own: RowUse,
+}
+
 /// What a new row says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewThread<'a> {
@@ -121,6 +130,11 @@ impl ThreadRow {
         (kept == own.0 | KEPT && self.step(kept, own.0)).then_some(own)
     }
 
+    /// The same, if it is still kept for whoever it was kept for when that was looked at.
+    pub(crate) fn take_kept_by(&self, own: RowUse) -> Option<RowUse> {
+        self.step(own.0 | KEPT, own.0).then_some(own)
+    }
+
     /// Steps back from a row that was kept for this thread. False, and the row is free, if its
     /// session is over.
     pub(crate) fn step_back(&self, own: RowUse) -> bool {
@@ -134,12 +148,13 @@ impl ThreadRow {
         self.step_or_free(own.0, own.0 | ENDED)
     }
 
-    /// Whose the row is, and whether it is kept for that thread; `None` if it is nobody's, or its thread has ended.
-    pub(crate) fn thread(&self) -> Option<(ThreadId, bool)> {
+    /// Whose the row is; `None` if it is nobody's, or its thread has ended. May be another's at once.
+    pub(crate) fn thread(&self) -> Option<Occupant> {
         let used = self.used.load(Ordering::Acquire);
         let is_kept = used & STATE == KEPT;
         let is_alive = used & 1 == 1 && (used & STATE == 0 || is_kept);
-        is_alive.then(|| (ThreadId::new(self.tid.load(Ordering::Relaxed)), is_kept))
+        let tid = || ThreadId::new(self.tid.load(Ordering::Relaxed));
+        is_alive.then(|| Occupant { tid: tid(), is_kept, own: RowUse(used & !STATE) })
     }
 
     /// The shown name.

@@ -73,6 +73,16 @@ impl Registers {
     }
 }
 
+/// Whether an address lies in the alternate signal stack of the thread that a signal interrupted.
+///
+/// # Safety
+/// `context` is what the kernel gave a `SA_SIGINFO` handler that still runs.
+pub(crate) unsafe fn is_in_alternate_stack(context: *const libc::ucontext_t, address: u64) -> bool {
+    // SAFETY: the caller's promise; the kernel filled it in. Of none the size is 0.
+    let stack = unsafe { &(*context).uc_stack };
+    address.checked_sub(stack.ss_sp as u64).is_some_and(|offset| offset < stack.ss_size as u64)
+}
+
 /// Where the calling thread's control block is: in glibc and musl at the upper end of its stack, but for the
 /// main thread's. Two threads that live at the same time have different ones.
 #[cfg(target_arch = "x86_64")]

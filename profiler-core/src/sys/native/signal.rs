@@ -1,19 +1,35 @@
-//! SIGPROF: one handler for the life of the process, and a way to send it to one thread with a word.
+//! The signal of the sampler: one handler for the life of the process, and a way to send it to one thread with a word.
+//!
+//! Why SIGURG and not SIGPROF, as Gecko has it: what the system does with a SIGURG that nobody handles is nothing. One
+//! that is on its way while the process becomes another program, or while the program takes our handler away, is
+//! lost; a SIGPROF there would end it. It means so little that Go's runtime wakes its threads with it, for the
+//! same reason; debuggers pass it on silently; and programs that set a profiling timer keep SIGPROF for themselves.
 //!
 //! The handler that was there before is kept and called for every signal that is not ours. Ours is never taken
-//! away again: one that is still on its way would end the process. If the program puts a handler of its own in
-//! our place later, nothing is sent any more ([`is_ours`]).
+//! away again. If the program puts a handler of its own in our place later, nothing is sent any more ([`is_ours`]).
+//!
+//! Of two signals that wait in one thread the system keeps the first. So one that the program sends to a thread
+//! of its own (Go does, and sends no other before that one was heard) may be merged into ours. From the first such
+//! signal on the program's handler is therefore called after ours, too: it hears one of its own at least once, and
+//! may hear others that nobody sent, which signals that are merged do not tell from each other anyway. What the
+//! system itself sends for urgent data goes to the process and is never merged: its handler hears no more than that.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use crate::ids::ThreadId;
+use crate::sync::fixed::{AtomicU64, Ordering};
+
+/// The signal that samples are taken with.
+pub(crate) const SIGNAL: libc::c_int = libc::SIGURG;
 
 /// What the sampler does with a word that came with a signal: false if the word is not its own.
 pub(crate) type Answer = unsafe fn(word: u64, context: *const libc::ucontext_t) -> bool;
 
 static BEFORE: OnceLock<(libc::sigaction, Answer)> = OnceLock::new();
+/// 1 once the program has sent the signal to one of its threads.
+static IS_SENT_TO_THREADS: AtomicU64 = AtomicU64::new(0);
 
 /// Puts our handler in place, unless it is. False if the program has taken our place.
 ///
@@ -34,19 +50,22 @@ pub(crate) fn install(answer: Answer) -> io::Result<bool> {
     // Nobody else's handler leaves ours by a long jump; a fault in it is still the program's to report.
     // SAFETY: initialises the set, which is ours.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
-    for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT] {
+    // So is a system call that its sandbox has it answer.
+    for fault in
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS]
+    {
         // SAFETY: takes a signal that exists out of an initialised set.
         unsafe { libc::sigdelset(&raw mut action.sa_mask, fault) };
     }
     // SAFETY: the handler is a static function with the three arguments that SA_SIGINFO promises.
-    let failed = unsafe { libc::sigaction(libc::SIGPROF, &raw const action, std::ptr::null_mut()) };
+    let failed = unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) };
     if failed == 0 { Ok(true) } else { Err(io::Error::last_os_error()) }
 }
 
 fn current() -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action only the present one is written, into memory of its type.
-    let failed = unsafe { libc::sigaction(libc::SIGPROF, std::ptr::null(), action.as_mut_ptr()) };
+    let failed = unsafe { libc::sigaction(SIGNAL, std::ptr::null(), action.as_mut_ptr()) };
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -70,20 +89,26 @@ pub(crate) fn is_ours() -> bool {
 pub(crate) fn send(thread: ThreadId, word: u64) -> io::Result<()> {
     let tid = libc::pid_t::try_from(thread.get()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let pid = std::process::id().cast_signed();
-    let mut info = [0_u64; 16];
+    let info = from_ourselves(libc::SI_QUEUE, word);
+    // SAFETY: the kernel reads 128 bytes of `info`, which is as long, and sends only to our own process.
+    let failed = unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, SIGNAL, info.as_ptr()) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What comes with a signal, as the kernel lays it out on 64-bit machines.
+fn from_ourselves(code: libc::c_int, word: u64) -> [u64; 16] {
     let halves =
         |low: i32, high: i32| u64::from(low.cast_unsigned()) | (u64::from(high.cast_unsigned()) << 32);
-    // As the kernel lays it out on 64-bit machines: signal, error, code, padding, sender, its user, word.
-    let [signal, code, sender, value, ..] = &mut info;
-    *signal = halves(libc::SIGPROF, 0);
-    *code = halves(libc::SI_QUEUE, 0);
     // SAFETY: has no arguments and cannot fail.
-    *sender = halves(pid, unsafe { libc::getuid() }.cast_signed());
-    *value = word;
-    // SAFETY: the kernel reads 128 bytes of `info`, which is as long, and sends only to our own process.
-    let failed =
-        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, libc::SIGPROF, info.as_ptr()) };
-    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let pid = unsafe { libc::getpid() };
+    // SAFETY: has no arguments and cannot fail.
+    let user = unsafe { libc::getuid() };
+    let mut info = [0_u64; 16];
+    // Signal, error, code, padding, sender, its user, word.
+    let [first, second, sender, value, ..] = &mut info;
+    (*first, *second) = (halves(SIGNAL, 0), halves(code, 0));
+    (*sender, *value) = (halves(pid, user.cast_signed()), word);
+    info
 }
 
 /// The handler. What it calls allocates nothing, takes no lock, and cannot panic.
@@ -97,8 +122,17 @@ unsafe extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, 
         let is_answered =
             unsafe { word_in(info) }.is_some_and(|word| unsafe { answer(word, context.cast_const().cast()) });
         if !is_answered {
+            // SAFETY: the kernel gave us it, and it lives until we return.
+            let is_to_thread = unsafe { (*info).si_code } == libc::SI_TKILL;
+            if is_to_thread {
+                IS_SENT_TO_THREADS.store(1, Ordering::Relaxed);
+            }
             // SAFETY: the arguments that the kernel gave us go to the handler that was there before.
             unsafe { chain(before, signal, info, context) };
+        } else if IS_SENT_TO_THREADS.load(Ordering::Relaxed) != 0 {
+            let mut merged = from_ourselves(libc::SI_TKILL, 0);
+            // SAFETY: as the kernel would have said it of the program's own; it lives until the handler returns.
+            unsafe { chain(before, signal, merged.as_mut_ptr().cast(), context) };
         }
     }
     // SAFETY: as above.

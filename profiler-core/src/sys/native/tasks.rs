@@ -26,15 +26,17 @@ pub(crate) enum Doing {
 pub(crate) struct Wait {
     /// The system call; -1 for none, that is for a page.
     pub(crate) call: i64,
+    /// Its fourth argument, where a wait for a futex has its timeout, is not 0.
+    pub(crate) has_fourth: bool,
     pub(crate) sp: u64,
     pub(crate) pc: u64,
 }
 
 impl Wait {
-    /// Whether a signal in it is sure to stay unseen by the program: what waits for a futex goes on waiting,
-    /// by the loop that every user of one must have.
+    /// Whether a signal in it is sure to stay unseen by the program: the system has a wait for a futex begin anew. Not
+    /// one with a timeout: that ends with `EINTR`, which `sem_timedwait` hands on.
     pub(crate) const fn bears_signals(self) -> bool {
-        self.call == libc::SYS_futex
+        self.call == libc::SYS_futex && !self.has_fourth
     }
 }
 
@@ -58,11 +60,11 @@ pub(crate) fn name(thread: ThreadId) -> Option<String> {
 }
 
 /// Whether a thread does not take the signal that samples are taken with.
-pub(crate) fn blocks_sigprof(thread: ThreadId) -> bool {
+pub(crate) fn blocks_signal(thread: ThreadId) -> bool {
     let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
     let mask = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask & (1 << (libc::SIGPROF - 1)) != 0
+    mask & (1 << (super::signal::SIGNAL - 1)) != 0
 }
 
 /// Processor time of a thread so far; `None` if it has ended.
@@ -101,7 +103,9 @@ fn parse(text: &str) -> Option<Doing> {
     }
     let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
     let pc = hex(words.next_back()?)?;
-    Some(Doing::Waiting(Wait { call: first.parse().ok()?, sp: hex(words.next_back()?)?, pc }))
+    let sp = hex(words.next_back()?)?;
+    let has_fourth = words.nth(3).and_then(hex).is_some_and(|argument| argument != 0);
+    Some(Doing::Waiting(Wait { call: first.parse().ok()?, has_fourth, sp, pc }))
 }
 
 #[cfg(test)]
@@ -111,11 +115,22 @@ mod tests {
     #[test]
     fn what_a_thread_does_is_read_from_the_system_s_line() {
         assert_eq!(parse("running\n"), Some(Doing::Running));
-        let waiting = Wait { call: 7, sp: 0x7ffe, pc: 0x7f00 };
+        let waiting = Wait { call: 7, has_fourth: true, sp: 0x7ffe, pc: 0x7f00 };
         assert_eq!(parse("7 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffe 0x7f00\n"), Some(Doing::Waiting(waiting)));
-        let fault = Wait { call: -1, sp: 0x10, pc: 0x20 };
+        let fault = Wait { call: -1, has_fourth: false, sp: 0x10, pc: 0x20 };
         assert_eq!(parse("-1 0x10 0x20\n"), Some(Doing::Waiting(fault)));
         assert_eq!(parse(""), None);
+    }
+
+    #[test]
+    fn a_wait_for_a_futex_bears_signals_unless_it_has_a_timeout() {
+        let bears = |timeout: &str| {
+            let line =
+                format!("{} 0x7f01 0x80 0x0 {timeout} 0x0 0xffffffff 0x7ffe 0x7f00\n", libc::SYS_futex);
+            matches!(parse(&line), Some(Doing::Waiting(wait)) if wait.bears_signals())
+        };
+        assert!(bears("0x0"));
+        assert!(!bears("0x7ffd10"));
     }
 
     #[test]
@@ -125,7 +140,7 @@ mod tests {
         list(&mut all);
         assert!(all.contains(&own));
         assert!(matches!(doing(own), Doing::Waiting(_)), "in the call that reads this");
-        assert!(!blocks_sigprof(own));
+        assert!(!blocks_signal(own));
         let before = cpu_ns(own).unwrap();
         while cpu_ns(own).unwrap() == before {}
         assert_eq!(cpu_ns(ThreadId::new(0x3f_fffe)), None);
