@@ -21,6 +21,7 @@
 //! results are kept for later captures up to a limit, files and parsed debug information are not.
 //! Give all addresses of a module in one call: each call reads the file once.
 
+pub(crate) mod bounded;
 mod bytes;
 mod cache;
 mod demangle;

@@ -83,6 +83,10 @@ fn in_file(found: &Found, addresses: &[u64], options: &SymbolOptions) -> Outcome
     let located = debug.locate(addresses, options, &mut texts, &mut problems);
     let source = source_of(&located, &tables);
     let (places, bytes) = compose(addresses, located, &tables, &mut texts);
+    if texts.left_out() > 0 {
+        let (path, what, count) = (own.path.clone(), "names", texts.left_out());
+        problems.push(Problem::LeftOut { path, what, count });
+    }
     let debug_file = separate.as_ref().map(|file| file.path.clone());
     Outcome { places, source, debug_file, problems, bytes }
 }
@@ -158,7 +162,13 @@ fn tables<'d>(
 ) -> Vec<SymbolTable<'d>> {
     let mut table = |image: Option<&Image<'d>>, rows: &str, texts: &str| -> SymbolTable<'d> {
         match image.map(|image| image.symbols(rows, texts)) {
-            Some(Ok(raw)) => SymbolTable::new(raw),
+            Some(Ok(raw)) => {
+                if raw.left_out > 0 {
+                    let (path, what, count) = (path.to_owned(), "symbols", raw.left_out);
+                    problems.push(Problem::LeftOut { path, what, count });
+                }
+                SymbolTable::new(raw)
+            }
             Some(Err(error)) => {
                 problems.push(section_problem(path, &error));
                 SymbolTable::default()
