@@ -28,6 +28,7 @@ mod demangle;
 mod dwarf;
 mod image;
 mod locate;
+mod minidebug;
 mod module;
 mod options;
 mod place;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use profiler_parent::core::session::Features;
-use profiler_parent::{CaptureReport, Format, Session};
+use profiler_parent::{CaptureReport, Format, Session, Verdict};
 
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::median;
@@ -48,9 +48,9 @@ fn varied(report: &mut Report) -> Result<()> {
     let path = directory.path().join("profile.json");
     for (name, format) in [("gather.varied", Format::Gecko), ("gather.processed.varied", Format::Processed)] {
         let run = capture(&session, &path, format)?;
-        for remark in &run.report.left_out {
-            eprintln!("{name}: {remark}");
-        }
+        let late = run.report.processes.iter().filter(|process| process.verdict != Verdict::Complete);
+        late.for_each(|process| eprintln!("{name}: {}: {}", process.name, process.verdict));
+        run.report.left_out.iter().for_each(|remark| eprintln!("{name}: {remark}"));
         report.put(Figure::new(format!("{name}.entries"), delivered(&run) as f64, "entries"));
         let growth = Figure::new(format!("{name}.parent_rss_growth_mib"), run.growth_mib, "MiB");
         report.put(growth.promised(Promise::AtMost(64.0)));
