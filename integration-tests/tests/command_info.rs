@@ -145,14 +145,24 @@ fn own_base(program: &str) -> anyhow::Result<u64> {
     Ok(u64::from_str_radix(line.split('-').next().context("no range")?, 16)?)
 }
 
+/// The build id in a program's note, in hexadecimal.
+fn code_id(program: &str) -> anyhow::Result<String> {
+    const NOTE: &[u8] = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
+    let bytes = fs::read(program)?;
+    let at = bytes.windows(NOTE.len()).position(|window| window == NOTE).context("no build id")?;
+    let id = bytes[at + NOTE.len()..].iter().take(20);
+    Ok(id.map(|byte| format!("{byte:02x}")).collect())
+}
+
 #[test]
 fn addresses_get_the_names_that_this_machine_has_for_them() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
     let base = own_base(&program)?;
     let address = a_known_function as fn(u64) -> u64 as usize as u64;
-    let lib =
+    let mut lib =
         json!({"name": "program", "path": program, "start": base, "end": base + (1 << 30), "offset": 0});
+    lib["codeId"] = code_id(&program).map_or(Value::Null, Value::from);
     let gone =
         json!({"name": "libgone.so", "path": "/nowhere/libgone.so", "start": 4096, "end": 8192, "offset": 0});
     let profile = json!({
