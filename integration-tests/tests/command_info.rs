@@ -133,6 +133,70 @@ fn the_functions_that_take_the_time_are_shown_in_either_form() -> anyhow::Result
     Ok(())
 }
 
+#[inline(never)]
+fn a_known_function(number: u64) -> u64 {
+    std::hint::black_box(number) * 3
+}
+
+/// Where this program's first byte lies.
+fn own_base(program: &str) -> anyhow::Result<u64> {
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let line = maps.lines().find(|line| line.ends_with(program)).context("not mapped")?;
+    Ok(u64::from_str_radix(line.split('-').next().context("no range")?, 16)?)
+}
+
+/// The build id in a program's note, in hexadecimal.
+fn code_id(program: &str) -> anyhow::Result<String> {
+    const NOTE: &[u8] = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
+    let bytes = fs::read(program)?;
+    let at = bytes.windows(NOTE.len()).position(|window| window == NOTE).context("no build id")?;
+    let id = bytes[at + NOTE.len()..].iter().take(20);
+    Ok(id.map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[test]
+fn addresses_get_the_names_that_this_machine_has_for_them() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let program = std::env::current_exe()?.to_string_lossy().into_owned();
+    let base = own_base(&program)?;
+    let address = a_known_function as fn(u64) -> u64 as usize as u64;
+    let mut lib =
+        json!({"name": "program", "path": program, "start": base, "end": base + (1 << 30), "offset": 0});
+    lib["codeId"] = code_id(&program).map_or(Value::Null, Value::from);
+    let gone =
+        json!({"name": "libgone.so", "path": "/nowhere/libgone.so", "start": 4096, "end": 8192, "offset": 0});
+    let profile = json!({
+        "processes": [], "libs": [lib, gone], "meta": {"version": 31, "interval": 1},
+        "threads": [{
+            "name": "GeckoMain", "pid": 1, "tid": 1,
+            "samples": {"schema": {"stack": 0, "time": 1}, "data": [[1, 1.0], [1, 2.0], [2, 3.0]]},
+            "markers": {"schema": {}, "data": []},
+            "frameTable": {"schema": {"location": 0}, "data": [[0], [1], [2]]},
+            "stackTable": {"schema": {"prefix": 0, "frame": 1}, "data": [[null, 0], [0, 1], [null, 2]]},
+            // A call returns to one byte after it.
+            "stringTable": [format!("{:#x}", address + 1), format!("{address:#x}"), "0x1010"],
+        }],
+    });
+    let path = write(directory.path(), "named.json", &profile)?;
+    let info = tools::info(&path)?;
+    let top = info["samples"]["top"].as_array().context("no functions")?;
+    let name = top[0]["function"].as_str().context("no name")?;
+    assert!(name.ends_with("a_known_function"), "{info}");
+    assert_eq!(
+        (&top[0]["self_samples"], &top[0]["total_samples"]),
+        (&json!(2.0), &json!(2.0)),
+        "once a stack"
+    );
+    assert_eq!(top[1]["function"], "libgone.so+0x10");
+    let nameless = info["samples"]["nameless"].as_array().context("nothing is said of the other")?;
+    assert_eq!((nameless.len(), &nameless[0]["library"]), (1, &json!("libgone.so")), "{info}");
+    let plain = tools::run(&["info", "--no-names", &path.to_string_lossy()])?;
+    assert!(plain.out.contains("program+0x") && !plain.out.contains("no names for"), "{plain:?}");
+    let said = tools::run(&["info", &path.to_string_lossy()])?;
+    assert!(said.out.contains("no names for libgone.so: cannot read"), "{said:?}");
+    Ok(())
+}
+
 fn rows_are_those_of_the_log(info: &Value, name: &str) {
     let log = &log()["1"]["processes"];
     for (row, logged) in

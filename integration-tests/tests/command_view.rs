@@ -36,7 +36,14 @@ struct Answer {
 
 impl View {
     fn start(file: &Path, change: impl FnOnce(&mut Command)) -> anyhow::Result<Self> {
-        let mut command = Command::new(tools::profiler()?);
+        Self::start_by(Command::new(tools::profiler()?), file, change)
+    }
+
+    fn start_by(
+        mut command: Command,
+        file: &Path,
+        change: impl FnOnce(&mut Command),
+    ) -> anyhow::Result<Self> {
         command.arg("view").arg(file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         command.env_remove("PROFILER_URL").env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
         change(&mut command);
@@ -240,27 +247,52 @@ fn the_browser_is_opened_where_there_is_a_screen_and_not_otherwise() -> anyhow::
     )?;
     fs::set_permissions(&opener, PermissionsExt::from_mode(0o755))?;
     let path = format!("{}:/usr/bin:/bin", place.directory.path().display());
-    let start = |opened: &Path, screen: Option<&str>, option: Option<&str>| {
-        View::start(&file, |command| {
-            command.env("PATH", &path).env("OPENED", opened).args(option);
+    let cases = [(Some(":9"), None, true), (None, None, false), (Some(":9"), Some("--no-open"), false)];
+    for (number, (screen, option, opens)) in cases.into_iter().enumerate() {
+        let opened = place.directory.path().join(format!("opened-{number}"));
+        let mut held = Held::new(place.directory.path().join(format!("held-{number}")))?;
+        let view = View::start_by(held.command()?, &file, |command| {
+            command.env("PATH", &path).env("OPENED", &opened).args(option);
             if let Some(screen) = screen {
                 command.env("DISPLAY", screen);
             }
-        })
-    };
-    let opened = place.directory.path().join("opened");
-    let view = start(&opened, Some(":9"), None)?;
-    assert!(until(|| opened.exists()), "nothing was opened");
-    assert_eq!(fs::read_to_string(&opened)?, view.link);
-    for (number, (screen, option)) in [(None, None), (Some(":9"), Some("--no-open"))].into_iter().enumerate()
-    {
-        let never = place.directory.path().join(format!("never-{number}"));
-        let view = start(&never, screen, option)?;
+        })?;
         assert_eq!(view.ask("GET /TOKEN/profile.json")?.status, 200);
+        let link = view.link.clone();
         view.stop(Signal::INT)?;
-        assert!(!never.exists(), "{screen:?} {option:?}");
+        // The command has ended, and with it all that could start a browser; what it has started may still be at it.
+        ensure!(held.is_let_go(), "the browser does not end");
+        assert_eq!(opened.exists(), opens, "{screen:?} {option:?}");
+        assert!(!opens || fs::read_to_string(&opened)? == link);
     }
     Ok(())
+}
+
+/// A pipe that a command and all that it starts hold open.
+struct Held {
+    path: PathBuf,
+    reader: fs::File,
+}
+
+impl Held {
+    fn new(path: PathBuf) -> anyhow::Result<Self> {
+        integration_tests::pairs::make_pipe(&path)?;
+        let mut options = fs::File::options();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+        Ok(Self { reader: options.read(true).open(&path)?, path })
+    }
+
+    /// `profiler`, holding the pipe as descriptor 3.
+    fn command(&self) -> anyhow::Result<Command> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "exec 3>\"$0\"; exec \"$@\""]).arg(&self.path).arg(tools::profiler()?);
+        Ok(command)
+    }
+
+    /// Whether nobody has it any more, after some time at the latest.
+    fn is_let_go(&mut self) -> bool {
+        until(|| self.reader.read(&mut [0]).is_ok_and(|read| read == 0))
+    }
 }
 
 #[test]

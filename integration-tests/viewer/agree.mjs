@@ -8,7 +8,7 @@
 //
 // Compared are: processes and their names; threads with their names and numbers of markers and samples;
 // every marker (name, times, category, label, fields, and its stack where it has one); the call tree of
-// every thread with samples, by function; counters with their names and values. Not compared is what one of the formats cannot say:
+// every thread with samples, by function; the bytes that functions allocated; counters with their names and values. Not compared is what one of the formats cannot say:
 // how a counter is drawn, files and lines. A function without a name is its library and its address there, in steps
 // of four bytes: the processed file must be one without names, or the Gecko file one without code.
 
@@ -109,6 +109,21 @@ async function callTree({ viewer, libraries }, thread) {
   return [...all].map(([path, { total, self }]) => `${path}: ${total} ${self}`).sort();
 }
 
+/** Bytes that each function itself allocated, where there are allocations. */
+async function allocations({ viewer, libraries }, thread) {
+  if (!thread.strategies.includes("native-allocations")) return [];
+  const how = ["--include-idle", "--limit", "0", "--strategy", "native-allocations", "--thread", thread.threadHandle];
+  const { functions } = await viewer.ask("thread", "functions", ...how);
+  const sums = new Map();
+  for (const { name, selfSamples, totalSamples } of functions) {
+    // As in check.mjs, a library stands before an address.
+    const plain = functionName(name.replace(/^.*!(?=0x)/, ""), libraries.get(thread.pid) ?? []).replace(/^.*!/, "");
+    const { total, self } = sums.get(plain) ?? { total: 0, self: 0 };
+    sums.set(plain, { total: total + totalSamples, self: self + selfSamples });
+  }
+  return [...sums].map(([name, { total, self }]) => `${name}: ${total} ${self}`).sort();
+}
+
 async function stackOf({ viewer, libraries }, { handle }, thread) {
   const { stack } = await viewer.ask("marker", "stack", handle);
   return (stack?.frames ?? []).map(({ name }) => functionName(name, libraries.get(thread.pid) ?? [])).join(" < ");
@@ -122,7 +137,7 @@ async function look(viewer, libraries) {
   for (const thread of listed.threads) {
     const details = await viewer.ask("thread", "info", "--thread", thread.threadHandle);
     const key = `${thread.processName} ${thread.pid} / ${thread.name} ${thread.tid}`;
-    threads.push({ ...thread, key, samples: details.sampleCount });
+    threads.push({ ...thread, key, samples: details.sampleCount, strategies: details.availableStrategies });
   }
   threads.sort((a, b) => (a.key < b.key ? -1 : 1));
   const { counters } = await viewer.ask("counter", "list");
@@ -155,6 +170,8 @@ async function compareThread(gecko, processed, one, other) {
   if (withStack(first).length > 0) {
     same(`${one.key}: stacks of markers`, await stacks(gecko, first, one), await stacks(processed, second, other));
   }
+  const bytes = [await allocations(gecko, one), await allocations(processed, other)];
+  if (bytes.some((list) => list.length > 0)) same(`${one.key}: allocations`, ...bytes);
   if (one.samples > 0 && other.samples > 0) {
     same(`${one.key}: call tree`, await callTree(gecko, one), await callTree(processed, other));
     const cpu = [one, other].map((thread) => `${Math.round(thread.cpuMs * 1000)}`);

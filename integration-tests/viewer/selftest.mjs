@@ -1,11 +1,12 @@
-// The checks of `check.mjs` must be able to fail: this shows that they do.
+// The checks of `check.mjs` and `agree.mjs` must be able to fail: this shows that they do.
 //
 //   node selftest.mjs
 //
 // A small Gecko profile (version 31) is written by hand: three processes, four threads, two
 // marker types with a schema, a counter, samples with stacks, allocations. All that our own writer relies on is in it
 // once, in the smallest form, so a pass also says: a profile of this shape opens in the viewer.
-// Then every expectation is broken once, and the profile in every way that must be noticed.
+// Then every expectation is broken once, and the profile in every way that must be noticed. For `agree.mjs` a second
+// profile, of the same recording in other words, is made to differ in everything that is compared.
 
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -17,6 +18,7 @@ import { needNode } from "./check.mjs";
 needNode(process.argv[1]);
 
 const CHECK = join(dirname(fileURLToPath(import.meta.url)), "check.mjs");
+const AGREE = join(dirname(fileURLToPath(import.meta.url)), "agree.mjs");
 const WORK = mkdtempSync("/tmp/selftest-");
 // Everything that a check leaves behind would lie here.
 const TEMPORARY = join(WORK, "tmp");
@@ -347,6 +349,40 @@ const UNUSABLE = [
   ["a label of no kind", { markerLabels: [{ marker: "File", label: "x", kind: "page" }] }],
 ];
 
+// ---- two files of one recording -------------------------------------------------------------
+
+/** The same with a marker that has a stack and is not taken for something else. */
+const forAgree = edit((p) => (p.threads[1].markers.data[0][5].stack = STACK));
+
+/** The same recording as the processed format has it: code by library and address there. */
+const inOtherWords = (text) => text.replace(/"0x40(10[12]0)"/g, '"libwork.so+0x$1"');
+
+/** [what is different, how, the line that must fail]. */
+const DIFFERENT = [
+  ["a process's name", edit((p) => (p.processes[0].threads[0].processName = "other")), "processes"],
+  ["a missing thread", edit((p) => p.threads.pop()), "threads"],
+  ["a thread's name", edit((p) => (p.threads[1].name = "other")), "threads"],
+  ["a missing sample", edit((p) => p.threads[0].samples.data.pop()), "threads"],
+  ["a missing marker", edit((p) => p.threads[1].markers.data.splice(1, 1)), "Collector 110: markers"],
+  ["a missing allocation", edit((p) => p.threads[1].markers.data.pop()), "Collector 110: allocations"],
+  ["an allocation's bytes", edit((p) => (p.threads[1].markers.data[3][5].size = 1001)), "Collector 110: allocations"],
+  ["a marker's name", edit((p) => (p.threads[1].stringTable[3] = "other")), "Collector 110: markers"],
+  ["a marker's category", edit((p) => (p.threads[1].markers.data[0][4] = 0)), "Collector 110: markers"],
+  ["a marker's field", edit((p) => (p.processes[0].threads[0].markers.data[0][5].bytes = 1)), "worker 1 101 / GeckoMain 101: markers"],
+  ["a marker's beginning", edit((p) => (p.threads[1].markers.data[1][1] += 0.001)), "Collector 110: when they began"],
+  ["a marker's end", edit((p) => (p.processes[0].threads[0].markers.data[0][2] += 0.001)), "how long they lasted"],
+  ["a marker without its stack", edit((p) => delete p.threads[1].markers.data[0][5].stack), "Collector 110: markers"],
+  ["a marker's stack", edit((p) => (p.threads[1].markers.data[0][5].stack.samples.data[0][0] = 0)), "stacks of markers"],
+  ["a sample's stack", edit((p) => (p.threads[0].samples.data[1][0] = 1)), "GeckoMain 100: call tree"],
+  ["a function's name", edit((p) => (p.threads[0].stringTable[0] = "walk")), "GeckoMain 100: call tree"],
+  ["a function's address", edit((p) => (p.threads[0].stringTable[2] = "libwork.so+0x1030")), "GeckoMain 100: call tree"],
+  ["a sample's processor time", edit((p) => (p.threads[0].samples.data[1][3] += 10000)), "processor time"],
+  ["a counter's name", edit((p) => (p.processes[0].counters[0].name = "other")), "counters"],
+  ["a counter's value", edit((p) => (p.processes[0].counters[0].samples.data[2][1] = 1)), "counters"],
+  ["a file of which the viewer complains", edit((p) => (p.meta.markerSchema[0].data[0].format = "sausage")), "complains of nothing"],
+  ["a file that the viewer does not open", (text) => text.slice(0, -100), "the viewer answers"],
+];
+
 function edit(change) {
   return (text) => {
     const profile = JSON.parse(text);
@@ -372,10 +408,10 @@ function write(name, content) {
   return file;
 }
 
-function run(profile, expect) {
+function run(profile, expect, program = CHECK) {
   return new Promise((resolve) => {
     const env = { ...process.env, TMPDIR: TEMPORARY };
-    const child = spawn(process.execPath, [CHECK, profile, expect], { env, stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn(process.execPath, [program, profile, expect], { env, stdio: ["ignore", "pipe", "inherit"] });
     let output = "";
     child.stdout.on("data", (text) => (output += text));
     child.on("close", (code) => resolve({ code, output, failed: output.split("\n").filter((l) => l.startsWith("FAIL")) }));
@@ -418,6 +454,19 @@ async function unusableIsRefused(text) {
   say(code === 2, "cannot run: no such profile", output);
 }
 
+async function differencesAreNoticed(text) {
+  const first = forAgree(text);
+  const gecko = write("gecko.json", first);
+  const same = await run(gecko, write("processed.json", inOtherWords(first)), AGREE);
+  say(same.code === 0 && same.failed.length === 0, "two files of one recording agree", same.output);
+  for (const [name, change, line] of DIFFERENT) {
+    const { code, output, failed } = await run(gecko, write("processed.json", change(inOtherWords(first))), AGREE);
+    say(code === 1 && failed.some((f) => f.includes(line)), `a difference is noticed: ${name}`, output);
+  }
+  const { code, output } = await run(gecko, join(WORK, "absent.json"), AGREE);
+  say(code === 2, "cannot run: no second file", output);
+}
+
 /** A daemon of ours would have our directory in its environment. */
 function leftBehind() {
   const holds = (pid) => {
@@ -436,6 +485,7 @@ try {
   await wrongFails(text);
   await brokenFails(text);
   await unusableIsRefused(text);
+  await differencesAreNoticed(text);
   const left = leftBehind();
   say(left.length === 0, "no daemon and no file is left behind", left.join("\n"));
 } finally {

@@ -59,6 +59,16 @@ impl StringTable {
         self.ends.is_empty()
     }
 
+    /// About how many bytes of memory it takes.
+    pub fn bytes(&self) -> usize {
+        self.arena.len() + size_of_val(self.ends.as_slice()) + size_of_val(self.slots.as_slice())
+    }
+
+    /// The number of `text`, if it was seen before.
+    pub fn known(&self, text: &str) -> Option<StringId> {
+        self.find(self.hasher.hash_one(text), text)
+    }
+
     /// The number of `text`, a new one if it was not seen before.
     pub fn intern(&mut self, text: &str) -> StringId {
         let hash = self.hasher.hash_one(text);

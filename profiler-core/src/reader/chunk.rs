@@ -62,23 +62,31 @@ impl Entries<'_> {
     }
 }
 
-impl<'a> Iterator for Entries<'a> {
-    type Item = Entry<'a>;
-
-    fn next(&mut self) -> Option<Entry<'a>> {
+impl<'a> Entries<'a> {
+    /// The next entry with its bytes, from which [`entry::decode`] makes it again.
+    pub fn next_with_bytes(&mut self) -> Option<(Entry<'a>, &'a [u8])> {
         if self.left == 0 || self.damaged {
             return None;
         }
-        match entry::decode(self.bytes.get(self.at..).unwrap_or_default()) {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        match entry::decode(rest) {
             Ok((entry, len)) => {
                 self.at = self.at.saturating_add(len);
                 self.left -= 1;
-                Some(entry)
+                Some((entry, rest.get(..len).unwrap_or_default()))
             }
             Err(_) => {
                 self.damaged = true;
                 None
             }
         }
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        self.next_with_bytes().map(|(entry, _)| entry)
     }
 }

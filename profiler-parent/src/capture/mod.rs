@@ -123,6 +123,9 @@ pub struct CaptureReport {
     /// All processes of the session, the parent first. Of processes that ended and left nothing the
     /// latest 1000 are told apart; a last row, `N earlier processes`, has the sum of the others.
     pub processes: Vec<CapturedProcess>,
+    /// What found no room in the profile, or could not be named because it would have been too much: in words, as
+    /// the profile's own log says it. Empty for anything but enormous or hostile recordings.
+    pub left_out: Vec<String>,
 }
 
 /// How a profile is written down.
@@ -189,12 +192,12 @@ impl Capture {
         let turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = ProfileFile::create(path)?;
         let events = &self.events.0;
-        let processes = match self.format {
+        let (processes, left_out) = match self.format {
             Format::Processed => processed::run(&self.shared, events, &mut *self.symbols, &mut file, path)?,
-            Format::Gecko => gathering::run(&self.shared, &self.hub, events, &mut file, path)?,
+            Format::Gecko => (gathering::run(&self.shared, &self.hub, events, &mut file, path)?, Vec::new()),
         };
         let bytes = file.commit()?;
         drop(turn);
-        Ok(CaptureReport { path: path.to_owned(), bytes, processes })
+        Ok(CaptureReport { path: path.to_owned(), bytes, processes, left_out })
     }
 }

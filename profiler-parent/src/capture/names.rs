@@ -2,6 +2,7 @@
 //!
 //! Invariant: what was looked up for one capture is there for the next; see [`crate::symbols`].
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::Sender;
@@ -11,18 +12,23 @@ use super::CaptureEvent;
 use crate::processed::names::{CodeNames, InlineFrame, Symbols};
 use crate::symbols::{self, ModuleKey, Place};
 
+/// Most remarks on files.
+const MOST_REMARKS: usize = 100;
+
 /// Symbols that captures share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     symbols: Arc<Mutex<symbols::Symbols>>,
     /// Who hears of every module that is looked into.
     events: Option<Sender<CaptureEvent>>,
+    /// Files that this capture asked for.
+    asked: HashSet<String>,
 }
 
 impl Names {
     /// The same symbols, telling this capture's events.
     pub(super) fn telling(&self, events: &Sender<CaptureEvent>) -> Self {
-        Self { symbols: Arc::clone(&self.symbols), events: Some(events.clone()) }
+        Self { symbols: Arc::clone(&self.symbols), events: Some(events.clone()), asked: HashSet::new() }
     }
 }
 
@@ -37,11 +43,19 @@ impl Symbols for Names {
             let naming = CaptureEvent::Naming { module: module.path.clone(), addresses: addresses.len() };
             let _ = events.try_send(naming);
         }
+        self.asked.insert(module.path.clone());
         let mut symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
         let places = symbols.resolve(ModuleKey::from(module), addresses);
         for (address, place) in addresses.iter().zip(&places) {
             tell(*address, place, found);
         }
+    }
+
+    fn left_out(&mut self) -> Vec<String> {
+        let reports = self.symbols.lock().unwrap_or_else(PoisonError::into_inner).reports();
+        let asked = reports.iter().filter(|report| self.asked.contains(&report.path));
+        let refused = asked.flat_map(|report| &report.problems).filter(|problem| problem.is_refusal());
+        refused.take(MOST_REMARKS).map(ToString::to_string).collect()
     }
 }
 

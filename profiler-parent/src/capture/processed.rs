@@ -28,14 +28,15 @@ struct Settled<'a> {
     is_there: bool,
 }
 
-/// Writes the profile of all processes to `out`; says what became of every process, the parent first.
+/// Writes the profile of all processes to `out`; says what became of every process, the parent first, and what
+/// was left out.
 pub(super) fn run(
     shared: &Shared,
     events: &Sender<CaptureEvent>,
     symbols: &mut dyn Symbols,
     out: &mut impl Write,
     path: &Path,
-) -> Result<Vec<CapturedProcess>, CaptureError> {
+) -> Result<(Vec<CapturedProcess>, Vec<String>), CaptureError> {
     let mut members = roster::call(shared);
     members.sort_by_key(|member| !member.is_parent);
     roster::await_news(shared, members.iter().map(|member| member.key));
@@ -53,12 +54,11 @@ pub(super) fn run(
         settled.push(one);
     }
     roster::note_overdrawn(shared, &mut log);
-    if profile.lost_frames() > 0 {
-        log.note(format!("left out {} frames: too many different stacks", profile.lost_frames()));
-    }
     let incomplete = incomplete(shared, &settled, spec.later.ticks);
-    let mut processes = Vec::new();
-    let finish = |summaries: &[ProcessSummary], json: &mut JsonWriter<_>| {
+    let (mut processes, mut remarks) = (Vec::new(), Vec::new());
+    let finish = |summaries: &[ProcessSummary], left_out: Vec<String>, json: &mut JsonWriter<_>| {
+        left_out.iter().for_each(|remark| log.note(remark.as_str()));
+        remarks = left_out;
         processes = report(&settled, summaries);
         processes.extend(roster::earlier(shared));
         log.write(root.pid, &processes, json);
@@ -66,7 +66,7 @@ pub(super) fn run(
     let written = profile.write(symbols, &incomplete, finish, out);
     let failed = |source: io::Error| CaptureError::Write { path: path.to_owned(), source };
     written.map_err(failed)?;
-    Ok(processes)
+    Ok((processes, remarks))
 }
 
 fn tell(events: &Sender<CaptureEvent>, member: &Member, number: usize, of: usize) {

@@ -13,7 +13,8 @@ use profiler_core::reader::{CounterDefinition, CounterInfo};
 use profiler_core::session::Features;
 
 use super::process::Process;
-use super::rows::{RowStore, Rows};
+use super::rows::Rows;
+use super::store::RowStore;
 
 /// Shows all points of a counter.
 type Points<'a> = dyn Fn(&mut dyn FnMut(Point)) -> io::Result<()> + 'a;

@@ -9,13 +9,17 @@ use std::collections::HashMap;
 use profiler_core::entry::stack::Frame;
 use profiler_core::ids::DefinitionId;
 use profiler_core::profile::gecko::shared::category_pair;
-use profiler_core::profile::{CategoryRow, StringId, StringTable};
+use profiler_core::profile::{CategoryRow, StringId};
 use profiler_core::reader::Definitions;
 
+use super::interned::Interned;
 use super::libs::{LibId, Libs};
+use super::texts::Texts;
 
-/// Most different frames of a profile; what is more is shown as one. About 100 bytes each.
-const MAX_FRAMES: usize = 1 << 19;
+/// Most different frames of a profile; what is more is shown as one.
+pub(super) const MAX_FRAMES: usize = 1 << 17;
+/// Modules and labels of one process whose translation is remembered. Frames may name any.
+const MOST_KNOWN: usize = 1 << 14;
 
 /// A frame of the profile before it has names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +29,7 @@ pub(super) enum RawFrame {
     /// Code of no known module.
     Unknown(u64, Position),
     /// A label.
-    Label(Label),
+    Label(LabelId),
     /// Stands for frames that are missing further out.
     Truncated,
     /// Stands for all frames that found no room.
@@ -39,12 +43,16 @@ pub(super) enum Position {
     Inner,
 }
 
+/// Number of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct LabelId(u32);
+
 /// What a label shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Label {
     pub(super) name: StringId,
-    pub(super) category: u64,
-    pub(super) subcategory: u64,
+    pub(super) category: u32,
+    pub(super) subcategory: u32,
     pub(super) file: Option<StringId>,
     pub(super) line: Option<u32>,
 }
@@ -56,22 +64,25 @@ pub(super) struct FrameId(pub(super) u32);
 /// All frames, each once.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    known: HashMap<RawFrame, FrameId>,
-    all: Vec<RawFrame>,
+    all: Interned<RawFrame>,
+    labels: Interned<Label>,
+    lost: u64,
 }
 
 impl Frames {
     /// All frames, in order of their numbers.
     pub(super) fn all(&self) -> &[RawFrame] {
-        &self.all
+        self.all.all()
     }
 
-    /// Where a frame of code stands.
-    pub(super) fn position(&self, number: usize) -> Position {
-        match self.all.get(number) {
-            Some(RawFrame::Code(_, _, position) | RawFrame::Unknown(_, position)) => *position,
-            _ => Position::Inner,
-        }
+    /// What a label shows.
+    pub(super) fn label(&self, id: LabelId) -> Option<&Label> {
+        self.labels.all().get(id.0 as usize)
+    }
+
+    /// How many times a frame found no room.
+    pub(super) const fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// The frame of an interrupted instruction.
@@ -81,7 +92,7 @@ impl Frames {
         position: Position,
         translation: &mut Translation<'_>,
     ) -> FrameId {
-        let frame = translation.translate(frame, position, 0);
+        let frame = translation.translate(frame, position, 0, &mut self.labels);
         self.intern(frame)
     }
 
@@ -92,7 +103,7 @@ impl Frames {
         position: Position,
         translation: &mut Translation<'_>,
     ) -> FrameId {
-        let frame = translation.translate(frame, position, 1);
+        let frame = translation.translate(frame, position, 1, &mut self.labels);
         self.intern(frame)
     }
 
@@ -102,17 +113,14 @@ impl Frames {
     }
 
     fn intern(&mut self, frame: RawFrame) -> FrameId {
-        if let Some(known) = self.known.get(&frame) {
-            return *known;
-        }
-        let is_full = self.all.len() >= MAX_FRAMES && frame != RawFrame::TooMany;
-        if is_full {
-            return self.intern(RawFrame::TooMany);
-        }
-        let next = FrameId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        self.all.push(frame);
-        self.known.insert(frame, next);
-        next
+        // There is always room for the two that stand for others.
+        let most = if matches!(frame, RawFrame::Truncated) { MAX_FRAMES - 1 } else { MAX_FRAMES - 2 };
+        let fitting = if frame == RawFrame::TooMany { None } else { self.all.intern(frame, most) };
+        let id = fitting.or_else(|| {
+            self.lost += 1;
+            self.all.intern(RawFrame::TooMany, MAX_FRAMES)
+        });
+        FrameId(id.unwrap_or(u32::MAX))
     }
 }
 
@@ -122,7 +130,7 @@ pub(super) struct Translation<'a> {
     pub(super) definitions: &'a Definitions,
     pub(super) categories: &'a [CategoryRow],
     pub(super) libs: &'a mut Libs,
-    pub(super) strings: &'a mut StringTable,
+    pub(super) strings: &'a mut Texts,
     pub(super) known: &'a mut Known,
 }
 
@@ -130,38 +138,52 @@ pub(super) struct Translation<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Known {
     modules: HashMap<DefinitionId, Option<LibId>>,
-    labels: HashMap<DefinitionId, Label>,
+    labels: HashMap<DefinitionId, Option<LabelId>>,
 }
 
 impl Translation<'_> {
-    fn translate(&mut self, frame: Frame, position: Position, nudge: u64) -> RawFrame {
+    fn translate(
+        &mut self,
+        frame: Frame,
+        position: Position,
+        nudge: u64,
+        labels: &mut Interned<Label>,
+    ) -> RawFrame {
         match frame {
             Frame::Code(module, relative) => match self.lib(module) {
                 Some(lib) => RawFrame::Code(lib, relative.saturating_sub(nudge), position),
                 None => RawFrame::Unknown(relative.saturating_sub(nudge), position),
             },
             Frame::Unknown(address) => RawFrame::Unknown(address.saturating_sub(nudge), position),
-            Frame::Label(id) => RawFrame::Label(self.label(id)),
+            Frame::Label(id) => self.label(id, labels).map_or(RawFrame::TooMany, RawFrame::Label),
         }
     }
 
     fn lib(&mut self, id: DefinitionId) -> Option<LibId> {
-        let (definitions, libs) = (self.definitions, &mut *self.libs);
-        *self.known.modules.entry(id).or_insert_with(|| Some(libs.intern(definitions.module(id)?)))
+        if let Some(known) = self.known.modules.get(&id) {
+            return *known;
+        }
+        let lib = self.definitions.module(id).and_then(|module| self.libs.intern(module));
+        if self.known.modules.len() < MOST_KNOWN {
+            self.known.modules.insert(id, lib);
+        }
+        lib
     }
 
-    fn label(&mut self, id: DefinitionId) -> Label {
-        if let Some(label) = self.known.labels.get(&id) {
-            return *label;
+    fn label(&mut self, id: DefinitionId, labels: &mut Interned<Label>) -> Option<LabelId> {
+        if let Some(known) = self.known.labels.get(&id) {
+            return *known;
         }
-        let label = self.new_label(id);
-        self.known.labels.insert(id, label);
+        let label = labels.intern(self.new_label(id), MAX_FRAMES).map(LabelId);
+        if self.known.labels.len() < MOST_KNOWN {
+            self.known.labels.insert(id, label);
+        }
         label
     }
 
     fn new_label(&mut self, id: DefinitionId) -> Label {
         let Some(found) = self.definitions.label(id) else {
-            let name = self.strings.intern("(unknown label)");
+            let name = self.strings.own("(unknown label)");
             return Label { name, category: 0, subcategory: 0, file: None, line: None };
         };
         let category = self.definitions.category(found.category);
@@ -169,10 +191,11 @@ impl Translation<'_> {
             .and_then(|category| category.subcategories.get(usize::from(found.subcategory).checked_sub(1)?));
         let name = category.map(|category| category.name.as_str());
         let (category, subcategory) = category_pair(self.categories, name, subcategory.map(String::as_str));
+        let narrow = |number: u64| u32::try_from(number).unwrap_or(0);
         Label {
             name: self.strings.intern(if found.name.is_empty() { "(unnamed)" } else { &found.name }),
-            category,
-            subcategory,
+            category: narrow(category),
+            subcategory: narrow(subcategory),
             file: (!found.file.is_empty()).then(|| self.strings.intern(&found.file)),
             line: (found.line > 0).then_some(found.line),
         }

@@ -20,17 +20,41 @@ pub(super) struct LibId(pub(super) u32);
 pub(super) struct Libs {
     known: HashMap<(String, Vec<u8>), LibId>,
     all: Vec<ModuleDefinition>,
+    bytes: usize,
+    left_out: u64,
 }
 
+/// Most files of a profile. A process that is well has hundreds at most.
+const MOST: usize = 1 << 14;
+/// Most bytes of all their names and identities.
+const MOST_BYTES: usize = 2 << 20;
+/// Longest name, which is also the longest that a system knows.
+const LONGEST_PATH: usize = 4096;
+
 impl Libs {
-    /// The row of a module: the same for all processes that have the same file with the same contents.
-    pub(super) fn intern(&mut self, module: &ModuleDefinition) -> LibId {
-        let next = LibId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        let all = &mut self.all;
-        *self.known.entry((module.path.clone(), module.build_id.clone())).or_insert_with(|| {
-            all.push(module.clone());
-            next
-        })
+    /// The row of a module: the same for all processes that have the same file with the same contents. `None` if there
+    /// is no room for it.
+    pub(super) fn intern(&mut self, module: &ModuleDefinition) -> Option<LibId> {
+        let key = (module.path.clone(), module.build_id.clone());
+        if let Some(known) = self.known.get(&key) {
+            return Some(*known);
+        }
+        let bytes = self.bytes.saturating_add(module.path.len()).saturating_add(module.build_id.len());
+        let fits = self.all.len() < MOST && bytes <= MOST_BYTES && module.path.len() <= LONGEST_PATH;
+        let next = u32::try_from(self.all.len()).ok().filter(|_| fits).map(LibId);
+        let Some(next) = next else {
+            self.left_out += 1;
+            return None;
+        };
+        self.bytes = bytes;
+        self.all.push(module.clone());
+        self.known.insert(key, next);
+        Some(next)
+    }
+
+    /// How many modules found no room.
+    pub(super) const fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// All files with their numbers.
@@ -91,9 +115,24 @@ mod tests {
     #[test]
     fn the_same_file_in_two_processes_is_one_row_and_other_contents_are_another() {
         let mut libs = Libs::default();
-        let first = libs.intern(&module("/bin/a", &[1], 0x1000));
-        assert_eq!(libs.intern(&module("/bin/a", &[1], 0x9000)), first);
-        assert_ne!(libs.intern(&module("/bin/a", &[2], 0x1000)), first);
+        let first = libs.intern(&module("/bin/a", &[1], 0x1000)).unwrap();
+        assert_eq!(libs.intern(&module("/bin/a", &[1], 0x9000)), Some(first));
+        assert_ne!(libs.intern(&module("/bin/a", &[2], 0x1000)), Some(first));
         assert_eq!((libs.name(first), libs.len()), ("a", 2));
+    }
+
+    #[test]
+    fn files_without_end_take_bounded_memory_and_are_counted() {
+        let mut libs = Libs::default();
+        for number in 0..20_000_u32 {
+            libs.intern(&module("/bin/a", &number.to_ne_bytes(), 0));
+        }
+        assert_eq!((libs.len(), libs.left_out()), (MOST, 20_000 - MOST as u64));
+        let mut libs = Libs::default();
+        for number in 0..1000 {
+            libs.intern(&module(&format!("/{number:04000}"), &[], 0));
+        }
+        libs.intern(&module(&"x".repeat(LONGEST_PATH + 1), &[], 0));
+        assert!(libs.bytes <= MOST_BYTES && libs.left_out() == 1001 - libs.len() as u64);
     }
 }

@@ -11,12 +11,15 @@ use profiler_core::ids::DefinitionId;
 use profiler_core::marker::payload::{FieldValue, PayloadReader};
 use profiler_core::profile::gecko::shared::{MarkerPlans, Shape, TypePlan};
 use profiler_core::profile::gecko::write_value;
-use profiler_core::profile::{JsonWriter, ShownRange, StringId, StringTable};
+use profiler_core::profile::{JsonWriter, ShownRange, StringId};
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::spill::{Column, column, end};
+use super::texts::Texts;
 
 const UNNAMED: &str = "(unnamed)";
+/// Call sites that are remembered.
+const MOST_SITES: usize = 1 << 14;
 
 /// A call site, looked up once per process.
 #[derive(Clone, Copy, Debug)]
@@ -38,13 +41,18 @@ impl<'a> Sites<'a> {
         Self { plans, known: HashMap::new() }
     }
 
-    fn site(&mut self, id: DefinitionId, strings: &mut StringTable) -> KnownSite<'a> {
-        let plans = self.plans;
-        *self.known.entry(id).or_insert_with(|| {
-            let plan = plans.site(id);
-            let name = (!plan.name.is_empty()).then(|| strings.intern(plan.name));
-            KnownSite { name, category: plan.category, marker_type: plan.marker_type }
-        })
+    fn site(&mut self, id: DefinitionId, strings: &mut Texts) -> KnownSite<'a> {
+        if let Some(known) = self.known.get(&id) {
+            return *known;
+        }
+        let plan = self.plans.site(id);
+        let name = (!plan.name.is_empty()).then(|| strings.intern(plan.name));
+        let site = KnownSite { name, category: plan.category, marker_type: plan.marker_type };
+        // Entries may name any number.
+        if self.known.len() < MOST_SITES {
+            self.known.insert(id, site);
+        }
+        site
     }
 }
 
@@ -98,13 +106,13 @@ impl MarkerColumns {
         marker: &MarkerEntry<'_>,
         stack: Option<u32>,
         sites: &mut Sites<'_>,
-        strings: &mut StringTable,
+        strings: &mut Texts,
     ) {
         let site = sites.site(marker.site, strings);
         let name = match (marker.name, site.name) {
             (Some(name), _) => strings.intern(name),
             (None, Some(name)) => name,
-            (None, None) => strings.intern(UNNAMED),
+            (None, None) => strings.own(UNNAMED),
         };
         let at = self.times(marker.timing);
         self.head(name, site.category);
@@ -168,7 +176,7 @@ fn write_data(
     marker_type: Option<&TypePlan>,
     payload: &[u8],
     cause: Option<(i64, u32)>,
-    strings: &mut StringTable,
+    strings: &mut Texts,
     out: &mut Column,
 ) {
     out.begin_object();
@@ -197,7 +205,7 @@ fn write_data(
 /// Type of the payload of markers that have a stack and nothing else.
 pub(super) const STACK_ONLY: &str = "NoPayloadUserData";
 
-fn write_field(shape: Shape, value: FieldValue<'_>, strings: &mut StringTable, out: &mut Column) {
+fn write_field(shape: Shape, value: FieldValue<'_>, strings: &mut Texts, out: &mut Column) {
     match shape {
         Shape::Plain => write_value(value, out),
         Shape::StringIndex => out.u64(u64::from(intern_value(value, strings).get())),
@@ -207,7 +215,7 @@ fn write_field(shape: Shape, value: FieldValue<'_>, strings: &mut StringTable, o
 }
 
 /// Texts are interned as they are, numbers (flow identifiers) in hexadecimal.
-fn intern_value(value: FieldValue<'_>, strings: &mut StringTable) -> StringId {
+fn intern_value(value: FieldValue<'_>, strings: &mut Texts) -> StringId {
     match value {
         FieldValue::Str(text) => strings.intern(text),
         FieldValue::U64(number) => strings.intern(&format!("{number:x}")),

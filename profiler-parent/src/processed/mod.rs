@@ -13,12 +13,17 @@
 //! at the end:  what the rows refer to    "libs":[…],"shared":{…},"profilingLog":{…}, … ,"meta":{…}}
 //! ```
 //!
-//! Invariants: memory grows with different texts and stacks, never with entries; both looks see the
-//! same entries, but for those that are evicted in between, which are counted as such; pools are believed in
-//! nothing, so any bytes give a profile that can be opened.
+//! Invariants: memory never grows with entries, and with what is different in them only up to 64 MiB: what
+//! does not fit is shown as one, or left out, and the profile says how much that is; no byte of a pool is read more than
+//! twice; both looks see the same entries, but for those that are evicted in between, which are counted as such; pools
+//! are believed in nothing, so any bytes give a profile that can be opened.
 
+mod copies;
 mod counters;
 mod frames;
+#[cfg(test)]
+mod hostile;
+mod interned;
 mod libs;
 mod markers;
 mod meta;
@@ -31,14 +36,22 @@ mod profile;
 mod rows;
 mod samples;
 mod sift;
+mod sort;
 mod spill;
 mod stacks;
+mod store;
 mod tables;
+mod texts;
 mod thread;
 mod visible;
 
 pub(crate) use profile::ProcessedProfile;
 pub(crate) use sift::Role;
+
+/// About how many bytes all tables of a profile take at most, whatever stands in the pools. What it takes to read
+/// debug information is not in it, nor what each process has in names of its own.
+#[cfg(test)]
+const MOST_MEMORY: usize = 64 << 20;
 
 /// Version of the format: the first whose tables are shared by all threads.
 pub const PROCESSED_VERSION: u32 = 60;

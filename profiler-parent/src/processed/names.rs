@@ -38,6 +38,11 @@ pub trait Symbols {
         addresses: &[u64],
         found: &mut dyn FnMut(u64, &CodeNames<'_>),
     );
+
+    /// What was not told because it would have been too much, in words. Asked once, after all modules.
+    fn left_out(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Knows no names: frames show their module and address, and can be named later.

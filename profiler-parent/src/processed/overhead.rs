@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use profiler_core::profile::JsonWriter;
 
 use super::process::Process;
-use super::rows::{RowStore, Rows};
+use super::rows::Rows;
+use super::store::RowStore;
 
 /// Time, locking, counters, threads, all.
 type Tick = [u64; 5];

@@ -34,8 +34,9 @@ impl Owners {
     /// threads that had one number in turn, it is the last that had it by then.
     pub(super) fn owner(&self, recorder: Place, foreign: Option<ThreadId>, at: Timestamp) -> Place {
         let Some(places) = foreign.and_then(|tid| self.places.get(&tid)) else { return recorder };
-        let by_then = places.iter().rev().find(|(since, _)| *since <= at);
-        by_then.or(places.first()).map_or(recorder, |(_, place)| *place)
+        // A pool may give one number to all of its threads.
+        let by_then = places.partition_point(|(since, _)| *since <= at).saturating_sub(1);
+        places.get(by_then).map_or(recorder, |(_, place)| *place)
     }
 }
 

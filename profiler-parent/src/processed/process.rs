@@ -117,7 +117,7 @@ impl Process<'_> {
                 false => MarkerColumns::begin(self.converter),
             };
             let own = fill.thread(place, &mut markers, &mut written, (&mut *shared, numbers))?;
-            let delivered = own.saturating_add(sifted.delivered).saturating_add(sifted.given);
+            let delivered = own.saturating_add(sifted.delivered);
             self.add_losses(info, delivered, &mut markers, shared);
             let ledger = Ledger { rows: &shared.rows, numbers, converter: self.converter };
             written.shown += thread::write(self, &Head::of(info), sifted, markers, ledger, out)?;
@@ -139,7 +139,7 @@ impl Process<'_> {
     fn begin_main(&self, late: &[IncompleteProcess], shared: &mut Shared) -> MarkerColumns {
         let mut markers = MarkerColumns::begin(self.converter);
         for process in late {
-            let name = shared.strings.intern(INCOMPLETE_PROCESS);
+            let name = shared.strings.own(INCOMPLETE_PROCESS);
             let times = (self.ns(process.since), self.ns(self.capture));
             markers.add_own(name, times, |out| write_incomplete_process(process, out));
         }
@@ -167,7 +167,7 @@ impl Process<'_> {
         let start = self.ns(thread.registered.max(self.sifted.snapshot.header.recording_start));
         let first_left = thread.chunks.first().filter(|_| counts.dropped.total() == 0);
         let end = first_left.map_or_else(|| self.ns(self.capture), |chunk| self.ns(chunk.start));
-        let name = shared.strings.intern(ENTRIES_LOST);
+        let name = shared.strings.own(ENTRIES_LOST);
         markers.add_own(name, (start, end), |out| write_losses(&counts, out));
     }
 
@@ -211,8 +211,7 @@ struct Fill<'a, S> {
 }
 
 impl<S: ByteSource> Fill<'_, S> {
-    /// Adds all markers of a thread: its own, and those that others recorded for it. Gives how many it
-    /// recorded itself.
+    /// Adds all markers of a thread: its own, and those that others recorded for it. Gives how many are its own.
     fn thread(
         &mut self,
         place: Place,
@@ -220,30 +219,32 @@ impl<S: ByteSource> Fill<'_, S> {
         written: &mut Written,
         (shared, numbers): (&mut Shared, &Numbers),
     ) -> io::Result<u64> {
-        let (mut own, mut buffer) = (0_u64, ChunkBuffer::default());
         let sifted = self.process.sifted;
-        let chunks = sifted.threads.get(place).map(|thread| thread.marker_chunks.as_slice());
-        for (recorder, number) in chunks.unwrap_or_default() {
-            let thread = sifted.snapshot.threads.get(*recorder);
-            let Some(chunk) = thread.and_then(|thread| thread.chunks.get(*number)) else { continue };
+        let Some(thread) = sifted.threads.get(place) else { return Ok(0) };
+        let (mut own, mut buffer) = (0_u64, ChunkBuffer::default());
+        for number in &thread.marker_chunks {
+            let info = sifted.snapshot.threads.get(place);
+            let Some(chunk) = info.and_then(|info| info.chunks.get(*number)) else { continue };
             let read = self.reader.read_chunk(chunk, &mut buffer).map_err(io::Error::other)?;
             let ChunkRead::Entries(entries) = read else { continue };
-            let mut count = 0_u64;
             for entry in entries {
                 let Entry::Marker(marker) = entry else { continue };
                 let last = marker.timing.last();
-                let owner = sifted.owners.owner(*recorder, marker.foreign, last);
+                let owner = sifted.owners.owner(place, marker.foreign, last);
                 if owner != place || self.process.since.is_some_and(|since| last < since) {
                     continue;
                 }
                 let stack = self.stack(&marker, shared).and_then(|node| numbers.of(node));
                 markers.add(&marker, stack, &mut self.sites, &mut shared.strings);
-                count += 1;
+                own += 1;
             }
-            own = own.saturating_add(if *recorder == place { count } else { 0 });
-            if let Some(delivered) = written.delivered.get_mut(*recorder) {
-                *delivered = delivered.saturating_add(count);
-            }
+        }
+        let Shared { rows, strings, .. } = shared;
+        thread.copies.for_each(rows, |marker, node| {
+            markers.add(marker, numbers.of_row(node), &mut self.sites, strings);
+        })?;
+        if let Some(delivered) = written.delivered.get_mut(place) {
+            *delivered = delivered.saturating_add(own);
         }
         Ok(own)
     }

@@ -68,19 +68,14 @@ impl<'a> ProcessedProfile<'a> {
         Ok(true)
     }
 
-    /// How many frames found no room among all stacks.
-    pub(crate) const fn lost_frames(&self) -> u64 {
-        self.shared.stacks.lost()
-    }
-
     fn since(&self, began: Timestamp) -> u64 {
         let converter = self.clock.converter(self.spec.later);
         let ns = converter.since_start_ns(Timestamp::now()).saturating_sub(converter.since_start_ns(began));
         u64::try_from(ns).unwrap_or(0)
     }
 
-    /// Writes the profile. Summaries are in the order in which processes were added; `log` is told them, and
-    /// writes what else belongs at the top.
+    /// Writes the profile. Summaries are in the order in which processes were added; `log` is told them and what was left
+    /// out, in words, and writes what else belongs at the top.
     ///
     /// # Errors
     /// When the profile, or a file beside it, cannot be written.
@@ -88,25 +83,42 @@ impl<'a> ProcessedProfile<'a> {
         mut self,
         symbols: &mut dyn Symbols,
         incomplete: &[IncompleteProcess],
-        log: impl FnOnce(&[ProcessSummary], &mut JsonWriter<&'o mut W>),
+        log: impl FnOnce(&[ProcessSummary], Vec<String>, &mut JsonWriter<&'o mut W>),
         out: &'o mut W,
     ) -> io::Result<()> {
         give_numbers(&mut self.members);
         let Shared { frames, libs, strings, .. } = &mut self.shared;
         let user = find_category(&self.spec.categories, USER.name());
         let named = Named::new((frames, libs, user), strings, symbols);
+        strings.code_is_named();
         let numbers = named.nodes(&self.shared.stacks, |_, _| {});
+        let mut left_out = self.left_out(&named, &numbers);
+        left_out.extend(symbols.left_out());
         let mut out = JsonWriter::new(out);
         out.begin_object();
         let (written, shown) = self.write_processes(incomplete, &numbers, &mut out)?;
         self.shared.libs.write(&mut out);
-        let Shared { stacks, libs, strings, .. } = &mut self.shared;
-        tables::write(&named, stacks, libs, strings, &mut out);
+        let Shared { stacks, frames, libs, strings, .. } = &mut self.shared;
+        tables::write(&named, (stacks, frames), libs, strings, &mut out);
+        left_out.extend(count(strings.left_out(), "texts are shown as one: too many different texts"));
         let summaries = self.write_logs(&written, &mut out);
-        log(&summaries, &mut out);
+        log(&summaries, left_out, &mut out);
         self.write_meta(shown, &named, &mut out);
         out.end_object();
         out.finish().map(|_| ())
+    }
+
+    /// What found no room, but for texts of markers, which are still to come.
+    fn left_out(&self, named: &Named, numbers: &Numbers) -> Vec<String> {
+        let Shared { frames, stacks, libs, .. } = &self.shared;
+        let inlined = named.inlined_left_out().saturating_add(numbers.left_out);
+        let all = [
+            count(stacks.lost(), "frames left out: too many different stacks"),
+            count(frames.lost(), "frames are shown as one: too many different frames"),
+            count(inlined, "inlined functions left out: too many"),
+            count(libs.left_out(), "files are not named: too many, or names too long"),
+        ];
+        all.into_iter().flatten().collect()
     }
 
     /// Threads, counters and overhead of all processes.
@@ -205,6 +217,10 @@ impl<'a> ProcessedProfile<'a> {
         }
         choose(&threads)
     }
+}
+
+fn count(count: u64, of_what: &str) -> Option<String> {
+    (count > 0).then(|| format!("{count} {of_what}"))
 }
 
 fn process<'a>(member: &'a Member<'_>, clock: SessionClock, spec: &'a ProfileSpec) -> Process<'a> {

@@ -7,7 +7,8 @@ use profiler_core::profile::{JsonWriter, ShownRange};
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::named::Numbers;
-use super::rows::{RowStore, Rows};
+use super::rows::Rows;
+use super::store::RowStore;
 
 /// What rows are turned into columns with.
 #[derive(Clone, Copy, Debug)]

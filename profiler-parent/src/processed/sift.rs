@@ -1,9 +1,9 @@
 //! The first look through a pool: everything but markers is sorted by thread, and all stacks are collected.
 //!
 //! Called once per process before anything is written, because a stack's number in the profile is known
-//! only when all its addresses have names. Markers stay where they are: it is noted which chunks hold some of
-//! which thread's. Invariants: memory does not grow with entries; an entry counts as delivered
-//! with the thread that recorded it.
+//! only when all its addresses have names. Markers stay where they are, and it is noted which chunks hold some; but
+//! those that belong to another thread than the one that recorded them are copied to it. Invariants: memory does
+//! not grow with entries, nor with what they name; an entry counts as delivered with the thread that recorded it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -13,15 +13,18 @@ use profiler_core::entry::sample::{AllocationEntry, SampleEntry, Stacks as Share
 use profiler_core::entry::stack::Frame;
 use profiler_core::entry::{Entry, MarkerEntry};
 use profiler_core::ids::{CounterIndex, ProcessId, ThreadId};
-use profiler_core::profile::{CategoryRow, StringTable};
+use profiler_core::profile::CategoryRow;
 use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::time::Timestamp;
 
+use super::copies::Copies;
 use super::frames::{Frames, Known, Translation};
 use super::libs::Libs;
 use super::owners::{Owners, Place};
-use super::rows::{RowStore, Rows};
-use super::stacks::{Innermost, NodeId, PathCache, Stacks};
+use super::rows::Rows;
+use super::stacks::{Innermost, NodeId, Paths, Stacks};
+use super::store::RowStore;
+use super::texts::Texts;
 
 /// Most threads of a process that are known from samples alone. Samples of more are counted as evicted.
 const MAX_SAMPLED_ONLY: usize = 1000;
@@ -29,7 +32,7 @@ const MAX_SAMPLED_ONLY: usize = 1000;
 /// What all processes share while pools are looked through.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    pub(super) strings: StringTable,
+    pub(super) strings: Texts,
     pub(super) libs: Libs,
     pub(super) frames: Frames,
     pub(super) stacks: Stacks,
@@ -56,27 +59,23 @@ pub(super) struct SiftedThread {
     pub(super) samples: Rows<3>,
     /// Time, bytes, address, node plus one.
     pub(super) allocations: Rows<4>,
-    /// Chunks that hold markers of this thread: whose, and which of theirs.
-    pub(super) marker_chunks: Vec<(Place, usize)>,
+    /// Chunks of this thread that hold markers of its own.
+    pub(super) marker_chunks: Vec<usize>,
+    /// Markers that others recorded for it.
+    pub(super) copies: Copies,
     pub(super) markers: u64,
     /// Nanoseconds of processor time in all samples but the first.
     pub(super) cpu_ns: u64,
     /// Samples that show a stack.
     pub(super) busy_samples: u64,
-    /// Entries that it recorded, apart from markers, and that are in the profile.
+    /// Entries that it recorded, apart from markers of its own, and that are in the profile.
     pub(super) delivered: u64,
-    /// Markers that it recorded for others.
-    pub(super) given: u64,
-    path: PathCache,
 }
 
 impl SiftedThread {
     /// Whether there is nothing to show of a thread that records for others.
     pub(super) const fn is_servant(&self) -> bool {
-        self.delivered + self.given > 0
-            && self.samples.is_empty()
-            && self.allocations.is_empty()
-            && self.markers == 0
+        self.delivered > 0 && self.samples.is_empty() && self.allocations.is_empty() && self.markers == 0
     }
 }
 
@@ -93,11 +92,10 @@ pub(super) struct Sifted {
     sampled_only_places: HashMap<ThreadId, Place>,
     /// Whether the first values of counters that are left are the first that there were.
     pub(super) has_all_counters: bool,
-    /// Time, value, number of changes.
+    /// Time, value, number of changes; of the counters that the snapshot has, whatever cells entries name.
     pub(super) counters: BTreeMap<CounterIndex, Rows<3>>,
     /// Time, locking, counters, threads, all.
     pub(super) overhead: Rows<5>,
-    pub(super) known: Known,
 }
 
 /// What decides what is taken, and how it is numbered.
@@ -115,7 +113,11 @@ pub(super) fn sift<S: ByteSource>(
     terms: Terms<'_>,
     shared: &mut Shared,
 ) -> io::Result<Sifted> {
+    let mut snapshot = snapshot;
+    only_one_main_thread(&mut snapshot);
+    let counters = snapshot.counters.iter().map(|counter| (counter.definition.cell, Rows::default()));
     let mut sifted = Sifted {
+        counters: counters.collect(),
         owners: Owners::new(&snapshot),
         threads: snapshot.threads.iter().map(|_| SiftedThread::default()).collect(),
         sampled_only: Vec::new(),
@@ -123,22 +125,23 @@ pub(super) fn sift<S: ByteSource>(
         has_all_counters: terms.since.is_none(),
         role,
         snapshot,
-        counters: BTreeMap::new(),
         overhead: Rows::default(),
-        known: Known::default(),
     };
     // Aside while entries are sorted into what belongs to them.
     let threads = std::mem::take(&mut sifted.snapshot.threads);
     let (mut buffer, mut frames) = (ChunkBuffer::default(), SharedFrames::default());
+    let (mut known, mut paths) = (Known::default(), Paths::default());
     for (place, thread) in threads.iter().enumerate() {
         for (number, chunk) in thread.chunks.iter().enumerate() {
             let read = reader.read_chunk(chunk, &mut buffer).map_err(io::Error::other)?;
-            let ChunkRead::Entries(entries) = read else { continue };
+            let ChunkRead::Entries(mut entries) = read else { continue };
             frames.begin_chunk();
-            for entry in entries {
+            while let Some((entry, bytes)) = entries.next_with_bytes() {
                 let is_first = thread.chunks.first().is_some_and(|first| first.first_entry == 0);
                 sifted.has_all_counters &= is_first || !matches!(entry, Entry::Counters(_));
-                let mut pass = Pass { sifted: &mut sifted, shared, terms, place, chunk: number };
+                let (known, paths) = (&mut known, &mut paths);
+                let at = (place, number);
+                let mut pass = Pass { sifted: &mut sifted, shared, terms, at, bytes, known, paths };
                 pass.take(&entry, &mut frames)?;
             }
         }
@@ -147,13 +150,26 @@ pub(super) fn sift<S: ByteSource>(
     Ok(sifted)
 }
 
+/// A pool may say so of any number; for each of them there would be all that belongs to a main thread.
+fn only_one_main_thread(snapshot: &mut Snapshot) {
+    let mut is_there = false;
+    for thread in &mut snapshot.threads {
+        thread.is_main &= !is_there;
+        is_there |= thread.is_main;
+    }
+}
+
 /// One entry's way to its thread.
 struct Pass<'a, 't> {
     sifted: &'a mut Sifted,
     shared: &'a mut Shared,
     terms: Terms<'t>,
-    place: Place,
-    chunk: usize,
+    /// Who recorded it, and in which of its chunks.
+    at: (Place, usize),
+    /// The entry as it stands there.
+    bytes: &'a [u8],
+    known: &'a mut Known,
+    paths: &'a mut Paths,
 }
 
 impl Pass<'_, '_> {
@@ -165,17 +181,15 @@ impl Pass<'_, '_> {
             return Ok(());
         }
         let is_there = match entry {
-            Entry::Marker(marker) => {
-                self.marker(marker);
-                false // once it is written
-            }
+            Entry::Marker(marker) => self.marker(marker)?,
             Entry::Sample(sample) => self.sample(sample, stack)?,
             Entry::Allocation(allocation) => self.allocation(allocation)?,
             Entry::Counters(counters) => {
                 for value in counters.values() {
                     let row = [counters.at.raw(), value.value.cast_unsigned(), value.number];
-                    let rows = self.sifted.counters.entry(value.cell).or_default();
-                    rows.push(&mut self.shared.rows, row)?;
+                    if let Some(rows) = self.sifted.counters.get_mut(&value.cell) {
+                        rows.push(&mut self.shared.rows, row)?;
+                    }
                 }
                 true
             }
@@ -188,29 +202,30 @@ impl Pass<'_, '_> {
             // Of a kind that this build does not know: it is not in the profile.
             _ => false,
         };
-        if let Some(thread) = self.sifted.threads.get_mut(self.place) {
+        if let Some(thread) = self.sifted.threads.get_mut(self.at.0) {
             thread.delivered += u64::from(is_there);
         }
         Ok(())
     }
 
-    /// Notes where a marker is, and its stack.
-    fn marker(&mut self, marker: &MarkerEntry<'_>) {
-        let owner = self.sifted.owners.owner(self.place, marker.foreign, marker.timing.last());
-        if !marker.stack.is_empty() {
-            let kind = (Innermost::ReturnAddress, marker.stack.is_cut());
-            self.node(owner, marker.stack.frames(), kind);
+    /// Notes where a marker is, and its stack. One for another thread is copied to it, and there from now on; one of the
+    /// recorder's own is there when it is written.
+    fn marker(&mut self, marker: &MarkerEntry<'_>) -> io::Result<bool> {
+        let (recorder, chunk) = self.at;
+        let owner = self.sifted.owners.owner(recorder, marker.foreign, marker.timing.last());
+        let kind = (Innermost::ReturnAddress, marker.stack.is_cut());
+        let has_stack = !marker.stack.is_empty();
+        let node = if has_stack { self.node(owner, marker.stack.frames(), kind) } else { None };
+        let Some(thread) = self.sifted.threads.get_mut(owner) else { return Ok(false) };
+        thread.markers += 1;
+        if owner != recorder {
+            thread.copies.push(&mut self.shared.rows, self.bytes, node)?;
+            return Ok(true);
         }
-        let at = (self.place, self.chunk);
-        if let Some(recorder) = self.sifted.threads.get_mut(self.place) {
-            recorder.given += u64::from(owner != self.place);
+        if thread.marker_chunks.last() != Some(&chunk) {
+            thread.marker_chunks.push(chunk);
         }
-        if let Some(thread) = self.sifted.threads.get_mut(owner) {
-            thread.markers += 1;
-            if thread.marker_chunks.last() != Some(&at) {
-                thread.marker_chunks.push(at);
-            }
-        }
+        Ok(false)
     }
 
     /// Takes a sample; false if there is no place for it.
@@ -231,7 +246,7 @@ impl Pass<'_, '_> {
     /// Whose sample it is. A thread that has no row is known from its samples alone; `None` for one too many of those.
     fn sampled(&mut self, sample: &SampleEntry<'_>) -> Option<Place> {
         let Some(tid) = sample.foreign.filter(|tid| !self.sifted.owners.knows(*tid)) else {
-            return Some(self.sifted.owners.owner(self.place, sample.foreign, sample.at));
+            return Some(self.sifted.owners.owner(self.at.0, sample.foreign, sample.at));
         };
         let Sifted { sampled_only, sampled_only_places, threads, .. } = &mut *self.sifted;
         if let Some(place) = sampled_only_places.get(&tid) {
@@ -249,12 +264,12 @@ impl Pass<'_, '_> {
 
     fn allocation(&mut self, allocation: &AllocationEntry<'_>) -> io::Result<bool> {
         let node = self.node(
-            self.place,
+            self.at.0,
             allocation.stack.frames(),
             (Innermost::ReturnAddress, allocation.stack.is_cut()),
         );
         let row = [allocation.at.raw(), allocation.bytes.cast_unsigned(), allocation.address, plus_one(node)];
-        let Some(thread) = self.sifted.threads.get_mut(self.place) else { return Ok(false) };
+        let Some(thread) = self.sifted.threads.get_mut(self.at.0) else { return Ok(false) };
         thread.allocations.push(&mut self.shared.rows, row)?;
         Ok(true)
     }
@@ -265,12 +280,11 @@ impl Pass<'_, '_> {
         stack: impl ExactSizeIterator<Item = Frame>,
         kind: (Innermost, bool),
     ) -> Option<NodeId> {
-        let Sifted { snapshot, threads, known, .. } = &mut *self.sifted;
         let Shared { strings, libs, frames, stacks, .. } = &mut *self.shared;
-        let definitions = &snapshot.definitions;
-        let mut translation =
-            Translation { definitions, categories: self.terms.categories, libs, strings, known };
-        threads.get_mut(owner)?.path.node(stack, kind, &mut translation, (frames, stacks))
+        let definitions = &self.sifted.snapshot.definitions;
+        let (categories, known) = (self.terms.categories, &mut *self.known);
+        let mut translation = Translation { definitions, categories, libs, strings, known };
+        self.paths.node(owner, stack, kind, &mut translation, (frames, stacks))
     }
 }
 

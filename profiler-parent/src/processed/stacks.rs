@@ -5,14 +5,18 @@
 //! its depth. Invariants: a node's caller has a smaller number; memory is bounded by [`MAX_NODES`], and
 //! what does not fit loses inner frames, counted.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use profiler_core::entry::stack::Frame;
 
 use super::frames::{FrameId, Frames, Position, Translation};
+use super::owners::Place;
 
-/// Most nodes: 16 bytes each, 32 MiB at most.
-const MAX_NODES: usize = 1 << 21;
+/// Most nodes: 8 bytes each, the same for the index, and 4 for the number in the profile.
+pub(super) const MAX_NODES: usize = 3 << 18;
+/// Most frames of last stacks, of all threads together.
+const MAX_REMEMBERED: usize = 1 << 17;
 
 /// A node of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +28,7 @@ const NO_CALLER: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Stacks {
     nodes: Vec<(u32, FrameId)>,
-    /// Open addressing; a node's number plus one, 0 is free. At most half is taken.
+    /// Open addressing; a node's number plus one, 0 is free. At most three quarters are taken.
     index: Vec<u32>,
     key: u64,
     lost: u64,
@@ -70,7 +74,7 @@ impl Stacks {
         if let Some(free) = self.index.get_mut(place) {
             *free = id + 1;
         }
-        if self.nodes.len() * 2 > self.index.len() {
+        if self.nodes.len() * 4 > self.index.len() * 3 {
             self.grow();
         }
         Some(NodeId(id))
@@ -78,6 +82,7 @@ impl Stacks {
 
     fn grow(&mut self) {
         let len = self.index.len() * 2;
+        self.index = Vec::new(); // the old one goes first
         let mut index = vec![0; len];
         for (number, entry) in (1_u32..).zip(&self.nodes) {
             let mut place = self.hash(*entry) & (len - 1);
@@ -97,6 +102,36 @@ impl Stacks {
         let wide = u128::from(mixed).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         let folded = (wide ^ (wide >> 64)) as u64;
         (folded.wrapping_mul(self.key | 1) >> 20) as usize
+    }
+}
+
+/// The last stacks of all threads, as many as are remembered.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    of_threads: HashMap<Place, PathCache>,
+    remembered: usize,
+}
+
+impl Paths {
+    /// The node of a stack of a thread, as [`PathCache::node`] gives it.
+    pub(super) fn node(
+        &mut self,
+        thread: Place,
+        stack: impl ExactSizeIterator<Item = Frame>,
+        kind: (Innermost, bool),
+        translation: &mut Translation<'_>,
+        tables: (&mut Frames, &mut Stacks),
+    ) -> Option<NodeId> {
+        if self.remembered > MAX_REMEMBERED {
+            *self = Self::default();
+        }
+        let is_new = !self.of_threads.contains_key(&thread);
+        let path = self.of_threads.entry(thread).or_default();
+        let before = path.callers.len();
+        let node = path.node(stack, kind, translation, tables);
+        // One for the place in the map.
+        self.remembered = (self.remembered + path.callers.len() + usize::from(is_new)).saturating_sub(before);
+        node
     }
 }
 

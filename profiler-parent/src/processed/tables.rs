@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use profiler_core::profile::{JsonWriter, StringId, StringTable};
+use profiler_core::profile::{JsonWriter, StringId};
 
+use super::frames::Frames;
 use super::libs::Libs;
-use super::named::{Func, Named, NamedFrame};
+use super::named::{Func, Named};
 use super::stacks::Stacks;
+use super::texts::Texts;
 
 /// What viewers call a resource that is a library.
 const LIBRARY: u64 = 1;
@@ -18,15 +20,15 @@ const LIBRARY: u64 = 1;
 /// Writes the key `shared`.
 pub(super) fn write<W: Write>(
     named: &Named,
-    stacks: &Stacks,
+    (stacks, frames): (&Stacks, &Frames),
     libs: &Libs,
-    strings: &mut StringTable,
+    strings: &mut Texts,
     out: &mut JsonWriter<W>,
 ) {
     out.key("shared");
     out.begin_object();
     write_stacks(named, stacks, out);
-    write_frames(&named.frames, out);
+    write_frames(named, frames, out);
     let sources = write_funcs(named.funcs.all(), out);
     write_resources(libs, strings, out);
     write_natives(named, out);
@@ -79,20 +81,25 @@ fn write_stacks<W: Write>(named: &Named, stacks: &Stacks, out: &mut JsonWriter<W
     out.end_object();
 }
 
-fn write_frames<W: Write>(frames: &[NamedFrame], out: &mut JsonWriter<W>) {
+fn write_frames<W: Write>(named: &Named, raw: &Frames, out: &mut JsonWriter<W>) {
+    let (frames, user) = (&named.frames, named.user);
     out.key("frameTable");
     out.begin_object();
-    column(out, "address", frames, |frame, out| match frame.address {
+    column(out, "address", frames, |frame, out| match frame.address(raw) {
         Some(address) => out.u64(address),
         None => out.i64(-1),
     });
     column(out, "inlineDepth", frames, |frame, out| out.u64(u64::from(frame.depth)));
-    column(out, "category", frames, |frame, out| number_or_null(frame.category.map(|(row, _)| row), out));
-    column(out, "subcategory", frames, |frame, out| number_or_null(frame.category.map(|(_, sub)| sub), out));
+    column(out, "category", frames, |frame, out| {
+        number_or_null(frame.category(raw, user).map(|(row, _)| row), out);
+    });
+    column(out, "subcategory", frames, |frame, out| {
+        number_or_null(frame.category(raw, user).map(|(_, sub)| sub), out);
+    });
     column(out, "func", frames, |frame, out| out.u64(u64::from(frame.func)));
-    column(out, "nativeSymbol", frames, |frame, out| number_or_null(frame.native.map(u64::from), out));
+    column(out, "nativeSymbol", frames, |frame, out| number_or_null(frame.native().map(u64::from), out));
     column(out, "innerWindowID", frames, |_, out| out.null());
-    column(out, "line", frames, |frame, out| number_or_null(frame.line.map(u64::from), out));
+    column(out, "line", frames, |frame, out| number_or_null(frame.line().map(u64::from), out));
     column(out, "column", frames, |_, out| out.null());
     length(frames.len(), out);
     out.end_object();
@@ -129,8 +136,8 @@ fn write_funcs<W: Write>(funcs: &[Func], out: &mut JsonWriter<W>) -> Vec<StringI
 }
 
 /// One resource per file, with its number.
-fn write_resources<W: Write>(libs: &Libs, strings: &mut StringTable, out: &mut JsonWriter<W>) {
-    let names: Vec<StringId> = libs.iter().map(|(id, _)| strings.intern(libs.name(id))).collect();
+fn write_resources<W: Write>(libs: &Libs, strings: &mut Texts, out: &mut JsonWriter<W>) {
+    let names: Vec<StringId> = libs.iter().map(|(id, _)| strings.own(libs.name(id))).collect();
     out.key("resourceTable");
     out.begin_object();
     column(out, "lib", 0..libs.len(), |lib, out| out.u64(u64::try_from(lib).unwrap_or(0)));

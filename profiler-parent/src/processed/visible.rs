@@ -3,6 +3,8 @@
 //! Main threads name their processes, so those of the busiest processes are shown, the root's always; and
 //! with them the busiest threads of all. Everything else is one click away.
 
+use std::collections::HashMap;
+
 /// Most processes, and most other threads, that are shown at first.
 const MOST: usize = 15;
 /// A thread that does less than this part of what the busiest does is not shown at first.
@@ -49,18 +51,17 @@ pub(super) fn choose(threads: &[Activity]) -> Visible {
     });
     let scores: Vec<u64> = threads.iter().map(|thread| thread.score(&best)).collect();
     let most = scores.iter().copied().max().unwrap_or(0);
-    let of_process = |number: usize| {
-        threads
-            .iter()
-            .zip(&scores)
-            .filter(|(thread, _)| thread.process == number)
-            .map(|(_, score)| score)
-            .sum::<u64>()
-    };
+    let mut by_process: HashMap<usize, u64> = HashMap::new();
+    for (thread, score) in threads.iter().zip(&scores) {
+        let sum = by_process.entry(thread.process).or_default();
+        *sum = sum.saturating_add(*score);
+    }
     let score_at = |place: usize| scores.get(place).copied().unwrap_or(0);
     let (mut mains, mut others): (Vec<_>, Vec<_>) =
         threads.iter().enumerate().partition(|(_, thread)| thread.is_main);
-    mains.sort_by_cached_key(|(_, main)| (main.process != 0, std::cmp::Reverse(of_process(main.process))));
+    mains.sort_by_cached_key(|(_, main)| {
+        (main.process != 0, std::cmp::Reverse(by_process.get(&main.process).copied()))
+    });
     mains.truncate(MOST);
     others.retain(|(place, thread)| {
         let is_busy = score_at(*place) > 0 && score_at(*place) >= most / LEAST_SHARE;

@@ -40,7 +40,8 @@ pub(super) fn recover(survey: Survey, target: &Path) -> Result<Recovery, Recover
         log.note(format!("{} ({}): {}", one.process.name, one.process.pid, one.process.verdict));
     }
     let mut processes = Vec::new();
-    let finish = |summaries: &[ProcessSummary], json: &mut JsonWriter<_>| {
+    let finish = |summaries: &[ProcessSummary], left_out: Vec<String>, json: &mut JsonWriter<_>| {
+        left_out.into_iter().for_each(|remark| log.note(remark));
         processes = report(&all, summaries);
         log.write(pid, &processes, json);
     };

@@ -15,6 +15,9 @@ use super::report::ModuleReport;
 /// About how many bytes an address takes besides its place.
 const BYTES_PER_ADDRESS: u64 = 32;
 
+/// Modules that are remembered, with their reports.
+const MOST_MODULES: usize = 1 << 14;
+
 /// What makes two files the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
@@ -77,8 +80,14 @@ impl Cache {
         self.modules.values().map(|module| &module.report)
     }
 
-    /// Forgets results until no more bytes are kept than this. Reports stay.
+    /// Forgets results until no more bytes are kept than this. Reports stay, as long as they are not too many.
     pub(super) fn shrink(&mut self, limit: u64) {
+        if self.modules.len() > MOST_MODULES {
+            let mut turns: Vec<u64> = self.modules.values().map(|module| module.used).collect();
+            turns.sort_unstable();
+            let oldest = turns.get(turns.len() / 2).copied().unwrap_or(0);
+            self.modules.retain(|_, module| module.used > oldest);
+        }
         let mut bytes = self.bytes();
         let mut oldest: Vec<_> = self.modules.values_mut().filter(|module| module.bytes > 0).collect();
         oldest.sort_unstable_by_key(|module| module.used);
@@ -124,5 +133,17 @@ mod tests {
         assert_eq!(before, Identity::of(path, &[]));
         std::fs::write(path, "more").unwrap();
         assert_ne!(before, Identity::of(path, &[]));
+    }
+
+    #[test]
+    fn modules_without_end_are_forgotten_the_oldest_first() {
+        let mut cache = Cache::default();
+        for number in 0..MOST_MODULES as u64 * 3 {
+            cache.module(&Identity::BuildId(number.to_ne_bytes().to_vec()));
+            cache.shrink(u64::MAX);
+        }
+        assert!(cache.modules.len() <= MOST_MODULES);
+        let last = MOST_MODULES as u64 * 3 - 1;
+        assert!(cache.modules.contains_key(&Identity::BuildId(last.to_ne_bytes().to_vec())));
     }
 }

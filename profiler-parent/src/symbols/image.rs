@@ -9,6 +9,9 @@ use object::{Endianness, Object, ObjectSection, elf, pod};
 
 use super::bytes::Bytes;
 
+/// Most rows of a symbol table that are read. The largest programs there are have about as many.
+const MOST_SYMBOLS: usize = 1 << 21;
+
 /// A parsed file.
 #[derive(Debug)]
 pub(super) struct Image<'d> {
@@ -40,6 +43,8 @@ pub(super) struct RawSymbol {
 pub(super) struct RawTable<'d> {
     pub(super) symbols: Vec<RawSymbol>,
     pub(super) texts: Cow<'d, [u8]>,
+    /// Code symbols that were too many.
+    pub(super) left_out: u64,
 }
 
 impl<'d> Image<'d> {
@@ -92,18 +97,23 @@ impl<'d> Image<'d> {
     pub(super) fn symbols(&self, table: &str, texts: &str) -> Result<RawTable<'d>, SectionError> {
         let rows = self.section(table)?;
         let endian = if self.is_little_endian() { Endianness::Little } else { Endianness::Big };
-        let symbols = if self.file.is_64() {
-            raw_symbols::<elf::Sym64<Endianness>>(&rows, endian)
+        let (symbols, left_out) = if self.file.is_64() {
+            raw_symbols::<elf::Sym64<Endianness>>(&rows, endian, MOST_SYMBOLS)
         } else {
-            raw_symbols::<elf::Sym32<Endianness>>(&rows, endian)
+            raw_symbols::<elf::Sym32<Endianness>>(&rows, endian, MOST_SYMBOLS)
         };
-        Ok(RawTable { symbols, texts: self.section(texts)? })
+        Ok(RawTable { symbols, texts: self.section(texts)?, left_out })
     }
 }
 
-fn raw_symbols<S: Sym<Endian = Endianness> + pod::Pod>(rows: &[u8], endian: Endianness) -> Vec<RawSymbol> {
+/// The first `most` code symbols, and how many more there are.
+fn raw_symbols<S: Sym<Endian = Endianness> + pod::Pod>(
+    rows: &[u8],
+    endian: Endianness,
+    most: usize,
+) -> (Vec<RawSymbol>, u64) {
     let count = rows.len() / size_of::<S>();
-    let Ok((rows, _)) = pod::slice_from_bytes::<S>(rows, count) else { return Vec::new() };
+    let Ok((rows, _)) = pod::slice_from_bytes::<S>(rows, count) else { return (Vec::new(), 0) };
     let of = |row: &S| {
         let (kind, address) = (row.st_type(), row.st_value(endian).into());
         let is_function = kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC;
@@ -118,7 +128,9 @@ fn raw_symbols<S: Sym<Endian = Endianness> + pod::Pod>(rows: &[u8], endian: Endi
             },
         )
     };
-    rows.iter().filter_map(of).collect()
+    let mut all = rows.iter().filter_map(of);
+    let symbols: Vec<RawSymbol> = all.by_ref().take(most).collect();
+    (symbols, all.count() as u64)
 }
 
 /// Why a section cannot be had.
@@ -130,4 +142,23 @@ pub(super) enum SectionError {
     /// The file.
     #[error(transparent)]
     Damaged(#[from] object::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_symbols_the_first_are_read_and_the_others_counted() {
+        // Name, info (a function), visibility, section, address, size.
+        let row = |address: u64| {
+            let head = [1, 0, 0, 0, 2, 0, 1, 0];
+            [&head[..], &address.to_le_bytes(), &8_u64.to_le_bytes()].concat()
+        };
+        let rows: Vec<u8> = (1..=100).flat_map(row).collect();
+        let read = |most| raw_symbols::<elf::Sym64<Endianness>>(&rows, Endianness::Little, most);
+        let (symbols, left_out) = read(30);
+        assert_eq!((symbols.len(), left_out, symbols[29].address), (30, 70, 30));
+        assert_eq!(read(100).1, 0);
+    }
 }

@@ -21,12 +21,14 @@
 //! results are kept for later captures up to a limit, files and parsed debug information are not.
 //! Give all addresses of a module in one call: each call reads the file once.
 
+pub(crate) mod bounded;
 mod bytes;
 mod cache;
 mod demangle;
 mod dwarf;
 mod image;
 mod locate;
+mod minidebug;
 mod module;
 mod options;
 mod place;

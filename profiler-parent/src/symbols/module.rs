@@ -1,7 +1,7 @@
 //! All that is known of some addresses of one module, from the best source that there is.
 //!
 //! Called by [`super::Symbols`] for addresses that are not in its cache. Sources in order: debug information in the file,
-//! in a separate file, the symbol tables of both. Invariants: a file that is not the one that the process ran gives
+//! in a separate file, the symbol tables of both, one that is packed into a stripped file. Invariants: a file that is not the one that the process ran gives
 //! no names; nothing that is wrong with a file is more than a [`Problem`]; every file that was opened is
 //! closed again, and what was read of it is forgotten.
 
@@ -14,6 +14,7 @@ use super::demangle;
 use super::dwarf::{self, DebugFiles, Located, RawFrame, Sections};
 use super::image::{Image, SectionError};
 use super::locate::{self, Found, Opened};
+use super::minidebug;
 use super::options::SymbolOptions;
 use super::place::{CodeRange, Place, SourceFrame};
 use super::problem::Problem;
@@ -79,19 +80,35 @@ fn in_file(found: &Found, addresses: &[u64], options: &SymbolOptions) -> Outcome
     };
     let mut texts = Texts::default();
     // First, because they are small: debug information may use up what may be read.
-    let tables = tables(&image, separate_image.as_ref(), &own.path, &mut problems);
+    let mut tables = tables(&image, separate_image.as_ref(), &own.path, &mut problems);
+    let packed =
+        if tables.is_full { None } else { minidebug::unpacked(&image, &own.path, options, &mut problems) };
+    let packed = packed.as_ref().and_then(|source| parsed_bytes(source, &own.path, &mut problems));
+    if let Some(packed) = &packed {
+        // It has what the dynamic table does not have, and nothing else.
+        tables.all.insert(0, table(packed, (".symtab", ".strtab"), &own.path, &mut problems));
+    }
+    let tables = tables.all;
     let located = debug.locate(addresses, options, &mut texts, &mut problems);
     let source = source_of(&located, &tables);
     let (places, bytes) = compose(addresses, located, &tables, &mut texts);
+    if texts.left_out() > 0 {
+        let (path, what, count) = (own.path.clone(), "names", texts.left_out());
+        problems.push(Problem::LeftOut { path, what, count });
+    }
     let debug_file = separate.as_ref().map(|file| file.path.clone());
     Outcome { places, source, debug_file, problems, bytes }
 }
 
 fn parsed<'f>(file: &'f Opened, problems: &mut Vec<Problem>) -> Option<Image<'f>> {
-    match Image::parse(file.source.bytes()) {
+    parsed_bytes(&file.source, &file.path, problems)
+}
+
+fn parsed_bytes<'f>(source: &'f Source, path: &Path, problems: &mut Vec<Problem>) -> Option<Image<'f>> {
+    match Image::parse(source.bytes()) {
         Ok(image) => Some(image),
         Err(error) => {
-            problems.push(Problem::NotElf { path: file.path.clone(), reason: error.to_string() });
+            problems.push(Problem::NotElf { path: path.to_owned(), reason: error.to_string() });
             None
         }
     }
@@ -150,27 +167,48 @@ impl Debug<'_> {
 }
 
 /// The symbol tables, the fullest first.
+struct Tables<'d> {
+    all: Vec<SymbolTable<'d>>,
+    /// Whether one of them has all functions.
+    is_full: bool,
+}
+
 fn tables<'d>(
     image: &Image<'d>,
     separate: Option<&Image<'d>>,
     path: &Path,
     problems: &mut Vec<Problem>,
-) -> Vec<SymbolTable<'d>> {
-    let mut table = |image: Option<&Image<'d>>, rows: &str, texts: &str| -> SymbolTable<'d> {
-        match image.map(|image| image.symbols(rows, texts)) {
-            Some(Ok(raw)) => SymbolTable::new(raw),
-            Some(Err(error)) => {
-                problems.push(section_problem(path, &error));
-                SymbolTable::default()
-            }
-            None => SymbolTable::default(),
-        }
+) -> Tables<'d> {
+    let mut of = |image: Option<&Image<'d>>, names| {
+        image.map_or_else(SymbolTable::default, |image| table(image, names, path, problems))
     };
-    let full = table(Some(image), ".symtab", ".strtab");
-    let full = if full.is_empty() { table(separate, ".symtab", ".strtab") } else { full };
-    let dynamic =
-        if full.is_empty() { table(Some(image), ".dynsym", ".dynstr") } else { SymbolTable::default() };
-    [full, dynamic].into_iter().filter(|table| !table.is_empty()).collect()
+    let full = of(Some(image), (".symtab", ".strtab"));
+    let full = if full.is_empty() { of(separate, (".symtab", ".strtab")) } else { full };
+    let is_full = !full.is_empty();
+    let dynamic = if is_full { SymbolTable::default() } else { of(Some(image), (".dynsym", ".dynstr")) };
+    Tables { all: [full, dynamic].into_iter().filter(|table| !table.is_empty()).collect(), is_full }
+}
+
+/// The table in two sections: rows, and the texts they refer to.
+fn table<'d>(
+    image: &Image<'d>,
+    (rows, texts): (&str, &str),
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) -> SymbolTable<'d> {
+    match image.symbols(rows, texts) {
+        Ok(raw) => {
+            if raw.left_out > 0 {
+                let (path, what, count) = (path.to_owned(), "symbols", raw.left_out);
+                problems.push(Problem::LeftOut { path, what, count });
+            }
+            SymbolTable::new(raw)
+        }
+        Err(error) => {
+            problems.push(section_problem(path, &error));
+            SymbolTable::default()
+        }
+    }
 }
 
 fn source_of(located: &[Located], tables: &[SymbolTable<'_>]) -> NameSource {

@@ -45,7 +45,24 @@ pub enum Problem {
     /// More than the limits allow; what was read before that is used.
     #[error("{0:?} has more debug information than is allowed to be read")]
     TooMuch(PathBuf),
+    /// More of something than is ever told of one file, or kept of it; what is left has been told.
+    #[error("{path:?} has too many {what}: {count} are left out")]
+    LeftOut {
+        /// The file.
+        path: PathBuf,
+        /// Of what.
+        what: &'static str,
+        /// How many, at least.
+        count: u64,
+    },
     /// The program was built to have its debug information in a file of its own, which is not there.
     #[error("no debug information {0:?}")]
     NoSplitFile(PathBuf),
+}
+
+impl Problem {
+    /// Whether something that is there was not told, because it would have been too much.
+    pub const fn is_refusal(&self) -> bool {
+        matches!(self, Self::TooMuch(_) | Self::LeftOut { .. })
+    }
 }

@@ -3,13 +3,15 @@
 //! A pure function of the request's text, used by `profiler view` for profiles whose addresses have no names yet. The
 //! viewer names a library by its debug name and breakpad id, as the profile's `libs` have them, and gives
 //! addresses relative to it. Invariants: any text may come; only libraries that the profile names are looked at, whatever
-//! the request asks for; the answer has one frame for every frame of the request.
+//! the request asks for; the answer has one frame for every frame of the request; it is as long as
+//! [`LONGEST_ANSWER`] at most, and is made from the results without a second form in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
+use super::bounded::{LONGEST_ANSWER, LONGEST_NAME, to_json};
 use super::{ModuleKey, Place, SourceFrame, Symbols, Wanted};
 
 /// Most addresses in one request.
@@ -61,6 +63,12 @@ pub enum RequestError {
     /// More than anybody shows.
     #[error("more than {MOST_ADDRESSES} addresses")]
     TooMuch,
+    /// No library has such a name, and every frame of the answer would repeat it.
+    #[error("the name of a library has {0} bytes, more than {LONGEST_NAME}")]
+    LongName(usize),
+    /// More than anybody reads.
+    #[error("the answer would have more than {LONGEST_ANSWER} bytes")]
+    LongAnswer,
 }
 
 /// The request: several jobs, or one that stands alone.
@@ -87,9 +95,32 @@ struct Answer<'r> {
 
 #[derive(Serialize)]
 struct JobAnswer<'r> {
-    stacks: Vec<Vec<FrameAnswer<'r>>>,
+    stacks: Stacks<'r>,
     /// By `debugName/breakpadId`; true if there is anything known of it.
     found_modules: HashMap<String, bool>,
+}
+
+/// All stacks of a job, answered while they are written.
+struct Stacks<'r>(&'r Job, &'r Known<'r>);
+
+/// One of them.
+struct Stack<'r>(&'r Stacks<'r>, &'r [(i64, u64)]);
+
+impl Serialize for Stacks<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.stacks.iter().map(|frames| Stack(self, frames)))
+    }
+}
+
+impl Serialize for Stack<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(Stacks(job, known), frames) = self;
+        to.collect_seq(frames.iter().enumerate().map(|(at, (library, address))| {
+            let key = library_of(job, *library);
+            let place = key.and_then(|key| known.get(&key)?.get(address));
+            answer_frame(at, key.map_or("", |(name, _)| name), *address, place.map(|place| &**place))
+        }))
+    }
 }
 
 #[derive(Serialize)]
@@ -133,9 +164,13 @@ pub fn answer(request: &str, libraries: &[Library], symbols: &mut Symbols) -> Re
         Request::Several { jobs } => jobs,
         Request::One(job) => vec![job],
     };
+    let texts = jobs.iter().flat_map(|job| &job.memory_map).flat_map(|(name, id)| [name, id]);
+    if let Some(long) = texts.map(String::len).find(|len| *len > LONGEST_NAME) {
+        return Err(RequestError::LongName(long));
+    }
     let known = look_up(&jobs, libraries, symbols)?;
     let results = jobs.iter().map(|job| answer_job(job, &known)).collect();
-    Ok(serde_json::to_string(&Answer { results })?)
+    to_json(&Answer { results }, LONGEST_ANSWER).ok_or(RequestError::LongAnswer)
 }
 
 /// Looks up the addresses of all jobs, a library at a time.
@@ -180,20 +215,13 @@ fn library_of(job: &Job, library: i64) -> Option<(&str, &str)> {
     Some((name, id))
 }
 
-fn answer_job<'r>(job: &'r Job, known: &'r Known<'_>) -> JobAnswer<'r> {
-    let frame = |at: usize, (library, address): (i64, u64)| {
-        let key = library_of(job, library);
-        let place = key.and_then(|key| known.get(&key)?.get(&address));
-        answer_frame(at, key.map_or("", |(name, _)| name), address, place.map(|place| &**place))
-    };
-    let stack =
-        |frames: &Vec<(i64, u64)>| frames.iter().enumerate().map(|(at, one)| frame(at, *one)).collect();
+fn answer_job<'r>(job: &'r Job, known: &'r Known<'r>) -> JobAnswer<'r> {
     let found = job.memory_map.iter().map(|(name, id)| {
         let places = known.get(&(name.as_str(), id.as_str()));
         let any = places.is_some_and(|places| places.values().any(|place| !place.frames.is_empty()));
         (format!("{name}/{id}"), any)
     });
-    JobAnswer { found_modules: found.collect(), stacks: job.stacks.iter().map(stack).collect() }
+    JobAnswer { found_modules: found.collect(), stacks: Stacks(job, known) }
 }
 
 fn answer_frame<'r>(at: usize, module: &'r str, address: u64, place: Option<&'r Place>) -> FrameAnswer<'r> {

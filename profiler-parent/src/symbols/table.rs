@@ -6,53 +6,42 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use super::image::RawTable;
+use super::image::{RawSymbol, RawTable};
 use super::place::CodeRange;
 
 /// So many symbols before an address are looked at for one that reaches to it.
 const LOOK_BACK: usize = 16;
 /// Longest name that is read.
 const LONGEST_NAME: usize = 1 << 14;
+/// So much of two names is compared.
+const COMPARED: usize = 256;
 /// How far a symbol without a size reaches at most.
 const LONGEST_UNSIZED: u64 = 1 << 20;
-
-#[derive(Clone, Copy, Debug)]
-struct Symbol {
-    start: u64,
-    end: u64,
-    /// Where its name begins.
-    name: u32,
-    /// It does not say how long it is.
-    unsized_: bool,
-}
 
 /// The functions of a file by address.
 #[derive(Debug, Default)]
 pub(super) struct SymbolTable<'d> {
-    symbols: Vec<Symbol>,
+    /// In order, one for each address.
+    symbols: Vec<RawSymbol>,
     texts: Cow<'d, [u8]>,
 }
 
 impl<'d> SymbolTable<'d> {
+    /// Sorted in its own place: a file decides how long its table is.
     pub(super) fn new(raw: RawTable<'d>) -> Self {
-        let RawTable { symbols: mut rows, texts } = raw;
-        let named =
-            |name: u32| name_at(&texts, name).filter(|name| !name.is_empty() && !name.starts_with(b"$"));
-        rows.retain(|row| named(row.name).is_some());
-        let underscores =
-            |name| named(name).map_or(0, |name| name.iter().take_while(|byte| **byte == b'_').count());
-        rows.sort_by_cached_key(|row| {
-            let name = named(row.name).unwrap_or_default();
-            (row.address, !row.is_function, !row.is_global, underscores(row.name), Reverse(row.size), name)
+        let RawTable { mut symbols, texts, .. } = raw;
+        let first = |name: u32| texts.get(name as usize).copied().unwrap_or(0);
+        symbols.retain(|row| !matches!(first(row.name), 0 | b'$'));
+        symbols.sort_unstable_by_key(|row| row.address);
+        symbols.dedup_by(|next, kept| {
+            let is_same = next.address == kept.address;
+            if is_same && rank(next, &texts) < rank(kept, &texts) {
+                *kept = *next;
+            }
+            is_same
         });
-        rows.dedup_by_key(|row| row.address);
-        let starts: Vec<u64> = rows.iter().map(|row| row.address).skip(1).chain([u64::MAX]).collect();
-        let symbols = rows.iter().zip(starts).map(|(row, next)| {
-            let unsized_ = row.size == 0;
-            let size = if unsized_ { (next - row.address).min(LONGEST_UNSIZED) } else { row.size };
-            Symbol { start: row.address, end: row.address.saturating_add(size), name: row.name, unsized_ }
-        });
-        Self { symbols: symbols.collect(), texts }
+        symbols.shrink_to_fit();
+        Self { symbols, texts }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -61,12 +50,30 @@ impl<'d> SymbolTable<'d> {
 
     /// The innermost function around an address: its name as the linker knows it, and its code.
     pub(super) fn find(&self, address: u64) -> Option<(&[u8], CodeRange)> {
-        let after = self.symbols.partition_point(|symbol| symbol.start <= address);
+        let after = self.symbols.partition_point(|symbol| symbol.address <= address);
+        let mut next = self.symbols.get(after).map_or(u64::MAX, |next| next.address);
         let before = self.symbols.get(..after)?.iter().rev().take(LOOK_BACK);
-        let symbol = before.into_iter().find(|symbol| address < symbol.end)?;
-        let size = if symbol.unsized_ { 0 } else { symbol.end - symbol.start };
-        Some((name_at(&self.texts, symbol.name)?, CodeRange { start: symbol.start, size }))
+        for symbol in before {
+            let reach =
+                if symbol.size == 0 { LONGEST_UNSIZED.min(next - symbol.address) } else { symbol.size };
+            if address - symbol.address < reach {
+                let code = CodeRange { start: symbol.address, size: symbol.size };
+                return Some((name_at(&self.texts, symbol.name)?, code));
+            }
+            next = symbol.address;
+        }
+        None
     }
+}
+
+/// Which of several symbols with one address is chosen: the least.
+fn rank<'t>(row: &RawSymbol, texts: &'t [u8]) -> impl Ord + use<'t> {
+    let rest = texts.get(row.name as usize..).unwrap_or_default();
+    // Enough to tell names apart: a file may have millions of long ones that are all but equal.
+    let name = rest.get(..COMPARED).unwrap_or(rest);
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let underscores = name.iter().take_while(|byte| **byte == b'_').count();
+    (!row.is_function, !row.is_global, underscores, Reverse(row.size), name, row.name)
 }
 
 /// The text at an offset, without the version that some linkers append.
@@ -82,7 +89,6 @@ fn name_at(texts: &[u8], offset: u32) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::image::RawSymbol;
     use super::*;
 
     const TEXTS: &[u8] = b"\0write\0__write\0local\0$x\0old@@V1\0";
@@ -93,7 +99,7 @@ mod tests {
     }
 
     fn table(symbols: Vec<RawSymbol>) -> SymbolTable<'static> {
-        SymbolTable::new(RawTable { symbols, texts: Cow::Borrowed(TEXTS) })
+        SymbolTable::new(RawTable { symbols, texts: Cow::Borrowed(TEXTS), left_out: 0 })
     }
 
     fn name(table: &SymbolTable<'_>, address: u64) -> Option<String> {

@@ -1,6 +1,7 @@
 //! Names and paths, each kept once per module.
 //!
-//! Used by [`super::dwarf`] and [`super::module`]. Names are made readable when they are first seen.
+//! Used by [`super::dwarf`] and [`super::module`]. Names are made readable when they are first seen. Invariant: all texts
+//! together take no more than [`MOST_BYTES`]; what is more is [`LEFT_OUT`], and counted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,6 +12,11 @@ use super::demangle;
 const LONGEST_PATH: usize = 4096;
 /// Longest name before it is made readable.
 const LONGEST_NAME: usize = 1 << 14;
+
+/// Bytes of all texts of a look-up, in both forms.
+const MOST_BYTES: u64 = 32 << 20;
+/// What stands for a text that found no room.
+const LEFT_OUT: &str = "(name left out: too many)";
 
 /// A text of [`Texts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +29,8 @@ pub(super) struct Texts {
     files: HashMap<Vec<u8>, TextId>,
     all: Vec<Arc<str>>,
     bytes: u64,
+    other: Option<TextId>,
+    left_out: u64,
 }
 
 impl Texts {
@@ -32,7 +40,10 @@ impl Texts {
         if let Some(known) = self.names.get(raw) {
             return *known;
         }
-        let id = self.add(demangle::readable(raw));
+        if self.bytes > MOST_BYTES {
+            return self.other();
+        }
+        let id = self.add(demangle::readable(raw), raw.len());
         self.names.insert(raw.to_owned(), id);
         id
     }
@@ -43,7 +54,10 @@ impl Texts {
         if let Some(known) = self.files.get(path) {
             return *known;
         }
-        let id = self.add(String::from_utf8_lossy(path).into_owned());
+        if self.bytes > MOST_BYTES {
+            return self.other();
+        }
+        let id = self.add(String::from_utf8_lossy(path).into_owned(), path.len());
         self.files.insert(path.to_owned(), id);
         id
     }
@@ -57,10 +71,46 @@ impl Texts {
         self.bytes
     }
 
-    fn add(&mut self, text: String) -> TextId {
+    /// How often there was no room for a text.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    fn other(&mut self) -> TextId {
+        self.left_out += 1;
+        match self.other {
+            Some(other) => other,
+            None => {
+                let other = self.add(LEFT_OUT.to_owned(), 0);
+                *self.other.insert(other)
+            }
+        }
+    }
+
+    fn add(&mut self, text: String, raw: usize) -> TextId {
         let id = TextId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        self.bytes += text.len() as u64 + 16;
+        self.bytes += (text.len() + raw) as u64 + 64;
         self.all.push(text.into());
         id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_without_end_take_bounded_memory_and_are_counted() {
+        let mut texts = Texts::default();
+        let first = texts.name(b"first");
+        for number in 0..10_000_u32 {
+            texts.name(format!("{number}{}", "x".repeat(LONGEST_NAME)).as_bytes());
+            texts.file(format!("/{number}/{}", "x".repeat(LONGEST_PATH)).as_bytes());
+        }
+        assert!(texts.bytes() <= MOST_BYTES + (LONGEST_NAME + (1 << 13)) as u64, "{}", texts.bytes());
+        assert_eq!(texts.left_out() + texts.all.len() as u64, 20_000 + 2);
+        assert_eq!(texts.name(b"first"), first);
+        let last = texts.name(b"last");
+        assert_eq!(texts.get(last).as_deref(), Some(LEFT_OUT));
     }
 }

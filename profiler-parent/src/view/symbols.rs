@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::symbols::bounded::{LONGEST_ANSWER, LONGEST_NAME, to_json};
 
 /// Answers the JSON of a `symbolicate/v5` request; `None` if it is no such request. It is given the file that is
 /// served as well: [`super::libraries`] says of which libraries may be asked. Several requests may come at once.
@@ -27,50 +29,63 @@ struct Job {
     stacks: Vec<Vec<(i64, u64)>>,
 }
 
-#[derive(Debug, Serialize)]
-struct Answer {
-    results: Vec<Found>,
+#[derive(Serialize)]
+struct Answer<'q> {
+    results: Vec<Found<'q>>,
 }
 
-#[derive(Debug, Serialize)]
-struct Found {
+#[derive(Serialize)]
+struct Found<'q> {
     found_modules: BTreeMap<String, bool>,
-    stacks: Vec<Vec<Frame>>,
+    stacks: Stacks<'q>,
 }
 
-#[derive(Debug, Serialize)]
-struct Frame {
+/// All stacks of a job, answered while they are written.
+struct Stacks<'q>(&'q Job);
+
+/// One of them.
+struct Stack<'q>(&'q Job, &'q [(i64, u64)]);
+
+#[derive(Serialize)]
+struct Frame<'q> {
     frame: usize,
-    module: String,
+    module: &'q str,
     module_offset: String,
 }
 
-/// Says of every library that it is not known: a viewer shows addresses then.
+impl Serialize for Stacks<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.stacks.iter().map(|frames| Stack(self.0, frames)))
+    }
+}
+
+impl Serialize for Stack<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.1.iter().enumerate().map(|(frame, (module, address))| {
+            let module = usize::try_from(*module).ok().and_then(|module| self.0.memory_map.get(module));
+            let module = module.map_or("", |(name, _)| name);
+            Frame { frame, module, module_offset: format!("{address:#x}") }
+        }))
+    }
+}
+
+/// Says of every library that it is not known: a viewer shows addresses then. Who asks for more than a bounded answer,
+/// or by names that no library has, gets none.
 pub fn no_symbols(_: &File, question: &str) -> Option<String> {
     let jobs = match serde_json::from_str(question).ok()? {
         Question::Many { jobs } => jobs,
         Question::One(job) => vec![job],
     };
-    serde_json::to_string(&Answer { results: jobs.into_iter().map(unknown).collect() }).ok()
+    let mut texts = jobs.iter().flat_map(|job| &job.memory_map).flat_map(|(name, id)| [name, id]);
+    if texts.any(|text| text.len() > LONGEST_NAME) {
+        return None;
+    }
+    to_json(&Answer { results: jobs.iter().map(unknown).collect() }, LONGEST_ANSWER)
 }
 
-fn unknown(job: Job) -> Found {
-    let modules = job.memory_map;
-    let name = |module: i64| {
-        let module = usize::try_from(module).ok().and_then(|module| modules.get(module));
-        module.map_or_else(String::new, |(name, _)| name.clone())
-    };
-    let frame = |(frame, (module, address)): (usize, (i64, u64))| Frame {
-        frame,
-        module: name(module),
-        module_offset: format!("{address:#x}"),
-    };
-    let stacks = job.stacks.into_iter().map(|stack| stack.into_iter().enumerate().map(frame).collect());
-    let stacks = stacks.collect();
-    Found {
-        found_modules: modules.iter().map(|(name, id)| (format!("{name}/{id}"), false)).collect(),
-        stacks,
-    }
+fn unknown(job: &Job) -> Found<'_> {
+    let found = job.memory_map.iter().map(|(name, id)| (format!("{name}/{id}"), false));
+    Found { found_modules: found.collect(), stacks: Stacks(job) }
 }
 
 #[cfg(test)]
@@ -107,5 +122,16 @@ mod tests {
         {
             assert_eq!(ask(wrong), None, "{}", wrong.len());
         }
+    }
+
+    #[test]
+    fn names_that_an_answer_would_repeat_without_end_are_refused() {
+        let ask_for = |name: &str, count: usize| {
+            ask(&json!({"memoryMap": [[name, "AB0"]], "stacks": [vec![[0, 1]; count]]}).to_string())
+        };
+        assert!(ask_for(&"x".repeat(LONGEST_NAME), 1).is_some());
+        assert_eq!(ask_for(&"x".repeat(LONGEST_NAME + 1), 1), None);
+        // 4 KiB each, far more together than the question is long.
+        assert_eq!(ask_for(&"x".repeat(LONGEST_NAME), LONGEST_ANSWER / LONGEST_NAME + 1), None);
     }
 }

@@ -56,8 +56,13 @@ proptest! {
     }
 }
 
-/// Debug information written by hand: a unit of the code from `start` to `end` with `entries` in it.
+/// Debug information written by hand: a unit of 64 bytes of code with `entries` in it.
 fn by_hand(entries: &str) -> build::Built {
+    by_hand_of(64, entries)
+}
+
+/// The same with so many bytes of code.
+fn by_hand_of(code: usize, entries: &str) -> build::Built {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("program.s");
     let text = format!(
@@ -65,7 +70,7 @@ fn by_hand(entries: &str) -> build::Built {
         .text
         .globl main
         .type main, %function
-main:   .rept 64
+main:   .rept {code}
         nop
         .endr
         .size main, . - main
@@ -84,7 +89,7 @@ main:   .rept 64
         .long 0
         .byte 8
         .byte 1
-        .quad main, 64
+        .quad main, {code}
         {entries}
 9:
         "#
@@ -172,6 +177,31 @@ fn a_million_functions_inlined_into_each_other_do_not_overflow_the_stack() {
     assert_eq!(seen.last().unwrap().0, "name");
     let (seen, _) = first(&by_hand(&format!("{FUNCTION}.rept 100000\n.byte 3\n.quad main, 64\n.endr")));
     assert!(seen.len() <= 257 && seen.last().unwrap().0 == "name", "{}", seen.len());
+}
+
+#[test]
+fn all_addresses_together_have_a_bounded_number_of_inlined_functions() {
+    const CODE: usize = 4096;
+    let function = format!(".byte 2\n.quad main, {CODE}\n.asciz \"name\"\n");
+    let built = by_hand_of(CODE, &format!("{function}.rept 300\n.byte 3\n.quad main, {CODE}\n.endr"));
+    let bytes = std::fs::read(&built.program).unwrap();
+    let main = object::Object::symbol_by_name(&object::File::parse(&*bytes).unwrap(), "main")
+        .map(|symbol| object::ObjectSymbol::address(&symbol))
+        .unwrap();
+    let addresses: Vec<u64> = (main..main + CODE as u64).collect();
+    let mut symbols = built.symbols();
+    let id = built.build_id();
+    let places = symbols.resolve(ModuleKey { path: built.path(), build_id: &id }, &addresses);
+    let frames: usize = places.iter().map(|place| place.frames.len()).sum();
+    assert!(frames <= (1 << 16) + 10 * CODE, "{frames}");
+    assert!(places.iter().all(|place| place.outer().unwrap().function.as_deref() == Some("name")));
+    let problems = &symbols.reports()[0].problems;
+    assert!(
+        problems
+            .iter()
+            .any(|problem| problem.is_refusal() && problem.to_string().contains("inlined functions")),
+        "{problems:?}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The viewer's question for names.
 
 use profiler_parent::symbols::Symbols;
-use profiler_parent::symbols::server_api::{Library, answer};
+use profiler_parent::symbols::server_api::{Library, RequestError, answer};
 use serde_json::{Value, json};
 
 use crate::build::{self, C, line, line_of};
@@ -57,6 +57,17 @@ fn a_job_may_stand_alone_and_files_that_the_profile_does_not_name_are_not_read()
     assert_eq!(answer["results"][0]["found_modules"], json!({"program/DEF0": false}));
     assert_eq!(answer["results"][0]["stacks"][0][0].get("function"), None);
     assert_eq!(symbols.reports(), []);
+}
+
+#[test]
+fn an_answer_is_bounded_whatever_is_asked() {
+    let ask = |name: String, count: usize| {
+        let request = json!({"memoryMap": [[name, "0"]], "stacks": [vec![[0, 1]; count]]});
+        answer(&request.to_string(), &[], &mut Symbols::default())
+    };
+    assert!(ask("x".repeat(4096), 1000).is_ok());
+    assert!(matches!(ask("x".repeat(4097), 1), Err(RequestError::LongName(4097))));
+    assert!(matches!(ask("x".repeat(4096), 40_000), Err(RequestError::LongAnswer)));
 }
 
 #[test]

@@ -49,6 +49,50 @@ fn check_functions(built: &Built, symbols: &mut Symbols) {
     assert_eq!(symbols.reports()[0].source, NameSource::SymbolTable);
 }
 
+/// The bytes as a system packs them.
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let options = lzma_rust2::XzOptions::with_preset(6);
+    let mut writer = lzma_rust2::XzWriter::new(Vec::new(), options).unwrap();
+    writer.write_all(bytes).unwrap();
+    writer.finish().unwrap()
+}
+
+/// A stripped program that has these bytes as its packed file.
+fn with_packed(change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Built {
+    let built = build::c(&["-rdynamic"]);
+    let whole = std::fs::read(&built.program).unwrap();
+    run(Command::new("strip").arg(&built.program));
+    std::fs::write(built.folder.path().join("packed"), change(whole)).unwrap();
+    built.objcopy(&["--add-section", ".gnu_debugdata=packed"]);
+    built
+}
+
+#[test]
+fn a_symbol_table_that_is_packed_into_a_stripped_file() {
+    let built = with_packed(|whole| packed(&whole));
+    let mut symbols = built.symbols();
+    check_functions(&built, &mut symbols);
+    assert_eq!(symbols.reports()[0].problems, []);
+}
+
+#[test]
+fn a_packed_file_that_lies_leaves_the_dynamic_symbols_and_is_said() {
+    let bomb = || packed(&vec![0; 80 << 20]);
+    for (name, built) in [
+        ("rubbish", with_packed(|_| b"no such thing".to_vec())),
+        ("cut", with_packed(|whole| packed(&whole)[..500].to_vec())),
+        ("no program", with_packed(|_| packed(b"text"))),
+        ("a bomb", with_packed(|_| bomb())),
+    ] {
+        let mut symbols = built.symbols();
+        assert_eq!(built.mark(4, &mut symbols), frames(&[("plain", "", 0)]), "{name}");
+        let problems = &symbols.reports()[0].problems;
+        assert_eq!(problems.len(), 1, "{name}: {problems:?}");
+        assert_eq!(problems[0].is_refusal(), name == "a bomb", "{name}: {problems:?}");
+    }
+}
+
 #[test]
 fn debug_information_in_the_file_of_each_version_and_form() {
     for flags in [

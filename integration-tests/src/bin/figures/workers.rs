@@ -8,7 +8,10 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use profiler_core::marker::{MarkerOptions, category};
+use profiler_core::ids::ThreadId;
+use profiler_core::marker::{MarkerOptions, add_untyped_marker, category};
+use profiler_core::sampler::{Frame, Sample, SampleWriter};
+use profiler_core::time::Timestamp;
 use profiler_core::{marker, text_marker};
 use profiler_parent::{ProfiledChild, Session};
 
@@ -29,6 +32,7 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
     match std::env::args().nth(2).as_deref() {
         Some("init") => println!("{}", init.as_nanos()),
         Some("fill") => fill(argument),
+        Some("vary") => vary(argument),
         Some("flood") => flood(),
         Some("pace") => pace(argument),
         _ => return Some(ExitCode::from(2)),
@@ -48,6 +52,27 @@ fn fill(bytes: u64) {
         }
     }
     println!("filled");
+}
+
+/// Records about `bytes` bytes of which no two are alike, as far as possible: markers with names of their own, and samples
+/// with stacks of their own.
+fn vary(bytes: u64) {
+    const ROUND_BYTES: u64 = 56 + 24 + 8 + 16 * 8;
+    let mut writer = SampleWriter::new();
+    let tid = ThreadId::new(u64::from(std::process::id()));
+    for index in 0..bytes / ROUND_BYTES {
+        add_untyped_marker(&format!("a name of its own {index}"), &category::TEST, MarkerOptions::default());
+        let frames: [Frame; 16] = std::array::from_fn(|depth| match depth {
+            0..8 => Frame::Unknown(0x1000 + depth as u64),
+            _ => Frame::Unknown(0x10_0000 + (index << 8) + depth as u64),
+        });
+        let at = Timestamp::now();
+        writer.sample(tid, &Sample { at, cpu_ns: Some(1), frames: &frames, cut: false, failed: false });
+        if index % 1024 == 0 {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+    }
+    println!("varied");
 }
 
 /// Says something, and has the process end when standard input is closed.

@@ -16,7 +16,8 @@ use crate::report::{Report, Row, complain, say};
 /// recorded = delivered + evicted + dropped + unfinished, for every process.
 ///
 /// If a profile has samples, the functions follow that take most of the time themselves, over all
-/// processes, and what they take with all that they call.
+/// processes, and what they take with all that they call. A profile whose addresses have no names gets
+/// those that the files of this machine have for them; which files have none is said.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// A profile (.json or .json.gz), or a session's pool directory
@@ -31,12 +32,18 @@ pub(crate) struct Options {
     /// Which time to rank the functions by [default: cpu if the profile has it, else wall]
     #[arg(long, value_enum, value_name = "TIME")]
     by: Option<Time>,
+    /// Leaves addresses without a name as they are, and reads no debug information
+    #[arg(long)]
+    no_names: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let report = match options.path.is_dir() {
         true => of_pools(survey(&options.path)?),
-        false => profile::read(&options.path, Wanted { top: options.top, by: options.by })?,
+        false => profile::read(
+            &options.path,
+            Wanted { top: options.top, by: options.by, names: !options.no_names },
+        )?,
     };
     if options.json {
         say(&serde_json::to_string_pretty(&report)?);

@@ -40,6 +40,16 @@ pub(crate) struct Samples {
     pub(crate) all_ms: f64,
     /// The functions that take most of it themselves.
     pub(crate) top: Vec<TopFunction>,
+    /// Libraries whose addresses could not be named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nameless: Vec<Nameless>,
+}
+
+/// A library of which no address has a name.
+#[derive(Debug, Serialize)]
+pub(crate) struct Nameless {
+    pub(crate) library: String,
+    pub(crate) why: String,
 }
 
 /// One function, over all processes.
@@ -168,6 +178,9 @@ impl Samples {
     fn print(&self) {
         let time = if self.time == "cpu" { "processor time" } else { "time, running or waiting" };
         say(&format!("\n{} samples, {:.1} ms of {time} in all processes", self.count, self.all_ms));
+        for Nameless { library, why } in &self.nameless {
+            say(&format!("no names for {library}: {why}"));
+        }
         if self.top.is_empty() {
             return;
         }

@@ -89,7 +89,7 @@ pub(super) fn locate(
     let bytes = files.sections.bytes()
         + files.shared.map_or(0, Sections::bytes)
         + files.package.map_or(0, PackageSections::bytes);
-    let work = Work::new(bytes);
+    let work = Work::new(bytes, addresses.len());
     let mut dwarf = files.sections.borrow();
     if let Some(shared) = files.shared {
         dwarf.set_sup(shared.borrow());
@@ -100,6 +100,10 @@ pub(super) fn locate(
     let mut batch = Batch { addresses, found: vec![Located::default(); addresses.len()], texts, problems };
     if let Err(stop) = search.run(&mut batch) {
         batch.complain(files.path, stop);
+    }
+    if work.left_out() > 0 {
+        let (path, what) = (files.path.to_owned(), "inlined functions");
+        batch.problems.push(Problem::LeftOut { path, what, count: work.left_out() });
     }
     batch.found
 }

@@ -2,7 +2,8 @@
 //!
 //! Used by [`super`]. One pass over the entries of a unit, for all addresses of it at once. There is no recursion: entries
 //! that enclose the present one are on a stack of ours. Invariant: the inlined functions of an address
-//! are in the order of their nesting, the outermost first.
+//! are in the order of their nesting, the outermost first; of all addresses together they are no more than
+//! [`super::work`] has places for.
 
 use gimli::{EntriesRaw, Range, Unit, UnitRef};
 
@@ -135,7 +136,8 @@ impl<'a> Walk<'_, 'a> {
             self.units.work.charge(within.len())?;
             for enclosing in self.walked.enclosing.get_mut(within).unwrap_or_default() {
                 let is_in_function = enclosing.function.is_some_and(|(of, _)| of == function);
-                if is_in_function && enclosing.inlined.len() == level {
+                let is_next = is_in_function && enclosing.inlined.len() == level;
+                if is_next && self.units.work.take_place() {
                     enclosing.inlined.push(index);
                     hit = true;
                 }

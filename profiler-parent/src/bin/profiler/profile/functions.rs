@@ -78,12 +78,32 @@ impl StackCosts {
         }
     }
 
-    /// Adds up what each function costs, where `function_of` says whose a frame is. Frames that belong to nobody
-    /// are passed over.
-    pub(super) fn by_function(
+    /// Shows every frame that some sample needs, and whether it is the innermost of some stack.
+    pub(super) fn for_each_frame(&self, stacks: &Table<3>, mut show: impl FnMut(usize, bool)) {
+        let mut is_caller = vec![false; self.by_stack.len()];
+        for stack in (0..self.by_stack.len()).rev() {
+            let costs = self.by_stack.get(stack).is_some_and(|cost| *cost != Cost::default());
+            let calls = is_caller.get(stack).is_some_and(|calls| *calls);
+            if let Some(frame) = stacks.index(1, stack).filter(|_| costs) {
+                show(frame, true);
+            }
+            if let Some(frame) = stacks.index(1, stack).filter(|_| calls) {
+                show(frame, false);
+            }
+            // A prefix is before its stack, so it is yet to come.
+            let caller = prefix(stacks, stack).filter(|_| costs || calls);
+            if let Some(caller) = caller.and_then(|caller| is_caller.get_mut(caller)) {
+                *caller = true;
+            }
+        }
+    }
+
+    /// Adds up what each function costs, where `functions_of` says which functions are at a frame, the innermost
+    /// first, and is told whether the frame is the innermost of its stack. Frames with none are passed over.
+    pub(super) fn by_function<I: IntoIterator<Item = usize>>(
         &self,
         stacks: &Table<3>,
-        function_of: impl Fn(usize) -> Option<usize>,
+        functions_of: impl Fn(usize, bool) -> I,
     ) -> HashMap<usize, Costs> {
         let mut costs: HashMap<usize, (Costs, usize)> = HashMap::new();
         for (stack, cost) in self.by_stack.iter().enumerate() {
@@ -91,8 +111,8 @@ impl StackCosts {
                 continue;
             }
             let mut is_own = true;
-            for frame in frames(stacks, stack) {
-                let Some(function) = function_of(frame) else { continue };
+            let all = frames(stacks, stack).flat_map(|(frame, is_leaf)| functions_of(frame, is_leaf));
+            for function in all {
                 let (known, last) = costs.entry(function).or_insert((Costs::default(), usize::MAX));
                 if std::mem::take(&mut is_own) {
                     known.own += *cost;
@@ -109,14 +129,16 @@ impl StackCosts {
 /// More stacks than that are in no file that can be opened.
 const MOST_STACKS: usize = 1 << 28;
 
-/// The frames of a stack, the innermost first. A prefix comes before its stack, or there is none: so this ends.
-fn frames(stacks: &Table<3>, stack: usize) -> impl Iterator<Item = usize> {
-    let prefix = |stack: &usize| {
-        let stack = *stack;
-        let by_offset = || stack.checked_sub(stacks.index(2, stack).filter(|offset| *offset > 0)?);
-        stacks.index(0, stack).or_else(by_offset).filter(|prefix| *prefix < stack)
-    };
-    std::iter::successors(Some(stack), prefix).filter_map(|stack| stacks.index(1, stack))
+/// The stack of the callers of a stack. It comes before it, or there is none.
+fn prefix(stacks: &Table<3>, stack: usize) -> Option<usize> {
+    let by_offset = || stack.checked_sub(stacks.index(2, stack).filter(|offset| *offset > 0)?);
+    stacks.index(0, stack).or_else(by_offset).filter(|prefix| *prefix < stack)
+}
+
+/// The frames of a stack, the innermost first, and whether each is that. As every prefix comes before its stack, this ends.
+fn frames(stacks: &Table<3>, stack: usize) -> impl Iterator<Item = (usize, bool)> {
+    let all = std::iter::successors(Some(stack), |stack| prefix(stacks, *stack));
+    all.filter_map(move |at| Some((stacks.index(1, at)?, at == stack)))
 }
 
 /// The costs of all functions of a profile.
@@ -142,7 +164,7 @@ mod tests {
     fn costs(samples: Table<3>, stacks: &Table<3>) -> HashMap<usize, Costs> {
         let mut by_stack = StackCosts::default();
         by_stack.add(&samples);
-        by_stack.by_function(stacks, |frame| (frame != 9).then_some(frame))
+        by_stack.by_function(stacks, |frame, _| (frame != 9).then_some(frame))
     }
 
     #[test]

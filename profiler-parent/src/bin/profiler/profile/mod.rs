@@ -4,6 +4,8 @@
 
 mod books;
 mod functions;
+mod locations;
+mod namer;
 mod names;
 mod part;
 mod table;
@@ -18,7 +20,9 @@ use profiler_parent::view::text;
 
 use crate::report::{Report, Samples, TopFunction};
 use functions::{Cost, Costs, Function, Functions};
+use namer::Namer;
 use part::Part;
+use profiler_parent::symbols::SymbolOptions;
 
 /// What counts as a function's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -34,6 +38,8 @@ pub(crate) enum Time {
 pub(crate) struct Wanted {
     pub(crate) top: usize,
     pub(crate) by: Option<Time>,
+    /// Whether addresses without a name get the one that this machine's files have for them.
+    pub(crate) names: bool,
 }
 
 /// Reads a profile, compressed or not, whatever its name says.
@@ -47,10 +53,15 @@ pub(crate) fn read(path: &Path, wanted: Wanted) -> Result<Report> {
 }
 
 fn report(root: Part, wanted: Wanted) -> Report {
-    let mut functions = Functions::default();
-    root.count(&mut functions);
+    let (mut functions, mut namer) = (Functions::default(), Namer::default());
+    if wanted.names {
+        root.ask(&mut namer);
+        namer.look_up(SymbolOptions::default());
+    }
+    root.count(&namer, &mut functions);
     let range_ms = root.meta.profiling_start_time.zip(root.meta.profiling_end_time);
-    let samples = (functions.all.samples > 0.0).then(|| top(&root, functions, wanted));
+    let samples = (functions.all.samples > 0.0)
+        .then(|| Samples { nameless: namer.into_nameless(), ..top(&root, functions, wanted) });
     Report { kind: "profile", processes: books::rows(root), range_ms, samples, ..Report::default() }
 }
 
@@ -86,7 +97,13 @@ fn top(root: &Part, functions: Functions, wanted: Wanted) -> Samples {
         total_samples: costs.total.samples,
     };
     let time = if by == Time::Cpu { "cpu" } else { "wall" };
-    Samples { count: all.samples, time, all_ms: of(all) * unit, top: costs.into_iter().map(row).collect() }
+    Samples {
+        count: all.samples,
+        time,
+        all_ms: of(all) * unit,
+        top: costs.into_iter().map(row).collect(),
+        nameless: Vec::new(),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::books::{Books, Gathering};
 use super::functions::{Functions, StackCosts};
-use super::names::{Lib, Locations, Shared};
+use super::locations::{Lib, Locations};
+use super::namer::Namer;
+use super::names::Shared;
 use super::thread::{Head, Thread, ThreadSeed};
 
 /// One process's object. In the processed form the outermost one is all processes'.
@@ -64,21 +66,28 @@ impl Meta {
 }
 
 impl Part {
+    /// Asks for the names of all addresses that have none.
+    pub(super) fn ask(&self, namer: &mut Namer) {
+        self.locations.ask(&self.libs, namer);
+        self.processes.iter().for_each(|process| process.ask(namer));
+    }
+
     /// Adds up the costs of all functions.
-    pub(super) fn count(&self, functions: &mut Functions) {
+    pub(super) fn count(&self, namer: &Namer, functions: &mut Functions) {
         functions.all += self.costs.all;
         functions.all += self.locations.all;
         self.shared.count(&self.costs, functions);
-        self.locations.count(&self.libs, functions);
-        self.processes.iter().for_each(|process| process.count(functions));
+        self.locations.count(&self.libs, namer, functions);
+        self.processes.iter().for_each(|process| process.count(namer, functions));
     }
 
     fn take_in(&mut self, thread: Thread) {
+        let mut thread = thread;
+        self.threads.push(std::mem::take(&mut thread.head));
         match thread.locations.0.iter().all(Vec::is_empty) {
             true => self.costs.add(&thread.samples),
-            false => self.locations.add(&thread),
+            false => self.locations.add(thread),
         }
-        self.threads.push(thread.head);
     }
 }
 

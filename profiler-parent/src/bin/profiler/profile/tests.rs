@@ -2,7 +2,7 @@
 
 use super::*;
 
-const ALL: Wanted = Wanted { top: 10, by: None };
+const ALL: Wanted = Wanted { top: 10, by: None, names: true };
 
 fn read_text(text: &str, wanted: Wanted) -> Report {
     report(serde_json::from_str(text).unwrap(), wanted)
@@ -67,7 +67,7 @@ fn both_forms_have_the_same_functions() {
         let samples = report.samples.as_ref().unwrap();
         assert_eq!((samples.count, samples.time), (7.0, "cpu"));
         assert!((samples.all_ms - 100e-6).abs() < 1e-9, "nanoseconds");
-        let wall = read_text(&text, Wanted { by: Some(Time::Wall), top: 2 });
+        let wall = read_text(&text, Wanted { by: Some(Time::Wall), top: 2, ..ALL });
         let share = |of: f64| of / 7.0 * 100.0;
         assert_eq!(rows(&wall), [("main", share(3.0), share(6.0)), ("hot", share(2.0), share(2.0))]);
         assert_eq!(wall.samples.as_ref().unwrap().all_ms, 14.0);

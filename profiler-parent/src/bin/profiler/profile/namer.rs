@@ -1,0 +1,74 @@
+//! Names of addresses in a profile that has none, from the files of this machine: as `profiler view` answers for them.
+//!
+//! Addresses are collected first, then every file is read once. What has no names is said, with the reason.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use profiler_parent::symbols::server_api::Library;
+use profiler_parent::symbols::{ModuleKey, Place, SymbolOptions, Symbols};
+
+use super::locations::Lib;
+use crate::report::Nameless;
+
+/// Path and build id.
+type Key = (String, Vec<u8>);
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Namer {
+    /// With the library's name.
+    asked: BTreeMap<Key, (String, BTreeSet<u64>)>,
+    found: HashMap<Key, HashMap<u64, Arc<Place>>>,
+    nameless: Vec<Nameless>,
+}
+
+impl Namer {
+    /// Wants to know an address.
+    pub(super) fn ask(&mut self, lib: &Lib, address: u64) {
+        let (_, addresses) =
+            self.asked.entry(key(lib)).or_insert_with(|| (lib.name.clone(), BTreeSet::new()));
+        addresses.insert(address);
+    }
+
+    /// Looks up all that was asked for.
+    pub(super) fn look_up(&mut self, options: SymbolOptions) {
+        let mut symbols = Symbols::new(options);
+        for (key, (name, addresses)) in std::mem::take(&mut self.asked) {
+            let addresses: Vec<u64> = addresses.into_iter().collect();
+            let nameless = |why: String| Nameless { library: name.clone(), why };
+            let (path, build_id) = (&key.0, &key.1);
+            if path.is_empty() {
+                self.nameless.push(nameless("the profile does not say where it was".to_owned()));
+                continue;
+            }
+            let places = symbols.resolve(ModuleKey { path, build_id }, &addresses);
+            if !places.iter().any(|place| place.is_named()) {
+                let report = symbols.reports().into_iter().find(|report| report.path == *path);
+                let problem = report.and_then(|report| report.problems.first().map(ToString::to_string));
+                self.nameless.push(nameless(problem.unwrap_or_else(|| "it has no symbols".to_owned())));
+            }
+            self.found.insert(key, addresses.into_iter().zip(places).collect());
+        }
+    }
+
+    /// The names of the functions at an address, the innermost first; none if nobody knows them.
+    pub(super) fn names(&self, lib: &Lib, address: u64) -> Vec<String> {
+        let place = self.found.get(&key(lib)).and_then(|places| places.get(&address));
+        let frames = place.filter(|place| place.is_named()).map(|place| place.frames.iter());
+        let name = |frame: &profiler_parent::symbols::SourceFrame| {
+            frame.function.as_deref().unwrap_or("(unnamed)").to_owned()
+        };
+        frames.into_iter().flatten().map(name).collect()
+    }
+
+    /// Libraries of which no address has a name.
+    pub(super) fn into_nameless(self) -> Vec<Nameless> {
+        self.nameless
+    }
+}
+
+fn key(lib: &Lib) -> Key {
+    let code_id = lib.code_id.as_deref().unwrap_or_default();
+    (lib.path.clone(), Library::new("", "", "", code_id).build_id)
+}

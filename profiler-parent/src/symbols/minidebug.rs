@@ -1,0 +1,43 @@
+//! The symbol table that some systems pack into a stripped program: a small ELF file in `.gnu_debugdata`, xz-compressed.
+//!
+//! Used by [`super::module`] for files that have no other full symbol table. Invariant: neither what it unpacks to nor
+//! the memory of the decoder is larger than a bound, whatever the file says.
+
+use std::io::Read;
+use std::path::Path;
+
+use lzma_rust2::XzReader;
+
+use super::bytes::Source;
+use super::image::Image;
+use super::options::SymbolOptions;
+use super::problem::Problem;
+
+const SECTION: &str = ".gnu_debugdata";
+/// Longest file in it: a hundred times what is common.
+const LONGEST: u64 = 64 << 20;
+/// Largest dictionary of the decoder, in KiB.
+const DECODER_KIB: u32 = 64 << 10;
+
+/// The unpacked file, if there is one.
+pub(super) fn unpacked(
+    image: &Image<'_>,
+    path: &Path,
+    options: &SymbolOptions,
+    problems: &mut Vec<Problem>,
+) -> Option<Source> {
+    let packed = image.section(SECTION).ok().filter(|packed| !packed.is_empty())?;
+    let longest = LONGEST.min(options.file_limit);
+    let mut unpacked = Vec::new();
+    let reader = XzReader::new_mem_limit(&*packed, false, DECODER_KIB);
+    if let Err(error) = reader.take(longest + 1).read_to_end(&mut unpacked) {
+        let reason = format!("{SECTION}: {error}");
+        problems.push(Problem::BadDebugInformation { path: path.to_owned(), reason });
+        return None;
+    }
+    if unpacked.len() as u64 > longest {
+        problems.push(Problem::TooMuch(path.to_owned()));
+        return None;
+    }
+    Some(Source::memory(unpacked, options.file_limit))
+}
