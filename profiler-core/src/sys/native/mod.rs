@@ -10,4 +10,5 @@ pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod signal;
 pub(crate) mod tasks;
+pub(crate) mod turns;
 pub(crate) mod wake;
