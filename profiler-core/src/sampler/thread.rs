@@ -28,8 +28,8 @@ use crate::manager::ChunkManager;
 use crate::params::{Features, SessionParams};
 use crate::record::{gate, local};
 use crate::sys;
+use crate::sys::native::{signal, tasks};
 use crate::sys::native::tasks::{Doing, Wait};
-use crate::sys::native::{signal, tasks, turns};
 use crate::thread::ThreadFilter;
 use crate::time::Timestamp;
 
@@ -97,7 +97,6 @@ impl Ticker {
         filter: ThreadFilter,
     ) -> Self {
         local::select_always();
-        turns::ask_for_short_turns();
         let measures_cpu = features.contains(Features::CPU) || features.contains(Features::CPU_ALL_THREADS);
         let counters = CounterSampler::new(Arc::clone(&manager), features);
         let mut eye = Eye::new(manager, Arc::clone(&shared), measures_cpu);

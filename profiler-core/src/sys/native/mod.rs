@@ -10,5 +10,4 @@ pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod signal;
 pub(crate) mod tasks;
-pub(crate) mod turns;
 pub(crate) mod wake;
