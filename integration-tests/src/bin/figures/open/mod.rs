@@ -2,7 +2,7 @@
 //!
 //! Eight processes record 300,000 samples and 200,000 markers each, by the recording interface; nothing else samples.
 //! At full length (`FIGURES_FULL=1`); otherwise a twentieth of it, and `format.scale` says so. Each file is
-//! saved and opened [`RUNS`] times, one format after the other, so that both see the same machine.
+//! saved [`RUNS`] times, and then opened as often, in turn, so that both formats see the same machine.
 //!
 //! `load_s` is the real viewer's loader, without its start, which `format.loader_start_s` is: the same loader with a profile in
 //! which nothing was recorded. It needs `npm ci` in `integration-tests/viewer`.
@@ -10,10 +10,10 @@
 mod record;
 mod viewer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Format, Session};
 
@@ -45,44 +45,32 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let start = |number| workers::start(&session, &format!("worker {number}"), "open", part);
     let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
     report.put(Figure::new("format.scale", 1.0 / part as f64, "of 2.4 M samples, 1.6 M markers"));
-    let mut both = FORMATS.map(|(name, _)| Measured { name, ..Measured::default() });
-    let mut starts = Vec::new();
-    for run in 0..RUNS {
-        for (measured, (name, format)) in both.iter_mut().zip(FORMATS) {
-            let path = directory.path().join(format!("{name}.{run}.json.gz"));
-            measured.write(&session, format, &path, part)?;
-        }
-        starts.push(viewer::load(&empty, None));
-        for (measured, (name, _)) in both.iter_mut().zip(FORMATS) {
-            let path = directory.path().join(format!("{name}.{run}.json.gz"));
-            measured.load.push(viewer::load(&path, Some(PROCESSES * SAMPLES / part)));
-            std::fs::remove_file(path)?;
+    let files = FORMATS.map(|(name, _)| directory.path().join(format!("{name}.json.gz")));
+    let mut written = FORMATS.map(|_| Vec::new());
+    for _ in 0..RUNS {
+        for ((written, path), (_, format)) in written.iter_mut().zip(&files).zip(FORMATS) {
+            written.push(write(&session, format, path, part)?);
         }
     }
     drop(session);
     workers.iter_mut().for_each(|worker| _ = worker.child.wait());
-    put(report, &both, starts);
+    for ((written, path), (name, _)) in written.iter().zip(&files).zip(FORMATS) {
+        let mib = std::fs::metadata(path)?.len() as f64 / f64::from(1 << 20);
+        report.put(Figure::new(format!("format.{name}.write_s"), median(written), "s"));
+        report.put(Figure::new(format!("format.{name}.mib_gz"), mib, "MiB"));
+    }
+    load(report, &empty, &files, PROCESSES * SAMPLES / part);
     Ok(())
 }
 
-/// What one format came to.
-#[derive(Default)]
-struct Measured {
-    name: &'static str,
-    write: Vec<f64>,
-    mib: f64,
-    load: Vec<Result<f64>>,
-}
-
-impl Measured {
-    fn write(&mut self, session: &Session, format: Format, path: &Path, part: u64) -> Result<()> {
-        #[allow(clippy::disallowed_methods)] // a stopwatch around the capture
-        let start = Instant::now();
-        let report = session.capture().format(format).save(path)?;
-        self.write.push(start.elapsed().as_secs_f64());
-        self.mib = report.bytes as f64 / f64::from(1 << 20);
-        is_whole(&report, part)
-    }
+/// Seconds that a capture takes.
+fn write(session: &Session, format: Format, path: &Path, part: u64) -> Result<f64> {
+    #[allow(clippy::disallowed_methods)] // a stopwatch around the capture
+    let start = Instant::now();
+    let report = session.capture().format(format).save(path)?;
+    let took = start.elapsed().as_secs_f64();
+    is_whole(&report, part)?;
+    Ok(took)
 }
 
 /// All entries of all workers are in the file: otherwise it is another file than the one that was meant.
@@ -94,35 +82,26 @@ fn is_whole(report: &CaptureReport, part: u64) -> Result<()> {
     Ok(())
 }
 
-fn put(report: &mut Report, both: &[Measured], starts: Vec<Result<f64>>) {
-    let start = middle(starts);
-    let loads: Vec<_> = both
-        .iter()
-        .map(|measured| (measured.name, &measured.load))
-        .map(|(name, load)| {
-            let seconds = load.iter().filter_map(|seconds| seconds.as_ref().ok().copied()).collect::<Vec<_>>();
-            let failure = load.iter().find_map(|seconds| seconds.as_ref().err().map(|error| format!("{error:#}")));
-            (name, median(&seconds), failure)
-        })
-        .collect();
-    let (start_s, not_started) = match start {
-        Ok(seconds) => (seconds, None),
-        Err(error) => (f64::NAN, Some(format!("{error:#}"))),
-    };
-    for (measured, (name, load, failure)) in both.iter().zip(&loads) {
-        report.put(Figure::new(format!("format.{name}.write_s"), median(&measured.write), "s"));
-        report.put(Figure::new(format!("format.{name}.mib_gz"), measured.mib, "MiB"));
-        let figure = Figure::new(format!("format.{name}.load_s"), load - start_s, "s");
-        report.put(figure.unless(failure.clone()).unless(not_started.clone()));
+/// The loader's figures; invalid ones where there is no loader, or it says something else than what was recorded.
+fn load(report: &mut Report, empty: &Path, files: &[PathBuf], samples: u64) {
+    let (mut starts, mut loads) = (Vec::new(), FORMATS.map(|_| Vec::new()));
+    let mut failure = None;
+    for _ in 0..RUNS {
+        let mut take = |into: &mut Vec<f64>, path: &Path, samples| match viewer::load(path, samples) {
+            Ok(seconds) => into.push(seconds),
+            Err(error) => failure = Some(format!("{error:#}")),
+        };
+        take(&mut starts, empty, None);
+        for (loads, path) in loads.iter_mut().zip(files) {
+            take(loads, path, Some(samples));
+        }
     }
-    report.put(Figure::new("format.loader_start_s", start_s, "s").unless(not_started));
-    if let [(_, gecko, _), (_, processed, _)] = &loads[..] {
-        let times = (gecko - start_s) / (processed - start_s);
-        report.put(Figure::new("format.processed.load_gain", times, "x gecko's time"));
+    let start = median(&starts);
+    report.put(Figure::new("format.loader_start_s", start, "s").unless(failure.clone()));
+    for (loads, (name, _)) in loads.iter().zip(FORMATS) {
+        let figure = Figure::new(format!("format.{name}.load_s"), median(loads) - start, "s");
+        report.put(figure.unless(failure.clone()));
     }
-}
-
-fn middle(values: Vec<Result<f64>>) -> Result<f64> {
-    let values: Vec<f64> = values.into_iter().collect::<Result<_>>().context("the viewer")?;
-    Ok(median(&values))
+    let [gecko, processed] = loads.map(|loads| median(&loads) - start);
+    report.put(Figure::new("format.load_ratio", gecko / processed, "x: gecko by processed").unless(failure));
 }

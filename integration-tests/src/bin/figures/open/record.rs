@@ -139,9 +139,10 @@ impl<'a> Walk<'a> {
                 Some(Frame::Code(_, address)) => *address,
                 _ => 0,
             };
-            let which = (seed >> (depth % 48)) % CALLEES;
-            // All threads begin alike; further in only a few of the calls are common.
-            let which = if which == 0 || depth < DEPTHS.0 { 0 } else { 1 + (seed >> 20) % (CALLEES - 1) };
+            // All threads begin alike; further in one call in eight is not the common one.
+            let random = mixed(seed ^ depth as u64);
+            let is_common = depth < DEPTHS.0 || random % 8 != 0;
+            let which = if is_common { 0 } else { 1 + (random >> 8) % (CALLEES - 1) };
             self.frames.push(self.code.callee(caller, depth, which));
         }
         &self.frames

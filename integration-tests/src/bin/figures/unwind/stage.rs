@@ -147,7 +147,6 @@ fn have_caches_emptied() {
     while ORDER.load(Ordering::Acquire) == EMPTY_CACHES {
         std::thread::sleep(Duration::from_micros(200));
     }
-    std::thread::sleep(Duration::from_micros(200)); // it reads the clock again
 }
 
 /// Reads the clock until it is to stop; gives the microseconds that every signal took.
@@ -155,6 +154,7 @@ fn be_held() -> Vec<f64> {
     let (mut held, mut room) = (Vec::with_capacity(FIRST + SAMPLES), Vec::new());
     let mut known = DONE.load(Ordering::Acquire);
     let (begin_ns, begin) = (monotonic_ns(), Timestamp::now().raw());
+    let mut is_emptied = false;
     loop {
         let start = Timestamp::now().raw();
         let (mut before, mut last) = (start, start);
@@ -165,16 +165,25 @@ fn be_held() -> Vec<f64> {
                 known = seen;
                 // The signal may have come between the two reads.
                 held.push((now - last).max(last - before) as f64);
-            } else if ORDER.load(Ordering::Acquire) != RUN {
-                break;
             }
             (before, last) = (last, now);
+            match ORDER.load(Ordering::Acquire) {
+                RUN => {}
+                // Now that the clock is read again the signal may come.
+                EMPTY_CACHES if is_emptied && before > start => {
+                    is_emptied = false;
+                    let _ = ORDER.compare_exchange(EMPTY_CACHES, RUN, Ordering::AcqRel, Ordering::Acquire);
+                }
+                EMPTY_CACHES if is_emptied => {}
+                _ if DONE.load(Ordering::Acquire) == known => break,
+                _ => {}
+            }
         }
         if ORDER.load(Ordering::Acquire) != EMPTY_CACHES {
             break;
         }
         empty_caches(&mut room);
-        let _ = ORDER.compare_exchange(EMPTY_CACHES, RUN, Ordering::AcqRel, Ordering::Acquire);
+        is_emptied = true;
     }
     let ticks_per_us = (Timestamp::now().raw() - begin) as f64 / ((monotonic_ns() - begin_ns) / 1e3);
     held.into_iter().map(|ticks| ticks / ticks_per_us).collect()
