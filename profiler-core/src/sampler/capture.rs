@@ -27,8 +27,8 @@
 use std::cell::UnsafeCell;
 use std::time::{Duration, Instant};
 
-use super::schedule::now;
 use super::PlacedFrame;
+use super::schedule::now;
 use super::unwind::Copied;
 use crate::definition_cell::pool_tag;
 use crate::entry::stack::Frame;
@@ -313,8 +313,7 @@ unsafe fn fill(slot: &Slot, context: *const libc::ucontext_t) {
     // SAFETY: written before the slot was armed, and not again before it is full.
     let bounds = unsafe { *slot.bounds.get() };
     let start = registers.sp & !7;
-    let is_inside =
-        bounds.lowest <= start && start < bounds.end && bounds.thread_pointer == thread_pointer;
+    let is_inside = bounds.lowest <= start && start < bounds.end && bounds.thread_pointer == thread_pointer;
     let all = if is_inside { (bounds.end - start) / 8 } else { 0 };
     let words = (all as usize).min(STACK_WORDS);
     // SAFETY: `words` fits the slot's array, which is ours by the claim. From the interrupted stack pointer to the

@@ -41,7 +41,8 @@ pub(crate) fn record(part: u64) -> Result<()> {
         let is_idle = number / THREADS % 4 == 3;
         if !(is_idle && writer.same_as_before(*thread, at)) {
             let frames = walk.step();
-            let sample = Sample { at, cpu_ns: Some(1_000_000 - number % 977), frames, cut: false, failed: false };
+            let sample =
+                Sample { at, cpu_ns: Some(1_000_000 - number % 977), frames, cut: false, failed: false };
             ensure!(writer.sample(*thread, &sample), "a sample was dropped");
         }
         while marked * samples < (number + 1) * markers {
@@ -95,7 +96,8 @@ struct Code {
 impl Code {
     fn define() -> Result<Self> {
         let own = symbols::module(&std::env::current_exe()?, PLACES)?;
-        let (first, last) = (own.addresses.first().context("no code")?, own.addresses.last().context("no code")?);
+        let (first, last) =
+            (own.addresses.first().context("no code")?, own.addresses.last().context("no code")?);
         let base = 0x5500_0000_0000;
         let (start, end) = (base + (first & !0xfff), base + last + 0x1000);
         let module = ModuleDefinition { path: own.path, build_id: own.build_id, base, start, end };
@@ -141,7 +143,7 @@ impl<'a> Walk<'a> {
             };
             // All threads begin alike; further in one call in eight is not the common one.
             let random = mixed(seed ^ depth as u64);
-            let is_common = depth < DEPTHS.0 || random % 8 != 0;
+            let is_common = depth < DEPTHS.0 || !random.is_multiple_of(8);
             let which = if is_common { 0 } else { 1 + (random >> 8) % (CALLEES - 1) };
             self.frames.push(self.code.callee(caller, depth, which));
         }

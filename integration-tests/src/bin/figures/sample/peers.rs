@@ -79,7 +79,8 @@ fn put(report: &mut Report, ours: &[Found], pprof: &[Found]) {
     let few = both.iter().find(|(_, all)| middle(all, |found| found.samples) < FEW);
     let few = few.map(|(name, _)| format!("too few samples of {name}"));
     let lost = middle(pprof, |found| found.thread);
-    let none = (lost <= 0.0).then(|| "the machine is too busy: pprof costs nothing that can be seen".to_owned());
+    let none =
+        (lost <= 0.0).then(|| "the machine is too busy: pprof costs nothing that can be seen".to_owned());
     let thread = middle(ours, |found| found.thread) / lost;
     let figure = Figure::new("sample.vs_pprof.ratio", thread, "x pprof's loss per sample");
     report.put(figure.promised(Promise::Below(1.0)).unless(few.clone()).unless(none.clone()));
@@ -116,7 +117,9 @@ fn run(command: &mut Command) -> Result<Found> {
     let error = error.lines().next().unwrap_or_default();
     ensure!(output.status.success(), "{}: {said} {error}", output.status);
     let numbers: Vec<f64> = said.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [alone, thread, process, slowdown_pct, samples] = numbers[..] else { bail!("it said {said:?}: {error}") };
+    let [alone, thread, process, slowdown_pct, samples] = numbers[..] else {
+        bail!("it said {said:?}: {error}")
+    };
     Ok(Found { alone, thread, process, slowdown_pct, samples })
 }
 

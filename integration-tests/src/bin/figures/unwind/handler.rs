@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
 use framehop::{CacheNative, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative, Unwinder};
+use profiler_core::time::Timestamp;
 use rustix::thread::futex;
 
 use super::modules::Tables;
@@ -62,6 +63,8 @@ pub(super) struct Slot {
     pub(super) count: usize,
     /// How far the last stack reached.
     pub(super) bytes: u64,
+    /// Ticks of the clock that copying or walking took.
+    pub(super) ticks: u64,
 }
 
 struct Shared(UnsafeCell<Slot>);
@@ -79,6 +82,7 @@ static SLOT: Shared = Shared(UnsafeCell::new(Slot {
     frames: [1; MOST_FRAMES],
     count: 0,
     bytes: 0,
+    ticks: 0,
 }));
 
 static TABLES: OnceLock<Tables> = OnceLock::new();
@@ -134,8 +138,9 @@ pub(super) fn most_stack(method: Method) -> usize {
 /// Signals a thread of this process, and waits until it has answered.
 pub(super) fn ask(thread: libc::pid_t) -> Result<()> {
     let before = DONE.load(Ordering::Acquire);
+    let process = std::process::id().cast_signed();
     // SAFETY: plain numbers; the thread is one of ours and lives.
-    let failed = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) };
+    let failed = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal()) };
     ensure!(failed == 0, "tgkill");
     let timeout = rustix::fs::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     for _ in 0..200 {
@@ -157,10 +162,12 @@ extern "C" fn on_signal(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut l
     // SAFETY: what the kernel gave us.
     slot.registers = unsafe { registers(context.cast_const().cast()) };
     slot.bytes = slot.end.saturating_sub(slot.registers.sp);
+    let begin = Timestamp::now().raw();
     match slot.method {
         Method::Copy => copy(slot),
         Method::Walk => slot.count = walk_here(slot),
     }
+    slot.ticks = Timestamp::now().raw() - begin;
     DONE.fetch_add(1, Ordering::Release);
     let _ = futex::wake(&DONE, futex::Flags::PRIVATE, 1);
     // SAFETY: as above.

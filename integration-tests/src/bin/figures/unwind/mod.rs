@@ -10,7 +10,7 @@
 //! | `cold` | the thread has gone through more memory than all caches hold |
 //! | `new` | the unwinder's cache is empty: no function was met before |
 //!
-//! `held_us`: what the thread's own clock misses around a signal. `cpu_us`: that, and what the other thread unwinds
+//! `held_us`: what the thread's own clock misses around a signal. `inside_us`: the copying or walking alone. `cpu_us`: that, and what the other thread unwinds
 //! afterwards. `handler_stack_bytes`: what handler and signal take of the stack that they run on.
 //! `docs/where-to-unwind.md` says what follows from it.
 
@@ -59,13 +59,9 @@ fn measure_depth(report: &mut Report, depth: u32) -> Result<()> {
         // Otherwise two different things were compared.
         let differ = took[0].size.0.abs_diff(took[1].size.0) > 1;
         let reason = differ.then(|| format!("{} and {} frames", took[0].size.0, took[1].size.0));
-        let p50 = |took: &Took| took.held(0.5).unwrap_or(f64::NAN);
-        let figure = Figure::new(
-            format!("unwind.depth_{depth}.{}.held_ratio", state.name()),
-            p50(&took[1]) / p50(&took[0]),
-            "x: walk by copy, p50",
-        );
-        report.put(figure.unless(reason));
+        let more = took[1].inside_us() - took[0].inside_us();
+        let name = format!("unwind.depth_{depth}.{}.walk_holds_longer_us", state.name());
+        report.put(Figure::new(name, more, "µs").unless(reason));
     }
     report.put(Figure::new(format!("unwind.depth_{depth}.frames"), size.0 as f64, "frames"));
     report.put(Figure::new(format!("unwind.depth_{depth}.stack_bytes"), size.1 as f64, "bytes"));
@@ -76,6 +72,7 @@ fn put(report: &mut Report, took: &Took, name: &str) -> Result<()> {
     let held = |part| took.held(part).context("nothing was taken");
     report.put(Figure::new(format!("{name}.held_us.p50"), held(0.5)?, "µs"));
     report.put(Figure::new(format!("{name}.held_us.p99"), held(0.99)?, "µs"));
+    report.put(Figure::new(format!("{name}.inside_us"), took.inside_us(), "µs"));
     report.put(Figure::new(format!("{name}.cpu_us"), held(0.5)? + took.unwinding_us(), "µs per sample"));
     Ok(())
 }

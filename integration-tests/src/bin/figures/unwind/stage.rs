@@ -50,6 +50,8 @@ impl State {
 #[derive(Debug, Default)]
 pub(super) struct Took {
     held: Vec<f64>,
+    /// Of it, the copying or walking alone.
+    inside: Vec<f64>,
     unwinding: Vec<f64>,
     /// Frames, and bytes of stack.
     pub(super) size: (usize, u64),
@@ -59,6 +61,7 @@ impl Took {
     pub(super) fn add(&mut self, more: Self) {
         self.held.extend(more.held);
         self.held.sort_by(f64::total_cmp);
+        self.inside.extend(more.inside);
         self.unwinding.extend(more.unwinding);
         self.size = more.size;
     }
@@ -66,6 +69,11 @@ impl Took {
     /// The quantile of the times for which the thread was held.
     pub(super) fn held(&self, part: f64) -> Option<f64> {
         self.held.get((self.held.len() as f64 * part) as usize).copied()
+    }
+
+    /// What copying or walking took, in the middle.
+    pub(super) fn inside_us(&self) -> f64 {
+        median(&self.inside)
     }
 
     /// What the other thread took to unwind.
@@ -100,9 +108,10 @@ impl Stage {
                 handler::note_stack(method, stack.used());
                 anyhow::Ok(held)
             });
-            let asked = said.recv().map_err(|_| anyhow!("no thread")).and_then(|(tid, end)| {
-                ask_all(tid, end, method, state)
-            });
+            let asked = said
+                .recv()
+                .map_err(|_| anyhow!("no thread"))
+                .and_then(|(tid, end)| ask_all(tid, end, method, state));
             ORDER.store(STOP, Ordering::Release);
             let held = thread.join().map_err(|_| anyhow!("the thread panicked"))??;
             let mut took = asked?;
@@ -120,6 +129,7 @@ fn ask_all(tid: libc::pid_t, end: u64, method: Method, state: State) -> Result<T
     (slot.method, slot.end) = (method, end);
     handler::forget(slot);
     let mut took = Took::default();
+    let (begin_ns, begin) = (monotonic_ns(), Timestamp::now().raw());
     for number in 0..FIRST + SAMPLES {
         match state {
             State::Warm => std::thread::sleep(Duration::from_millis(1)),
@@ -137,8 +147,11 @@ fn ask_all(tid: libc::pid_t, end: u64, method: Method, state: State) -> Result<T
             let ns = ns_of(|| slot.count = handler::walk_copy(slot));
             took.unwinding.extend((number >= FIRST).then_some(ns / 1e3));
         }
+        took.inside.extend((number >= FIRST).then_some(slot.ticks as f64));
         took.size = (slot.count, slot.bytes);
     }
+    let ticks_per_us = (Timestamp::now().raw() - begin) as f64 / ((monotonic_ns() - begin_ns) / 1e3);
+    took.inside.iter_mut().for_each(|ticks| *ticks /= ticks_per_us);
     Ok(took)
 }
 
