@@ -137,6 +137,9 @@ pub(crate) fn work(by: u64) -> Result<()> {
             }
             _ => by_pprof()?,
         };
+        let one_thread = |took: Took| Took { process: took.thread, ..took };
+        // The clock of a process with `pprof`'s timer counts in ticks, but that process has one thread.
+        let [alone, sampled] = if by == 2 { [alone, sampled].map(one_thread) } else { [alone, sampled] };
         pairs.push((alone, sampled, samples as f64));
     }
     let middle = |of: &dyn Fn(&(Took, Took, f64)) -> f64| median(&pairs.iter().map(of).collect::<Vec<_>>());
@@ -153,8 +156,6 @@ fn by_pprof() -> Result<(Took, u64)> {
     let profiler = pprof::ProfilerGuardBuilder::default().frequency(HZ).build()?;
     let took = took();
     let report = profiler.report().build_unresolved()?;
-    // While its timer runs, the clock of the process counts in ticks. The process has this one thread.
-    let took = Took { process: took.thread, ..took };
     Ok((took, report.data.values().map(|count| count.unsigned_abs() as u64).sum()))
 }
 
