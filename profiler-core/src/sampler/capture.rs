@@ -12,6 +12,9 @@
 //!                     free
 //! ```
 //!
+//! A full slot is armed again when its answer has been read, or nobody wants it any more: threads that are asked together
+//! answer at once, before the sampler has asked the next.
+//!
 //! A ticket carries the slot's generation `g`: the handler of a signal that comes late finds another one, or the slot
 //! not armed, and does nothing. A slot that is being filled is not armed again.
 //!
@@ -160,7 +163,10 @@ pub(super) struct Seen<'a> {
 
 /// The sampler's side of the slots. One at a time.
 #[derive(Debug)]
-pub(super) struct Captures(());
+pub(super) struct Captures {
+    /// Slots with a ticket that has not been waited for yet.
+    waited_for: [bool; SLOTS],
+}
 
 impl Captures {
     /// `None` if the program has taken the signal for itself.
@@ -178,7 +184,7 @@ impl Captures {
                 }
             }
         }
-        Some(Self(()))
+        Some(Self { waited_for: [false; SLOTS] })
     }
 
     /// Asks a thread for what it is doing. `None` if no slot is free.
@@ -195,12 +201,15 @@ impl Captures {
         let sent = signal::send(thread, ticket.word());
         if sent.is_err() {
             self.give_up(ticket);
+            self.set_waited_for(ticket.slot, false);
         }
         Some(sent.map(|()| ticket))
     }
 
     fn arm(&mut self, bounds: Bounds, labels: Option<&'static LabelStack>) -> Option<Ticket> {
-        ALL.iter().enumerate().find_map(|(number, slot)| {
+        let is_free = |number: usize| self.waited_for.get(number) == Some(&false);
+        let mut free = ALL.iter().enumerate().filter(|(number, _)| is_free(*number));
+        let ticket = free.find_map(|(number, slot)| {
             let state = slot.state.load(Ordering::Acquire);
             if state & PHASE == ARMED || state & PHASE == FILLING {
                 return None;
@@ -212,11 +221,21 @@ impl Captures {
             let generation = ((state >> 2) + 1) & ((1 << GENERATION_BITS) - 1);
             let ticket = Ticket { slot: number, generation };
             slot.step(state, ticket.state(ARMED)).then_some(ticket)
-        })
+        })?;
+        self.set_waited_for(ticket.slot, true);
+        Some(ticket)
     }
 
-    /// Waits for one of the threads that were asked; `None` when the time is over.
+    fn set_waited_for(&mut self, slot: usize, is_waited_for: bool) {
+        if let Some(place) = self.waited_for.get_mut(slot) {
+            *place = is_waited_for;
+        }
+    }
+
+    /// Waits for one of the threads that were asked; `None` when the time is over. Once for every ticket.
     pub(super) fn wait(&mut self, ticket: Ticket, until: Instant) -> Option<Seen<'_>> {
+        // What is returned borrows `self`, so nothing is armed while it is read.
+        self.set_waited_for(ticket.slot, false);
         loop {
             let seen = FILLED.load(Ordering::Acquire);
             if self.is_full(ticket) {
@@ -350,5 +369,21 @@ mod tests {
         };
         let ticket = std::panic::catch_unwind(panics).unwrap_err().downcast::<Ticket>().expect("its panic");
         assert_eq!(ALL[ticket.slot].state.load(Ordering::Relaxed), ticket.state(FREE));
+    }
+
+    #[test]
+    fn an_answer_that_nobody_has_read_yet_is_not_written_over() {
+        gate::set_up();
+        let mut captures = Captures::new().unwrap();
+        let own = crate::sys::current_thread_id();
+        let mut ask = || captures.ask(own, Bounds::default(), None);
+        // A signal to oneself is handled before the call that sends it returns.
+        let tickets = [(); SLOTS].map(|()| ask().unwrap().unwrap());
+        assert!(ask().is_none(), "all slots hold something");
+        let until = now(); // nobody is to be waited for
+        for ticket in tickets.into_iter().rev() {
+            assert!(captures.wait(ticket, until).is_some(), "{ticket:?} was lost");
+        }
+        assert!(captures.ask(own, Bounds::default(), None).is_some(), "they are free again");
     }
 }

@@ -49,12 +49,14 @@ pub(crate) struct Figure {
     promise: Promise,
     /// Why the number says nothing.
     invalid: Option<String>,
+    /// Why there is no number, where that is no fault of ours.
+    left_out: Option<String>,
 }
 
 impl Figure {
     /// A figure of which nothing is promised yet.
     pub(crate) fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
-        Self { name: name.into(), value, unit, promise: Promise::None, invalid: None }
+        Self { name: name.into(), value, unit, promise: Promise::None, invalid: None, left_out: None }
     }
 
     /// With a promise.
@@ -69,9 +71,16 @@ impl Figure {
         self
     }
 
+    /// Not there, if there is a reason that is none to complain of: what it is compared with does not run here.
+    pub(crate) fn or_left_out(mut self, reason: Option<String>) -> Self {
+        self.left_out = reason;
+        self
+    }
+
     fn complaint(&self) -> Option<String> {
         let Self { name, value, unit, promise, .. } = self;
         match &self.invalid {
+            _ if self.left_out.is_some() => None,
             Some(reason) => Some(format!("{name} is not valid: {reason}")),
             None if promise.is_kept(*value) => None,
             None => Some(format!("{name} missed: {value:.3} {unit}, promised {promise}")),
@@ -81,6 +90,9 @@ impl Figure {
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(reason) = &self.left_out {
+            return write!(f, "{}\tnone\t{}\t- ({reason})", self.name, self.unit);
+        }
         let value = if self.invalid.is_some() { "invalid".to_owned() } else { shown(self.value) };
         write!(f, "{}\t{}\t{}\t{}", self.name, value, self.unit, self.promise)
     }
@@ -134,6 +146,15 @@ mod tests {
         let mut report = Report::default();
         report.put(figure);
         assert!(!report.conclude());
+    }
+
+    #[test]
+    fn a_figure_that_is_left_out_says_why_and_is_no_missed_promise() {
+        let figure = Figure::new("a", f64::NAN, "%").or_left_out(Some("no perf".to_owned()));
+        assert_eq!(figure.to_string(), "a\tnone\t%\t- (no perf)");
+        let mut report = Report::default();
+        report.put(figure);
+        assert!(report.conclude());
     }
 
     #[test]

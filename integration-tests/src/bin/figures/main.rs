@@ -16,11 +16,13 @@ mod gather;
 mod json;
 mod limit;
 mod measure;
+mod open;
 mod record;
 mod recording;
 mod recover;
 mod sample;
 mod symbols;
+mod unwind;
 mod workers;
 
 use std::process::ExitCode;
@@ -41,6 +43,8 @@ const GROUPS: &[(&str, Group)] = &[
     ("recover", recover::measure),
     ("symbols", symbols::measure),
     ("sample", sample::measure),
+    ("unwind", unwind::measure),
+    ("open", open::measure),
 ];
 
 #[global_allocator]

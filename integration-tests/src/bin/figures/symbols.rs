@@ -20,10 +20,10 @@ const ADDRESSES: usize = 100_000;
 const RUNS: usize = 5;
 
 /// A file that this process runs.
-struct Module {
-    path: String,
-    build_id: Vec<u8>,
-    addresses: Vec<u64>,
+pub(crate) struct Module {
+    pub(crate) path: String,
+    pub(crate) build_id: Vec<u8>,
+    pub(crate) addresses: Vec<u64>,
 }
 
 /// All figures of names.
@@ -75,7 +75,7 @@ fn look_up(symbols: &mut Symbols, modules: &[Module]) -> usize {
 }
 
 /// Addresses evenly over all code of a file.
-fn module(path: &Path, wanted: usize) -> Result<Module> {
+pub(crate) fn module(path: &Path, wanted: usize) -> Result<Module> {
     let bytes = std::fs::read(path)?;
     let file = object::File::parse(&*bytes)?;
     let ranges: Vec<_> = file

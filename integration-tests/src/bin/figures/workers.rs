@@ -35,11 +35,26 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
         Some("vary") => vary(argument),
         Some("flood") => flood(),
         Some("pace") => pace(argument),
+        Some("open") => return Some(said(crate::open::record(argument), true)),
+        Some("peer") => return Some(said(crate::sample::work(argument), false)),
         _ => return Some(ExitCode::from(2)),
     }
     let _ = std::io::stdout().flush();
     let _ = std::io::stdin().read(&mut [0]);
     Some(ExitCode::SUCCESS)
+}
+
+/// Ends a child; one that `waits` does so when standard input is closed.
+fn said(result: Result<()>, waits: bool) -> ExitCode {
+    if let Err(error) = result {
+        println!("{error:#}");
+        return ExitCode::FAILURE;
+    }
+    let _ = std::io::stdout().flush();
+    if waits {
+        let _ = std::io::stdin().read(&mut [0]);
+    }
+    ExitCode::SUCCESS
 }
 
 /// Records about `bytes` bytes of text markers, pacing itself so that none is dropped.

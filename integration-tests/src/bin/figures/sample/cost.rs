@@ -3,7 +3,7 @@
 //! *Held*: the sampled thread reads the clock all the time; the gap that a sample's own time stamp lies in is the
 //! time for which the thread stood still, signal and return included. Gaps of other causes do not count.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,14 +12,15 @@ use profiler_core::time::Timestamp;
 
 use super::session::{LONG, Sampling, at_depth, beside, goes_on, samples_of};
 use crate::figure::{Figure, Promise, Report};
-use crate::measure::{median_ratio, monotonic_ns, ns_of};
+use crate::measure::{cores, median_ratio, monotonic_ns, ns_of};
 
 const ROUNDS: usize = 11;
-/// About 50 ms of work.
-const WORK: u64 = 50_000_000;
+/// About 0.2 s of work: some hundred samples.
+const WORK: u64 = 700_000_000;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
     held(report)?;
+    at_full_load(report)?;
     for depth in [10, 30, 100] {
         sampler(report, depth)?;
     }
@@ -63,10 +64,38 @@ fn held(report: &mut Report) -> Result<()> {
     let p99 = quantile(0.99).context("no sample lies in a gap")?;
     report.put(Figure::new("sample.held_us.p50", p50, "µs").unless(few.clone()));
     report.put(Figure::new("sample.held_us.p99", p99, "µs").promised(Promise::AtMost(50.0)).unless(few));
-    let stats = sampling.stats()?;
-    let asked = (stats.taken + stats.missed) as f64;
-    report.put(Figure::new("sample.missed_pct", stats.missed as f64 * 100.0 / asked, "%"));
+    drop(sampling);
     Ok(())
+}
+
+/// How many samples are to be had where no core is free: as many busy threads as cores. The sampler has to take a
+/// core from one of them, and that one can answer only when it has it back.
+fn at_full_load(report: &mut Report) -> Result<()> {
+    let sampling = Sampling::start()?;
+    let others: usize = cores().len().max(2) - 1;
+    let stop = AtomicBool::new(false);
+    let begin = monotonic_ns();
+    std::thread::scope(|scope| {
+        for _ in 0..others {
+            scope.spawn(|| busy(&stop));
+        }
+        let result = beside(busy);
+        stop.store(true, Ordering::Relaxed);
+        result
+    })?;
+    let (stats, seconds) = (sampling.stats()?, (monotonic_ns() - begin) / 1e9);
+    let asked = (stats.taken + stats.missed) as f64;
+    report.put(Figure::new("sample.missed_pct", stats.missed as f64 * 100.0 / asked.max(1.0), "%"));
+    report.put(Figure::new("sample.ticks_per_s", stats.ticks as f64 / seconds, "of 1000 at full load"));
+    Ok(())
+}
+
+fn busy(stop: &AtomicBool) {
+    at_depth(30, &mut || {
+        while goes_on(stop) {
+            (0..1000_u64).for_each(|number| _ = std::hint::black_box(number));
+        }
+    });
 }
 
 /// Processor time of the sampler's thread so far.
