@@ -181,8 +181,12 @@ impl Sampler {
         }
         let shared = Arc::new(Shared::default());
         let thread = super::run(Arc::clone(&shared), Arc::clone(manager), params, filter.clone())?;
-        shared.wait(READY, |state| state.ready || state.ended);
         Some(Self { shared, thread: Some(thread) })
+    }
+
+    /// Waits until stacks can be taken: some milliseconds, for the first look at the modules.
+    pub(crate) fn wait_until_ready(&self) {
+        self.shared.wait(READY, |state| state.ready || state.ended);
     }
 
     /// Stops periodic samples, or goes on with them.

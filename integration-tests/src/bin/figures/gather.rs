@@ -125,9 +125,9 @@ fn put_processed(report: &mut Report, runs: &[Run]) {
     report.put(growth.promised(Promise::AtMost(64.0)).unless(objection(runs)));
 }
 
-/// `child.init_ms`: what `profiler_child::init()` costs the child's own main thread.
+/// `child.init_ms`: what `profiler_child::init()` costs the child's own main thread, with sampling, as it is by default.
 fn child_init(report: &mut Report) -> Result<()> {
-    let session = Session::builder().features(Features::NONE).memory_limit(64 << 20).start()?;
+    let session = Session::builder().memory_limit(64 << 20).start()?;
     let mut times = Vec::new();
     for number in 0..STARTS {
         let mut worker = workers::start(&session, &format!("init {number}"), "init", 0)?;
