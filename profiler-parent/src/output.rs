@@ -3,8 +3,8 @@
 //! Written by the capture and by the exporters. The bytes go to a temporary file in the
 //! target's directory, `.NAME.XXXXXX.part`, which takes the target's place in one step once all
 //! of it is on disk. Invariants: nobody but the owner can read it; whatever stood at the target
-//! is replaced, never written through (a symbolic link there is replaced, not followed); an
-//! unfinished file is removed, unless the process is killed.
+//! is replaced, never written through (a symbolic link there is replaced, not followed); what is no
+//! file (a device, a pipe) is refused; an unfinished file is removed, unless the process is killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -118,6 +118,9 @@ fn temporary_beside(target: &Path) -> io::Result<NamedTempFile<File>> {
     if names_directory(target) {
         return Err(io::Error::from(io::ErrorKind::IsADirectory));
     }
+    if names_a_device(target) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a device or a pipe, not a file"));
+    }
     let mut prefix = std::ffi::OsString::from(".");
     prefix.push(name);
     prefix.push(".");
@@ -128,6 +131,13 @@ fn temporary_beside(target: &Path) -> io::Result<NamedTempFile<File>> {
 fn names_directory(target: &Path) -> bool {
     target.as_os_str().as_encoded_bytes().ends_with(b"/")
         || target.symlink_metadata().is_ok_and(|is| is.is_dir())
+}
+
+/// Devices, pipes and sockets, and links to them: a profile would not go there, but take their place. `/dev/stdout`
+/// is a link into `/proc`, whatever stands behind it.
+fn names_a_device(target: &Path) -> bool {
+    let is_other = target.metadata().is_ok_and(|is| !is.is_file() && !is.is_dir());
+    is_other || target.read_link().is_ok_and(|link| link.starts_with("/proc") || link.starts_with("/dev"))
 }
 
 fn directory_of(target: &Path) -> &Path {

@@ -57,7 +57,9 @@ pub(crate) fn print_profile(report: &CaptureReport) {
     }
     say("");
     say(&format!("wrote {} ({} bytes)", report.path.display(), report.bytes));
-    say("to look at it, open https://profiler.firefox.com and load the file: it stays in your browser");
+    say(
+        "to look at it: `profiler view` with this file, or load it at https://profiler.firefox.com; it stays in your browser",
+    );
 }
 
 fn columns(cells: &[String]) -> String {

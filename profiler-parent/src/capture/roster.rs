@@ -1,5 +1,6 @@
 //! Who is in a capture: every process of the session, with what is needed to take its part.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,9 +115,23 @@ pub(super) fn death_of(shared: &Shared, key: PoolId) -> Option<Timestamp> {
 /// child's pipe close, and then captures, is told how it died.
 pub(super) fn await_news(shared: &Shared, keys: impl Iterator<Item = PoolId>) {
     let keys: Vec<PoolId> = keys.collect();
+    let running: Vec<(PoolId, u32)> = {
+        let all = shared.processes.lock();
+        let known = keys.iter().filter_map(|key| Some((*key, all.get(key)?)));
+        known
+            .filter(|(_, process)| process.seems_to_run())
+            .map(|(key, process)| (key, process.pid.get()))
+            .collect()
+    };
+    let ending = running.iter().filter(|(_, pid)| crate::sys::is_ending(*pid)).map(|(key, _)| *key);
+    let ending: BTreeSet<PoolId> = ending.collect();
     shared.processes.wait_while(DEATH_NEWS.into(), |all| {
-        let seems_to_end = |key: &PoolId| all.get(key).is_some_and(Process::seems_to_end);
-        keys.iter().any(seems_to_end)
+        let is_open = |key: &PoolId| {
+            let ends =
+                |process: &Process| process.has_hung_up() || process.seems_to_run() && ending.contains(key);
+            all.get(key).is_some_and(ends)
+        };
+        keys.iter().any(is_open)
     });
 }
 

@@ -32,7 +32,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use profiler_core::pool::{self, PoolSpec};
 use profiler_core::session::SessionParams;
 use profiler_core::sys::spawn_quiet;
-use profiler_core::time::SessionClock;
+use profiler_core::time::{SessionClock, Timestamp};
 
 pub(crate) use events::{CaptureOrder, HubEvent};
 pub(crate) use link::Control;
@@ -128,10 +128,21 @@ fn run_to_the_end(shared: &Arc<Shared>, queue: &Receiver<HubEvent>) {
     }
 }
 
-/// Others than the news of an exit are dropped, and with them the way to answer: nobody waits for one.
+/// Who wanted something carried out hears that nobody confirms. All else is dropped, and with it the way to answer:
+/// nobody waits for one.
 fn hear_without_a_hub(processes: &Processes, event: HubEvent) {
-    if let HubEvent::Exited { key, status } = event {
-        processes.change(key, |process| process.state = ProcessState::Exited(status));
+    match event {
+        HubEvent::Exited { key, status } => {
+            processes.change(key, |process| {
+                process.state = ProcessState::Exited(status);
+                process.died = Some(Timestamp::now());
+            });
+        }
+        HubEvent::Control { asked, .. } => {
+            let all = processes.reports();
+            let _ = asked.send(all.iter().filter(|process| process.state == ProcessState::Connected).count());
+        }
+        _ => {}
     }
 }
 
@@ -206,6 +217,11 @@ mod tests {
         let (processes, key) = (Processes::default(), PoolId::new(7));
         let remains = Remains::Expired(EntryCounts::default());
         processes.add(key, Process::new("child", ProcessId::new(1), ProcessState::Connected, remains));
+        let (confirm, confirmed) = bounded(1);
+        let (asked, number) = bounded(1);
+        hear_without_a_hub(&processes, HubEvent::Control { control: Control::Pause, confirm, asked });
+        assert_eq!(number.recv(), Ok(1), "one should do it");
+        assert!(confirmed.recv().is_err(), "and nobody does");
         hear_without_a_hub(&processes, HubEvent::Exited { key, status: None });
         assert_eq!(processes.wait_for_end(key), None);
         assert_eq!(processes.reports()[0].state, ProcessState::Exited(None));

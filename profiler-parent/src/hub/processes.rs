@@ -313,13 +313,14 @@ impl Process {
         }
     }
 
-    /// Whether it is not known to be dead, but its channel has closed, or the system says that it ends.
-    pub(crate) fn seems_to_end(&self) -> bool {
-        match self.state {
-            ProcessState::Disconnected(_) => true,
-            ProcessState::Starting | ProcessState::Connected => crate::sys::is_ending(self.pid.get()),
-            ProcessState::Parent | ProcessState::Exited(_) => false,
-        }
+    /// Whether its channel has closed and it is not known to be dead.
+    pub(crate) const fn has_hung_up(&self) -> bool {
+        matches!(self.state, ProcessState::Disconnected(_))
+    }
+
+    /// Whether it runs, as far as is known.
+    pub(crate) const fn seems_to_run(&self) -> bool {
+        matches!(self.state, ProcessState::Starting | ProcessState::Connected)
     }
 
     /// Whether nothing was ever recorded into its pool.

@@ -118,6 +118,21 @@ mod unix {
     }
 
     #[test]
+    fn what_is_no_file_is_refused_and_left_alone() {
+        let directory = tempdir().unwrap();
+        let (link, socket) = (directory.path().join("stdout"), directory.path().join("socket"));
+        symlink("/proc/self/fd/1", &link).unwrap();
+        let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for target in [&link, &socket, std::path::Path::new("/dev/null")] {
+            let before = target.symlink_metadata().unwrap().file_type();
+            let error = ProfileFile::create(target).unwrap_err();
+            assert!(error.to_string().contains("not a file"), "{error}");
+            assert_eq!(target.symlink_metadata().unwrap().file_type(), before);
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing was begun");
+    }
+
+    #[test]
     fn an_unwritable_directory_is_an_error() {
         let directory = tempdir().unwrap();
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o500)).unwrap();

@@ -38,9 +38,12 @@ pub(crate) fn is_ending(pid: u32) -> bool {
         return pid
             .is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
     };
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let flags = fields.split_ascii_whitespace().nth(6).and_then(|flags| flags.parse::<u64>().ok());
-    flags.is_some_and(|flags| flags & EXITING != 0)
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |it| it.1).split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    let (flags, threads) = (number(6), number(17));
+    // Of one whose main thread alone has ended, the others still have the files.
+    let has_others = fields.first() == Some(&"Z") && threads > 1;
+    flags & EXITING != 0 && !has_others
 }
 
 /// A copy of an open file whose number is above the standard streams', so that `Command` does

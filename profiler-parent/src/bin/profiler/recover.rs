@@ -18,9 +18,10 @@ use crate::report::{Row, complain, print_table, say};
 pub(crate) struct Options {
     /// The session's pool directory, or the directory that holds exactly one
     dir: PathBuf,
-    /// Where the profile goes; compressed if the name ends in .gz
-    #[arg(short, long, value_name = "FILE", default_value = "profile.json.gz")]
-    output: PathBuf,
+    /// Where the profile goes; compressed if the name ends in .gz [default: profile.json.gz, or
+    /// profile-2.json.gz and so on if that is there]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// How it is written down
     #[arg(long, value_enum, default_value_t = WrittenAs::Processed)]
     format: WrittenAs,
@@ -39,7 +40,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         WrittenAs::Processed => Format::Processed,
         WrittenAs::Gecko => Format::Gecko,
     };
-    let recovery = profiler_parent::recover::recover(&options.dir, &options.output, format)?;
+    let output = options.output.clone().unwrap_or_else(crate::report::free_name);
+    let recovery = profiler_parent::recover::recover(&options.dir, &output, format)?;
     complain(&recovery.passed_over);
     print_table(&recovery.processes.iter().map(Row::of_captured).collect::<Vec<_>>());
     say(&format!("\nwrote {} ({} bytes)", recovery.path.display(), recovery.bytes));

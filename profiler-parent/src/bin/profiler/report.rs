@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::path::PathBuf;
 
 use profiler_parent::core::losses::EntryCounts;
 use profiler_parent::recover::{Life, PassedOver, SurveyedProcess};
@@ -193,4 +194,11 @@ impl Samples {
             say(&format!("{own}  {total_ms:>12.1} {total_percent:>6.1}  {function}{library}"));
         }
     }
+}
+
+/// The first name of its kind that is not taken.
+pub(crate) fn free_name() -> PathBuf {
+    let names = (2..).map(|number| PathBuf::from(format!("profile-{number}.json.gz")));
+    let mut names = std::iter::once(PathBuf::from("profile.json.gz")).chain(names);
+    names.find(|name| name.symlink_metadata().is_err()).unwrap_or_default()
 }

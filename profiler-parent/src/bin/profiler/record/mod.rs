@@ -78,7 +78,7 @@ enum Format {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let target = options.output.clone().unwrap_or_else(free_name);
+    let target = options.output.clone().unwrap_or_else(crate::report::free_name);
     drop(ProfileFile::create(&target)?); // rather now than after an hour of recording
     let session = options.build().start()?;
     let signals = Signals::catch()?;
@@ -91,7 +91,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         say_why_not(&child, &name);
         return Ok(exit_code(status));
     }
-    let target = options.output.clone().unwrap_or_else(free_name); // somebody may have taken it meanwhile
+    let target = options.output.clone().unwrap_or_else(crate::report::free_name); // somebody may have taken it meanwhile
     let report = capture(&session, options.format, &target)?;
     say_what(&report, &name);
     Ok(exit_code(status))
@@ -128,13 +128,6 @@ impl Options {
         let file_name = || Some(program?.file_name()?.to_string_lossy().into_owned());
         self.name.clone().or_else(file_name).unwrap_or_else(|| "program".to_owned())
     }
-}
-
-/// The first name of its kind that is not taken.
-fn free_name() -> PathBuf {
-    let names = (2..).map(|number| PathBuf::from(format!("profile-{number}.json.gz")));
-    let mut names = std::iter::once(PathBuf::from("profile.json.gz")).chain(names);
-    names.find(|name| name.symlink_metadata().is_err()).unwrap_or_default()
 }
 
 fn capture(session: &Session, format: Format, target: &Path) -> Result<CaptureReport> {
