@@ -357,10 +357,18 @@ unsafe fn fill(slot: &Slot, context: *const libc::ucontext_t) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{MutexGuard, PoisonError};
+
     use super::*;
+
+    /// There is one set of slots for all samplers of the process, also for those of other tests.
+    fn alone() -> MutexGuard<'static, ()> {
+        crate::session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn a_sampler_that_panics_leaves_nothing_armed_behind() {
+        let _alone = alone();
         let panics = || {
             let mut captures = Captures::new().expect("the signal is ours");
             let ticket = captures.arm(Bounds::default(), None).expect("a slot");
@@ -373,6 +381,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_nobody_has_read_yet_is_not_written_over() {
+        let _alone = alone();
         gate::set_up();
         let mut captures = Captures::new().unwrap();
         let own = crate::sys::current_thread_id();

@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     let seconds = words.next().context("how many seconds?")?.parse()?;
     if name == "reexec" {
         start()?;
-        return becomes::reexec(seconds, words.next().map_or(Ok(0), |done| done.parse())?);
+        return becomes::reexec(seconds, becomes::Round::parse(seconds, words)?);
     }
     let (_, storm) = STORMS.iter().find(|(known, _)| *known == name).context("no such storm")?;
     if ["signals", "urgent"].contains(&name.as_str()) {
