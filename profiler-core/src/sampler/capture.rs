@@ -395,4 +395,18 @@ mod tests {
         }
         assert!(captures.ask(own, Bounds::default(), None).is_some(), "they are free again");
     }
+
+    #[test]
+    fn a_handler_that_is_held_up_takes_its_slot_alone() {
+        let _alone = alone();
+        let mut captures = Captures::new().unwrap();
+        let held_up = Ticket { slot: 1, generation: 7 };
+        ALL[1].state.store(held_up.state(FILLING), Ordering::Relaxed);
+        let armed: Vec<_> = std::iter::from_fn(|| captures.arm(Bounds::default(), None)).collect();
+        assert_eq!(armed.iter().map(|ticket| ticket.slot).collect::<Vec<_>>(), [0, 2, 3]);
+        assert!(captures.wait(armed[0], now()).is_none(), "nobody answers");
+        let again = captures.arm(Bounds::default(), None);
+        assert_eq!(again.map(|ticket| ticket.slot), Some(0), "one that was waited for is free");
+        ALL[1].state.store(held_up.state(FREE), Ordering::Relaxed);
+    }
 }
