@@ -104,7 +104,7 @@ pub(crate) fn taken_away(stop: &AtomicBool) -> Result<()> {
         let heard = STRAY.load(Ordering::SeqCst);
         let ours = take_the_signal(hear_stray as *const () as usize, 0);
         (0..20_000_u64).for_each(|number| _ = black_box(number));
-        let is_long = alone.is_multiple_of(64);
+        let is_long = alone.is_multiple_of(512);
         if is_long {
             compute_for_ticks(30)?; // of each of which a sampler that does not look would send some
         }
@@ -114,6 +114,11 @@ pub(crate) fn taken_away(stop: &AtomicBool) -> Result<()> {
         let stray = STRAY.load(Ordering::SeqCst) - heard;
         ensure!(stray <= 4, "{stray} signals to a handler that was not ours");
         drop(alone);
+    }
+    // A thread whose signals went to the other handler counts as missed, and is left alone for a while.
+    let ends = Instant::now() + Duration::from_secs(20);
+    while session::sampling_stats().is_some_and(|stats| stats.taken == 0) && Instant::now() < ends {
+        compute_for_ticks(10)?;
     }
     Ok(())
 }
