@@ -431,13 +431,12 @@ mod tests {
         let mut hears = target_of(sys::current_thread_id());
         assert!(!is_deaf(&shared, &mut hears) && !hears.may_be_deaf, "once is enough");
         assert_eq!((hears.left_alone, shared.stats().deaf), (0, 0));
-        std::thread::spawn(move || {
+        let body = || {
             signal::tests::block();
             let mut deaf = target_of(sys::current_thread_id());
             assert!(is_deaf(&shared, &mut deaf) && is_deaf(&shared, &mut deaf), "each time");
             assert_eq!((deaf.left_alone, shared.stats().deaf), (4, 2));
-        })
-        .join()
-        .unwrap();
+        };
+        std::thread::scope(|scope| scope.spawn(body).join().unwrap());
     }
 }
