@@ -57,9 +57,9 @@ storms! {
     children_that_become_other_programs_are_not_harmed: "exec",
     a_process_that_becomes_another_program_is_not_harmed: "reexec",
     sleepers_are_left_alone: "sleepers",
-    the_program_s_own_use_of_the_signal_is_left_to_it: "signals",
-    a_program_that_takes_the_handler_away_is_not_ended_by_what_is_on_its_way: "dispositions",
-    what_the_system_says_of_urgent_data_is_heard_and_none_of_ours: "urgent",
+    a_program_s_own_handler_hears_all_of_its_own_signals_from_the_first_on: "signals",
+    a_program_that_takes_the_handler_away_gets_no_more_than_what_is_on_its_way: "dispositions",
+    what_the_system_says_of_urgent_data_is_heard_as_what_it_is: "urgent",
     guard_pages_within_a_mapping_are_not_read: "guarded_stacks",
     alternate_stacks_of_the_least_size_are_large_enough: "small_alternate_stacks",
 }

@@ -73,7 +73,8 @@ impl Handshake {
         self.armed.store(gate, Ordering::Relaxed);
     }
 
-    /// Makes the owner's next turn go the slow way. Called by a seizer.
+    /// Makes the owner's next turn go the slow way. Called by a seizer, or by the owner itself within its turn or between
+    /// two: then it is what the owner's own next `is_armed_for` reads, and no seizer acts on it.
     pub(crate) fn disarm(&self) {
         self.armed.store(NEVER, Ordering::SeqCst);
     }

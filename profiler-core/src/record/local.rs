@@ -134,7 +134,10 @@ fn make_recorder() -> Option<Arc<Recorder>> {
         drop(Guard(recorder)); // takes it off the list again
         return None;
     }
-    // A thread that has run its destructors of thread-locals already runs no more of them.
+    // A thread that has run its destructors of thread-locals already runs no more of them. What is left out: a thread that
+    // comes here in its fourth and last round of such calls is not called again, and its recorder stays on the list for ever;
+    // and the call is code of ours, so a library that we are linked into must not be unloaded (nor may our signal
+    // handler be).
     sys::at_thread_end(leave_at_end);
     RECORDER.with(|cell| cell.set(Arc::as_ptr(&recorder)));
     Some(recorder)
@@ -166,7 +169,9 @@ pub(super) fn join(
         Err(_) => None, // a session is starting or stopping
     };
     let session = session.filter(|session| session.epoch == gate::epoch_of(word)).ok_or(NotRecorded::Off)?;
-    let known = waiting.take().filter(|waiting| waiting.epoch == session.epoch);
+    // Outside the allocator a thread has another name than inside, by which it is selected anew.
+    let is_its_name = |waiting: &Waiting| !waiting.is_named_by_system || is_in_allocator();
+    let known = waiting.take().filter(|waiting| waiting.epoch == session.epoch && is_its_name(waiting));
     let is_selected = |name: &str| {
         let by_name = session.markers_of_all || session.filter.selects(name);
         !session.filter.excludes_process() && (by_name || ALWAYS_SELECTED.with(Cell::get))

@@ -357,10 +357,18 @@ unsafe fn fill(slot: &Slot, context: *const libc::ucontext_t) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{MutexGuard, PoisonError};
+
     use super::*;
+
+    /// There is one set of slots for all samplers of the process, also for those of other tests.
+    fn alone() -> MutexGuard<'static, ()> {
+        crate::session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn a_sampler_that_panics_leaves_nothing_armed_behind() {
+        let _alone = alone();
         let panics = || {
             let mut captures = Captures::new().expect("the signal is ours");
             let ticket = captures.arm(Bounds::default(), None).expect("a slot");
@@ -373,6 +381,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_nobody_has_read_yet_is_not_written_over() {
+        let _alone = alone();
         gate::set_up();
         let mut captures = Captures::new().unwrap();
         let own = crate::sys::current_thread_id();
@@ -385,5 +394,19 @@ mod tests {
             assert!(captures.wait(ticket, until).is_some(), "{ticket:?} was lost");
         }
         assert!(captures.ask(own, Bounds::default(), None).is_some(), "they are free again");
+    }
+
+    #[test]
+    fn a_handler_that_is_held_up_takes_its_slot_alone() {
+        let _alone = alone();
+        let mut captures = Captures::new().unwrap();
+        let held_up = Ticket { slot: 1, generation: 7 };
+        ALL[1].state.store(held_up.state(FILLING), Ordering::Relaxed);
+        let armed: Vec<_> = std::iter::from_fn(|| captures.arm(Bounds::default(), None)).collect();
+        assert_eq!(armed.iter().map(|ticket| ticket.slot).collect::<Vec<_>>(), [0, 2, 3]);
+        assert!(captures.wait(armed[0], now()).is_none(), "nobody answers");
+        let again = captures.arm(Bounds::default(), None);
+        assert_eq!(again.map(|ticket| ticket.slot), Some(0), "one that was waited for is free");
+        ALL[1].state.store(held_up.state(FREE), Ordering::Relaxed);
     }
 }

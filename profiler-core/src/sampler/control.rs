@@ -27,6 +27,8 @@ pub struct SamplingStats {
     pub repeated: u64,
     /// Threads that did not answer in time.
     pub missed: u64,
+    /// Times that a thread was found to block the signal, and was not asked.
+    pub deaf: u64,
     /// Samples whose stack could not be followed to its end.
     pub failed: u64,
     /// Samples whose outer frames are beyond what is copied, or too many.
@@ -45,6 +47,7 @@ pub(super) struct Counts {
     pub(super) peeked: AtomicU64,
     pub(super) repeated: AtomicU64,
     pub(super) missed: AtomicU64,
+    pub(super) deaf: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) cut: AtomicU64,
     pub(super) frames: AtomicU64,
@@ -60,6 +63,7 @@ impl Counts {
             peeked: get(&self.peeked),
             repeated: get(&self.repeated),
             missed: get(&self.missed),
+            deaf: get(&self.deaf),
             failed: get(&self.failed),
             cut: get(&self.cut),
             frames: get(&self.frames),

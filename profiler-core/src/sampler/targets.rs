@@ -44,10 +44,37 @@ pub(super) struct Target {
     /// Signals that it did not answer in a row, and ticks for which it is left alone.
     pub(super) missed: u32,
     pub(super) left_alone: u32,
+    /// Whether it blocks the signal is to be looked at before it is asked.
+    pub(super) may_be_deaf: bool,
     /// It has ended, or its number is another's by now.
     pub(super) is_gone: bool,
     /// Its name has been looked at twice: at first it may be that of the thread that made it.
     is_named: bool,
+}
+
+impl Target {
+    pub(super) const fn new(tid: ThreadId, row: ThreadIndex, walk: bool, is_named: bool) -> Self {
+        let bounds = Bounds { lowest: 0, end: 0, thread_pointer: 0 };
+        Self {
+            tid,
+            row,
+            walk,
+            cpu: 0,
+            bounds,
+            wait: None,
+            has_sample: false,
+            missed: 0,
+            left_alone: 0,
+            may_be_deaf: true,
+            is_gone: false,
+            is_named,
+        }
+    }
+
+    /// There is no sample of it after all: the time that it used is told with its next one, and that says where it is.
+    pub(super) const fn put_back(&mut self, cpu_before: u64) {
+        (self.cpu, self.wait) = (cpu_before, None);
+    }
 }
 
 /// All threads that are sampled.
@@ -201,19 +228,8 @@ impl Targets {
 
     fn add(&mut self, manager: &ChunkManager, tid: ThreadId, row: ThreadIndex, walk: bool, is_named: bool) {
         manager.lock().rows.hold(row);
-        self.all.push(Target {
-            tid,
-            row,
-            walk,
-            cpu: tasks::cpu_ns(tid).unwrap_or(0),
-            bounds: Bounds::default(),
-            wait: None,
-            has_sample: false,
-            missed: 0,
-            left_alone: 0,
-            is_gone: false,
-            is_named,
-        });
+        let cpu = tasks::cpu_ns(tid).unwrap_or(0);
+        self.all.push(Target { cpu, ..Target::new(tid, row, walk, is_named) });
     }
 
     fn forget_gone(&mut self, manager: &ChunkManager) {

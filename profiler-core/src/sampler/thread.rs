@@ -13,6 +13,9 @@
 //! Up to [`SLOTS`] threads are asked at once, so that threads which wait for a processor are waited for together.
 //! A thread that does not answer within [`ANSWER`] is counted as missed and left alone for some ticks. That is the time
 //! for all threads of a tick together: who is not reached in it comes first in the next.
+//!
+//! A thread that blocks the signal is not asked, so that none is left waiting in it: that is looked at before its first
+//! signal and after every rest. The processor time of a thread of which there is no sample is told with its next one.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -85,6 +88,21 @@ struct Asked {
     target: usize,
     ticket: Ticket,
     cpu_ns: u64,
+    /// At its last sample.
+    cpu_before: u64,
+}
+
+/// What came of asking a thread.
+#[derive(Clone, Copy, Debug)]
+enum Asking {
+    Sent(Ticket),
+    /// All slots are waited for, or out of use: a thread may have lost the processor in its handler.
+    NoSlot,
+    /// This tick has waited long enough.
+    Late,
+    /// It is gone or deaf, or nobody may be asked any more.
+    No,
+    Failed,
 }
 
 #[derive(Debug)]
@@ -216,21 +234,42 @@ impl Ticker {
         if self.asked.len() == SLOTS {
             self.collect();
         }
-        let is_late = now() >= self.until;
-        if is_late {
-            self.left_over.get_or_insert(index);
+        let mut asking = self.send(index);
+        if matches!(asking, Asking::NoSlot) {
+            self.collect();
+            asking = self.send(index);
         }
+        let Some(target) = self.targets.get_mut(index) else { return };
+        match asking {
+            Asking::Sent(ticket) => self.asked.push(Asked { target: index, ticket, cpu_ns, cpu_before }),
+            Asking::NoSlot | Asking::Late => {
+                self.left_over.get_or_insert(index);
+                target.put_back(cpu_before);
+            }
+            Asking::No => target.put_back(cpu_before),
+            Asking::Failed => missed(&self.shared, target, cpu_before),
+        }
+    }
+
+    fn send(&mut self, index: usize) -> Asking {
+        let is_late = now() >= self.until;
         let (Some(target), Some(captures)) = (self.targets.get_mut(index), &mut self.captures) else {
-            return;
+            return Asking::No;
         };
-        if is_late || !may_be_asked(&self.shared, target) {
-            (target.cpu, target.wait) = (cpu_before, None); // what it used is told with its next sample
-            return;
+        if is_late {
+            return Asking::Late;
+        }
+        if is_deaf(&self.shared, target) || !may_be_asked(&self.shared, target) {
+            return Asking::No;
         }
         match captures.ask(target.tid, target.bounds, self.eye.labels_of(target.tid)) {
-            Some(Ok(ticket)) => self.asked.push(Asked { target: index, ticket, cpu_ns }),
-            Some(Err(error)) if error.raw_os_error() == Some(libc::ESRCH) => target.is_gone = true,
-            Some(Err(_)) | None => count(&self.shared.counts.missed, 1),
+            Some(Ok(ticket)) => Asking::Sent(ticket),
+            Some(Err(error)) if error.raw_os_error() == Some(libc::ESRCH) => {
+                target.is_gone = true;
+                Asking::No
+            }
+            Some(Err(_)) => Asking::Failed,
+            None => Asking::NoSlot,
         }
     }
 
@@ -249,7 +288,9 @@ impl Ticker {
 
 /// Waits for one thread and records what it did. One whose stack is not known yet is asked once more.
 fn take_in(captures: &mut Captures, eye: &mut Eye, target: &mut Target, asked: Asked, until: Instant) {
-    let Some(seen) = captures.wait(asked.ticket, until) else { return missed(eye, target) };
+    let Some(seen) = captures.wait(asked.ticket, until) else {
+        return missed(&eye.shared, target, asked.cpu_before);
+    };
     if !seen.stack.words.is_empty() {
         target.missed = 0;
         return eye.record_seen(target, &seen, asked.cpu_ns);
@@ -262,14 +303,14 @@ fn take_in(captures: &mut Captures, eye: &mut Eye, target: &mut Target, asked: A
     }
     let labels = eye.labels_of(target.tid);
     let Some(Ok(ticket)) = captures.ask(target.tid, target.bounds, labels) else {
-        return missed(eye, target);
+        return missed(&eye.shared, target, asked.cpu_before);
     };
     match captures.wait(ticket, until) {
         Some(seen) => {
             target.missed = 0;
             eye.record_seen(target, &seen, asked.cpu_ns);
         }
-        None => missed(eye, target),
+        None => missed(&eye.shared, target, asked.cpu_before),
     }
 }
 
@@ -282,12 +323,28 @@ fn may_be_asked(shared: &Shared, target: &mut Target) -> bool {
     is_there && !shared.is_ending() && !gate::is_forking() && signal::is_ours()
 }
 
-fn missed(eye: &Eye, target: &mut Target) {
-    target.wait = None; // there is no sample of it
-    count(&eye.shared.counts.missed, 1);
+/// Whether a thread blocks the signal. A signal that waited in it would be found there by a `sigwait` or a `signalfd`
+/// that takes whatever comes.
+fn is_deaf(shared: &Shared, target: &mut Target) -> bool {
+    target.may_be_deaf = target.may_be_deaf && tasks::blocks_signal(target.tid);
+    if target.may_be_deaf {
+        count(&shared.counts.deaf, 1);
+        leave_alone(target);
+    }
+    target.may_be_deaf
+}
+
+fn missed(shared: &Shared, target: &mut Target, cpu_before: u64) {
+    count(&shared.counts.missed, 1);
+    target.put_back(cpu_before);
+    target.may_be_deaf = true;
+    leave_alone(target);
+}
+
+/// For some ticks, each time more.
+fn leave_alone(target: &mut Target) {
     target.missed = target.missed.saturating_add(1);
-    let rest = if tasks::blocks_signal(target.tid) { LONGEST_REST } else { 1 << target.missed.min(9) };
-    target.left_alone = rest.min(LONGEST_REST);
+    target.left_alone = (1 << target.missed.min(9)).min(LONGEST_REST);
 }
 
 /// What to do with a thread that used so much processor time since its last sample.
@@ -321,4 +378,65 @@ fn step(target: &mut Target, cpu_ns: u64, may_ask: bool) -> Step {
 
 fn ask_unless_left_alone(target: &Target, may_ask: bool) -> Step {
     if may_ask && target.left_alone == 0 { Step::Ask } else { Step::Nothing }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{ThreadId, ThreadIndex};
+
+    fn target_of(tid: ThreadId) -> Target {
+        Target::new(tid, ThreadIndex::PROCESS, true, true)
+    }
+
+    /// Runs `body` with a thread that waits, and where.
+    fn beside_a_waiting_thread(body: impl FnOnce(ThreadId, Wait)) {
+        std::thread::scope(|scope| {
+            let (say, said) = std::sync::mpsc::channel();
+            let worker = scope.spawn(move || {
+                say.send(sys::current_thread_id()).unwrap();
+                std::thread::park();
+            });
+            let tid = said.recv().unwrap();
+            let deadline = now() + Duration::from_secs(60);
+            let wait = loop {
+                assert!(now() < deadline, "the thread does not come to rest");
+                match tasks::doing(tid) {
+                    Doing::Waiting(wait) if wait.call == libc::SYS_futex => break wait,
+                    _ => std::thread::sleep(Duration::from_millis(1)),
+                }
+            };
+            body(tid, wait);
+            worker.thread().unpark();
+        });
+    }
+
+    #[test]
+    fn a_thread_that_was_missed_keeps_its_time_and_is_not_said_to_be_as_before() {
+        beside_a_waiting_thread(|tid, wait| {
+            let mut target = target_of(tid);
+            (target.cpu, target.wait, target.has_sample) = (500_000, Some(wait), true);
+            assert_eq!(step(&mut target, 100_000, true), Step::Repeat, "it waits where it waited");
+            let shared = Shared::default();
+            missed(&shared, &mut target, 400_000);
+            assert_eq!((target.cpu, shared.stats().missed), (400_000, 1));
+            assert!(target.left_alone > 0 && target.may_be_deaf);
+            assert_eq!(step(&mut target, 100_000, true), Step::Peek(wait), "left alone, and looked at");
+        });
+    }
+
+    #[test]
+    fn a_thread_that_blocks_the_signal_is_found_before_it_is_asked() {
+        let shared = Shared::default();
+        let mut hears = target_of(sys::current_thread_id());
+        assert!(!is_deaf(&shared, &mut hears) && !hears.may_be_deaf, "once is enough");
+        assert_eq!((hears.left_alone, shared.stats().deaf), (0, 0));
+        let body = || {
+            signal::tests::block();
+            let mut deaf = target_of(sys::current_thread_id());
+            assert!(is_deaf(&shared, &mut deaf) && is_deaf(&shared, &mut deaf), "each time");
+            assert_eq!((deaf.left_alone, shared.stats().deaf), (4, 2));
+        };
+        std::thread::scope(|scope| scope.spawn(body).join().unwrap());
+    }
 }

@@ -43,12 +43,10 @@ fn main() -> Result<()> {
     let seconds = words.next().context("how many seconds?")?.parse()?;
     if name == "reexec" {
         start()?;
-        return becomes::reexec(seconds, words.next().map_or(Ok(0), |done| done.parse())?);
+        return becomes::reexec(seconds, becomes::Round::parse(seconds, words)?);
     }
     let (_, storm) = STORMS.iter().find(|(known, _)| *known == name).context("no such storm")?;
-    if ["signals", "urgent"].contains(&name.as_str()) {
-        signals::take_the_signal_first();
-    }
+    signals::take_the_signal_first(&name);
     start()?;
     let stop = AtomicBool::new(false);
     let ends = Instant::now() + Duration::from_secs(seconds);

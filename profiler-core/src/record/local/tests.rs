@@ -1,6 +1,8 @@
 //! What a thread leaves behind when it ends at an awkward moment.
 
 use super::*;
+use crate::params::{Features, SessionParams};
+use crate::session::{self, StartOptions};
 
 #[test]
 fn a_thread_that_ends_within_an_entry_is_not_waited_for() {
@@ -12,4 +14,23 @@ fn a_thread_that_ends_within_an_entry_is_not_waited_for() {
         assert!(!is_listed(), "every later stop waits for the end of this entry");
     };
     std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_name_of_the_system_s_is_not_kept_outside_the_allocator() {
+    let _alone = session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let params = SessionParams { features: Features::NO_SAMPLING, ..SessionParams::default() };
+    session::start(params, StartOptions::default()).unwrap();
+    let name_after = |is_in_allocator: bool| {
+        let word = gate::word();
+        let (epoch, name) = (gate::epoch_of(word), "the system's".to_owned());
+        let mut waiting = Some(Waiting { epoch, name, is_named_by_system: true });
+        IN_ALLOCATOR.set(is_in_allocator);
+        let home = join(&Recorder::new(sys::current_thread_id()), word, &mut waiting);
+        IN_ALLOCATOR.set(false);
+        home.ok().and_then(|home| Some(home.row()?.shown_name())).unwrap()
+    };
+    assert_eq!(name_after(true), "the system's");
+    assert_ne!(name_after(false), "the system's");
+    session::stop();
 }

@@ -5,21 +5,18 @@
 //! lost; a SIGPROF there would end it. It means so little that Go's runtime wakes its threads with it, for the
 //! same reason; debuggers pass it on silently; and programs that set a profiling timer keep SIGPROF for themselves.
 //!
-//! The handler that was there before is kept and called for every signal that is not ours. Ours is never taken
-//! away again. If the program puts a handler of its own in our place later, nothing is sent any more ([`is_ours`]).
+//! The handler that was there before is kept and goes on being called. Ours is never taken away again. If the program puts a handler of its own in our place later, nothing is sent any more ([`is_ours`]).
 //!
-//! Of two signals that wait in one thread the system keeps the first. So one that the program sends to a thread
-//! of its own (Go does, and sends no other before that one was heard) may be merged into ours. From the first such
-//! signal on the program's handler is therefore called after ours, too: it hears one of its own at least once, and
-//! may hear others that nobody sent, which signals that are merged do not tell from each other anyway. What the
-//! system itself sends for urgent data goes to the process and is never merged: its handler hears no more than that.
+//! Of two signals that wait in one thread the system keeps the first. So one that is sent to a single thread (by the
+//! program itself, as Go does, or by the system for urgent data of a socket whose owner is a thread) may be merged into
+//! ours. The handler that was there before is therefore called after ours, too, each time: it hears too many rather than
+//! too few. What those that nobody sent look like is what a thread's signal to itself does.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use crate::ids::ThreadId;
-use crate::sync::fixed::{AtomicU64, Ordering};
 
 /// The signal that samples are taken with.
 pub(crate) const SIGNAL: libc::c_int = libc::SIGURG;
@@ -28,8 +25,6 @@ pub(crate) const SIGNAL: libc::c_int = libc::SIGURG;
 pub(crate) type Answer = unsafe fn(word: u64, context: *const libc::ucontext_t) -> bool;
 
 static BEFORE: OnceLock<(libc::sigaction, Answer)> = OnceLock::new();
-/// 1 once the program has sent the signal to one of its threads.
-static IS_SENT_TO_THREADS: AtomicU64 = AtomicU64::new(0);
 
 /// Puts our handler in place, unless it is. False if the program has taken our place.
 ///
@@ -89,26 +84,40 @@ pub(crate) fn is_ours() -> bool {
 pub(crate) fn send(thread: ThreadId, word: u64) -> io::Result<()> {
     let tid = libc::pid_t::try_from(thread.get()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let pid = std::process::id().cast_signed();
-    let info = from_ourselves(libc::SI_QUEUE, word);
+    let info = with_word(pid, word);
     // SAFETY: the kernel reads 128 bytes of `info`, which is as long, and sends only to our own process.
     let failed = unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, SIGNAL, info.as_ptr()) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// What comes with a signal, as the kernel lays it out on 64-bit machines.
-fn from_ourselves(code: libc::c_int, word: u64) -> [u64; 16] {
-    let halves =
-        |low: i32, high: i32| u64::from(low.cast_unsigned()) | (u64::from(high.cast_unsigned()) << 32);
-    // SAFETY: has no arguments and cannot fail.
-    let pid = unsafe { libc::getpid() };
+type Info = [u64; 16];
+
+const fn halves(low: i32, high: i32) -> u64 {
+    low.cast_unsigned() as u64 | ((high.cast_unsigned() as u64) << 32)
+}
+
+fn with_word(pid: libc::pid_t, word: u64) -> Info {
     // SAFETY: has no arguments and cannot fail.
     let user = unsafe { libc::getuid() };
-    let mut info = [0_u64; 16];
+    let mut info = [0; 16];
     // Signal, error, code, padding, sender, its user, word.
     let [first, second, sender, value, ..] = &mut info;
-    (*first, *second) = (halves(SIGNAL, 0), halves(code, 0));
+    (*first, *second) = (halves(SIGNAL, 0), halves(libc::SI_QUEUE, 0));
     (*sender, *value) = (halves(pid, user.cast_signed()), word);
     info
+}
+
+/// One of ours as if the thread had sent it to itself: the sender is the same, the word is nobody's business.
+///
+/// # Safety
+/// `info` is what the kernel gave a handler that still runs.
+unsafe fn merged(info: *const libc::siginfo_t) -> Info {
+    // SAFETY: the caller's promise; the kernel writes 128 bytes of whole words.
+    let mut merged = unsafe { info.cast::<Info>().read() };
+    let [_, code, _, value, ..] = &mut merged;
+    (*code, *value) = (halves(libc::SI_TKILL, 0), 0);
+    merged
 }
 
 /// The handler. What it calls allocates nothing, takes no lock, and cannot panic.
@@ -121,18 +130,14 @@ unsafe extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, 
         // SAFETY: the kernel gave us both, and they live until we return.
         let is_answered =
             unsafe { word_in(info) }.is_some_and(|word| unsafe { answer(word, context.cast_const().cast()) });
-        if !is_answered {
+        if is_answered {
             // SAFETY: the kernel gave us it, and it lives until we return.
-            let is_to_thread = unsafe { (*info).si_code } == libc::SI_TKILL;
-            if is_to_thread {
-                IS_SENT_TO_THREADS.store(1, Ordering::Relaxed);
-            }
-            // SAFETY: the arguments that the kernel gave us go to the handler that was there before.
-            unsafe { chain(before, signal, info, context) };
-        } else if IS_SENT_TO_THREADS.load(Ordering::Relaxed) != 0 {
-            let mut merged = from_ourselves(libc::SI_TKILL, 0);
+            let mut merged = unsafe { merged(info) };
             // SAFETY: as the kernel would have said it of the program's own; it lives until the handler returns.
             unsafe { chain(before, signal, merged.as_mut_ptr().cast(), context) };
+        } else {
+            // SAFETY: the arguments that the kernel gave us go to the handler that was there before.
+            unsafe { chain(before, signal, info, context) };
         }
     }
     // SAFETY: as above.
@@ -184,5 +189,38 @@ unsafe fn chain(
         // SAFETY: the program installed it as a handler of one argument.
         let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(handler) };
         handler(signal);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Blocks the signal in the calling thread.
+    pub(crate) fn block() {
+        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: initialises the set.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        // SAFETY: the set is initialised.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), SIGNAL) };
+        // SAFETY: the set is initialised and lives through the call.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
+    }
+
+    #[test]
+    fn what_the_handler_before_ours_is_told_is_a_signal_of_the_thread_s_own() {
+        let pid = std::process::id().cast_signed();
+        let ours = with_word(pid, 0x9f0f_0000_0000_0012);
+        // SAFETY: laid out as the kernel does, and lives through the call.
+        assert_eq!(unsafe { word_in(ours.as_ptr().cast()) }, Some(0x9f0f_0000_0000_0012));
+        // SAFETY: as above.
+        let merged = unsafe { merged(ours.as_ptr().cast()) };
+        // SAFETY: of the same layout and size.
+        let info = unsafe { &*merged.as_ptr().cast::<libc::siginfo_t>() };
+        // SAFETY: a signal of a thread to itself has a sender.
+        let sender = unsafe { info.si_pid() };
+        assert_eq!((info.si_signo, info.si_code, sender), (SIGNAL, libc::SI_TKILL, pid));
+        // SAFETY: as above; what is not a word of ours comes to the handler that was there before.
+        assert_eq!(unsafe { word_in(merged.as_ptr().cast()) }, None);
     }
 }

@@ -1,7 +1,7 @@
 //! The same work, sampled at the same frequency by others: by the `pprof` crate, and by `perf record -g`.
 //!
-//! Each does it in a process of its own, since `pprof` and we use the same signal. In it the work is done again and again,
-//! in turn alone and sampled: a machine that changes its pace changes both. `pprof`'s timer counts in the kernel's
+//! Each does it in a process of its own, so that neither's handler, timer or thread is in the other's way. In it the work is
+//! done again and again, in turn alone and sampled: a machine that changes its pace changes both. `pprof`'s timer counts in the kernel's
 //! ticks: where there are 250 of them a second it takes 250 samples, whatever it is asked for. So what is compared is what one
 //! sample costs: the processor time that the work takes more than alone, by the samples that were taken. `ratio` counts
 //! the thread that works, `cpu_ratio` all threads of the process, so our sampler too. Of `perf`, whose samples the

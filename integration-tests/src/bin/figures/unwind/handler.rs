@@ -174,11 +174,33 @@ extern "C" fn on_signal(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut l
     unsafe { *errno = saved };
 }
 
+/// As the sampler's handler: the system is asked of every page.
 fn copy(slot: &mut Slot) {
     let start = slot.registers.sp & !7;
-    slot.words = (slot.end.saturating_sub(start) as usize / 8).min(STACK_WORDS);
-    // SAFETY: from the interrupted stack pointer to the end of the stack all is in use by the functions below it.
+    let words = (slot.end.saturating_sub(start) as usize / 8).min(STACK_WORDS);
+    slot.words = readable_bytes(start, words as u64 * 8) as usize / 8;
+    // SAFETY: from the interrupted stack pointer to the end of the stack all is in use by the functions below it, and could
+    // be read just now.
     unsafe { std::ptr::copy_nonoverlapping(start as *const u64, slot.stack.as_mut_ptr(), slot.words) };
+}
+
+/// As `profiler_core`'s, which is not public: a call for each page.
+fn readable_bytes(start: u64, len: u64) -> u64 {
+    const NO_SUCH_WAY: libc::c_int = -1;
+    let (end, nowhere) = (start + len, std::ptr::null_mut::<u64>());
+    let mut known = start;
+    while known < end {
+        let address = (known & !7) as *const u64;
+        // SAFETY: the kernel checks the address; there is no such way to change a mask, so none is changed or written.
+        let done = unsafe {
+            libc::syscall(libc::SYS_rt_sigprocmask, NO_SUCH_WAY, address, nowhere, size_of::<u64>())
+        };
+        if done == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
+            break;
+        }
+        known = (known | 4095) + 1;
+    }
+    known.min(end) - start
 }
 
 fn walk_here(slot: &mut Slot) -> usize {
