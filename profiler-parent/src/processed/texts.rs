@@ -14,8 +14,8 @@ use super::quota::Quota;
 const LABEL_BYTES: usize = 2 << 20;
 /// Bytes for the names of code, and labels.
 const CODE_BYTES: usize = LABEL_BYTES + (8 << 20);
-/// Bytes for all texts.
-pub(super) const ALL_BYTES: usize = 12 << 20;
+/// Bytes for all texts: 150,000 different ones of 80 bytes, with their index.
+pub(super) const ALL_BYTES: usize = 15 << 20;
 /// What is shown for texts that found no room.
 pub(super) const OTHER: &str = "(too many different texts)";
 
