@@ -111,7 +111,7 @@ mod tests {
             } else {
                 texts.code_is_named(1)
             }
-            texts.intern(&format!("{kind} is over"));
+            texts.intern(&format!("{kind} is over, which is longer than all of those"));
             assert_eq!(texts.left_out(), before + u64::from(kind == 2), "each has room of its own");
         }
         // The index doubles at once.
@@ -119,7 +119,7 @@ mod tests {
         let kept = texts.table.len() as u64 - 2;
         assert_eq!(kept + texts.left_out(), 1_200_003);
         assert_eq!(texts.intern("early"), early, "what is known stays known");
-        assert_eq!(texts.intern("late"), texts.own(OTHER));
+        assert_eq!(texts.intern("late, and longer than all of those before"), texts.own(OTHER));
         let own = texts.own("ours");
         assert_ne!(own, texts.own(OTHER));
     }
