@@ -124,7 +124,9 @@ pub struct CaptureReport {
     /// latest 1000 are told apart; a last row, `N earlier processes`, has the sum of the others.
     pub processes: Vec<CapturedProcess>,
     /// What found no room in the profile, or could not be named because it would have been too much: in words, as
-    /// the profile's own log says it. Empty for anything but enormous or hostile recordings.
+    /// the profile's own log says it. There is room for about 150,000 different texts of 80 bytes (names of code,
+    /// labels, texts in markers), 131,070 different frames, 786,432 different pairs of frame and caller, and 8192 threads.
+    /// Stacks and threads of ordinary recordings are within that; texts are not if most markers have one of their own.
     pub left_out: Vec<String>,
 }
 

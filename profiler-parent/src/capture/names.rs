@@ -23,12 +23,14 @@ pub(crate) struct Names {
     events: Option<Sender<CaptureEvent>>,
     /// Files that this capture asked for.
     asked: HashSet<String>,
+    /// How many bytes of files it may still read; all that is allowed before the first.
+    left: Option<u64>,
 }
 
 impl Names {
     /// The same symbols, telling this capture's events.
     pub(super) fn telling(&self, events: &Sender<CaptureEvent>) -> Self {
-        Self { symbols: Arc::clone(&self.symbols), events: Some(events.clone()), asked: HashSet::new() }
+        Self { symbols: Arc::clone(&self.symbols), events: Some(events.clone()), ..Self::default() }
     }
 }
 
@@ -45,7 +47,8 @@ impl Symbols for Names {
         }
         self.asked.insert(module.path.clone());
         let mut symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = symbols.resolve(ModuleKey::from(module), addresses);
+        let left = self.left.get_or_insert(symbols.sum_limit());
+        let places = symbols.resolve_within(ModuleKey::from(module), addresses, left);
         for (address, place) in addresses.iter().zip(&places) {
             tell(*address, place, found);
         }

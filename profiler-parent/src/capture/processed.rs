@@ -43,7 +43,7 @@ pub(super) fn run(
     let spec = roster::spec(shared, &members);
     let root = members.first().filter(|member| member.is_parent).ok_or(CaptureError::SessionOver)?;
     let mut log = GatheringLog::new(shared.clock.converter(spec.later));
-    let mut profile = ProcessedProfile::new(shared.clock, &spec);
+    let mut profile = ProcessedProfile::new(shared.clock, &spec, members.len());
     let mut settled = Vec::new();
     for (number, member) in members.iter().enumerate() {
         tell(events, member, number, members.len());

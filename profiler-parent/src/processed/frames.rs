@@ -14,6 +14,7 @@ use profiler_core::reader::Definitions;
 
 use super::interned::Interned;
 use super::libs::{LibId, Libs};
+use super::quota::Quota;
 use super::texts::Texts;
 
 /// Most different frames of a profile; what is more is shown as one.
@@ -62,14 +63,34 @@ pub(super) struct Label {
 pub(super) struct FrameId(pub(super) u32);
 
 /// All frames, each once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Frames {
     all: Interned<RawFrame>,
     labels: Interned<Label>,
+    /// Of frames but for the two that stand for others, and of labels.
+    quotas: (Quota, Quota),
     lost: u64,
 }
 
 impl Frames {
+    /// None yet; so many processes are to come.
+    pub(super) fn new(processes: usize) -> Self {
+        let quotas = (Quota::new(0, MAX_FRAMES - 2, processes), Quota::new(0, MAX_FRAMES, processes));
+        Self { all: Interned::default(), labels: Interned::default(), quotas, lost: 0 }
+    }
+
+    /// The next process begins.
+    pub(super) fn begin_process(&mut self, is_root: bool) {
+        self.quotas.0.begin(self.all.all().len(), is_root);
+        self.quotas.1.begin(self.labels.all().len(), is_root);
+    }
+
+    /// All have been seen: what is not known by now stays unknown.
+    pub(super) fn close(&mut self) {
+        self.quotas.0.close();
+        self.quotas.1.close();
+    }
+
     /// All frames, in order of their numbers.
     pub(super) fn all(&self) -> &[RawFrame] {
         self.all.all()
@@ -92,7 +113,7 @@ impl Frames {
         position: Position,
         translation: &mut Translation<'_>,
     ) -> FrameId {
-        let frame = translation.translate(frame, position, 0, &mut self.labels);
+        let frame = translation.translate(frame, position, 0, (&mut self.labels, self.quotas.1));
         self.intern(frame)
     }
 
@@ -103,7 +124,7 @@ impl Frames {
         position: Position,
         translation: &mut Translation<'_>,
     ) -> FrameId {
-        let frame = translation.translate(frame, position, 1, &mut self.labels);
+        let frame = translation.translate(frame, position, 1, (&mut self.labels, self.quotas.1));
         self.intern(frame)
     }
 
@@ -113,9 +134,12 @@ impl Frames {
     }
 
     fn intern(&mut self, frame: RawFrame) -> FrameId {
-        // There is always room for the two that stand for others.
-        let most = if matches!(frame, RawFrame::Truncated) { MAX_FRAMES - 1 } else { MAX_FRAMES - 2 };
-        let fitting = if frame == RawFrame::TooMany { None } else { self.all.intern(frame, most) };
+        // There is always room for the two that stand for others: no quota goes up to all.
+        let fitting = match frame {
+            RawFrame::TooMany => None,
+            RawFrame::Truncated => self.all.intern(frame, MAX_FRAMES),
+            frame => self.all.intern(frame, self.quotas.0.limit()),
+        };
         let id = fitting.or_else(|| {
             self.lost += 1;
             self.all.intern(RawFrame::TooMany, MAX_FRAMES)
@@ -147,7 +171,7 @@ impl Translation<'_> {
         frame: Frame,
         position: Position,
         nudge: u64,
-        labels: &mut Interned<Label>,
+        labels: (&mut Interned<Label>, Quota),
     ) -> RawFrame {
         match frame {
             Frame::Code(module, relative) => match self.lib(module) {
@@ -170,11 +194,11 @@ impl Translation<'_> {
         lib
     }
 
-    fn label(&mut self, id: DefinitionId, labels: &mut Interned<Label>) -> Option<LabelId> {
+    fn label(&mut self, id: DefinitionId, (labels, quota): (&mut Interned<Label>, Quota)) -> Option<LabelId> {
         if let Some(known) = self.known.labels.get(&id) {
             return *known;
         }
-        let label = labels.intern(self.new_label(id), MAX_FRAMES).map(LabelId);
+        let label = labels.intern(self.new_label(id), quota.limit()).map(LabelId);
         if self.known.labels.len() < MOST_KNOWN {
             self.known.labels.insert(id, label);
         }
@@ -199,5 +223,23 @@ impl Translation<'_> {
             file: (!found.file.is_empty()).then(|| self.strings.intern(&found.file)),
             line: (found.line > 0).then_some(found.line),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_frames_that_stand_for_others_always_find_room() {
+        let mut frames = Frames::new(1);
+        let last =
+            (0..MAX_FRAMES as u64 + 5).map(|at| frames.intern(RawFrame::Unknown(at, Position::Inner))).last();
+        let too_many = last.unwrap();
+        let truncated = frames.truncated();
+        let shown = |FrameId(id)| frames.all().get(id as usize).copied();
+        assert_eq!(shown(too_many), Some(RawFrame::TooMany));
+        assert_eq!(shown(truncated), Some(RawFrame::Truncated));
+        assert_eq!((frames.all().len(), frames.lost()), (MAX_FRAMES, 7));
     }
 }

@@ -6,11 +6,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use profiler_core::entry::stack::{Frame, MAX_FRAMES};
 use profiler_core::ids::{ByteLimit, ProcessId};
 use profiler_core::pool::layout::{Extent, Layout, Region, SLOT_BYTES, THREAD_BYTES};
 use profiler_core::pool::{self, PoolSpec};
 use profiler_core::profile::{JsonWriter, ProfileSpec};
-use profiler_core::reader::{ByteSource, PoolReader};
+use profiler_core::reader::{ByteSource, PoolReader, ThreadInfo};
 use profiler_core::session::SessionParams;
 use profiler_core::time::{Anchor, SessionClock};
 use serde_json::Value;
@@ -18,10 +19,11 @@ use serde_json::Value;
 use super::named::Named;
 use super::names::NoSymbols;
 use super::process::Process;
-use super::sift::{Role, Shared, Sifted, Terms, sift};
-use super::{MOST_MEMORY, ProcessedProfile, frames, named, sort, stacks, store, texts};
+use super::sift::{Role, Shared, Sifted, SiftedThread, Terms, sift};
+use super::{MOST_MEMORY, ProcessedProfile, frames, named, roll, sort, stacks, store, texts};
 
 const MARKER: u64 = 1 << 28;
+const SAMPLE: u64 = 3 << 28;
 const COUNTERS: u64 = 5 << 28;
 const TAIL: u64 = 1 << 26;
 const FOREIGN: u64 = 1 << 27;
@@ -86,7 +88,7 @@ impl Forged {
 
     fn profile(&self) -> Value {
         let spec = self.spec();
-        let mut profile = ProcessedProfile::new(self.clock, &spec);
+        let mut profile = ProcessedProfile::new(self.clock, &spec, 1);
         assert_eq!(profile.add(role(), Box::new(|| Ok(Arc::clone(&self.file)))), Ok(true));
         let mut out = Vec::new();
         profile.write(&mut NoSymbols, &[], |_, _, _| {}, &mut out).unwrap();
@@ -111,7 +113,7 @@ fn cells_of_counters_that_nobody_defined_take_no_memory() {
         [vec![head, at, (cells.len() as u64 * 8) << 32], cells].concat()
     };
     let forged = Forged::new().threads([100], MAIN_THREAD).chunk(&(1..=100).map(entry).collect::<Vec<_>>());
-    let sifted = forged.sifted(&mut Shared::default());
+    let sifted = forged.sifted(&mut Shared::new(1));
     assert_eq!(sifted.threads[0].delivered, 100, "the entries are read");
     assert_eq!(sifted.counters.len(), 0);
     assert!(forged.profile()["counters"].as_array().unwrap().len() <= 1);
@@ -141,7 +143,7 @@ fn no_chunk_is_read_more_than_twice_however_many_threads_its_markers_belong_to()
     let forged = Forged::new().threads(100..100 + THREADS, 0).chunk(&markers);
     let source = Counted(&forged.file, forged.layout.region(Region::Chunks), Cell::new(0));
     let reader = PoolReader::open(&source).unwrap();
-    let (snapshot, mut shared) = (reader.snapshot().unwrap(), Shared::default());
+    let (snapshot, mut shared) = (reader.snapshot().unwrap(), Shared::new(1));
     let terms = Terms { since: None, categories: &[] };
     let sifted = sift(&reader, snapshot, role(), terms, &mut shared).unwrap();
     let spec = forged.spec();
@@ -166,6 +168,60 @@ fn no_chunk_is_read_more_than_twice_however_many_threads_its_markers_belong_to()
     assert_eq!((&log["recorded"], &log["delivered"]), (&8000.into(), &8000.into()));
 }
 
+fn sample(at: u64, addresses: impl Iterator<Item = u64>) -> Vec<u64> {
+    let frames: Vec<u64> = addresses.map(|address| Frame::Unknown(address).encode()).collect();
+    let body = [0, u64::MAX, frames.len() as u64];
+    let head = [(6 + frames.len() as u64) | TAIL | SAMPLE, at, (8 * (3 + frames.len() as u64)) << 32];
+    head.into_iter().chain(body).chain(frames).collect()
+}
+
+#[test]
+fn a_process_that_makes_up_addresses_costs_others_none_of_their_stacks() {
+    const DEEPEST: u64 = MAX_FRAMES as u64;
+    let deep =
+        |number: u64| sample(9 + number, (0..DEEPEST).map(move |level| (number * DEEPEST + level) << 8));
+    let liar = || Forged::new().threads([100], 0).chunk(&(0..127).map(deep).collect::<Vec<_>>());
+    let of_child =
+        |child: u64, at: u64| (0..30).map(move |level| child << 40 | (at * 7 % (3 * level + 2)) << 4);
+    let mut shared = Shared::new(9);
+    let mut add = |forged: &Forged| {
+        shared.begin_process(false);
+        let sifted = forged.sifted(&mut shared);
+        (sifted.threads[0].busy_samples, shared.frames.lost(), shared.stacks.lost())
+    };
+    for _ in 0..2 {
+        let (samples, lost, _) = add(&liar());
+        assert!(samples == 127 && lost > 0, "{samples} {lost}");
+    }
+    let before = add(&Forged::new().threads([100], 0).chunk(&[]));
+    for child in 1..7 {
+        let samples: Vec<_> = (1..3000).map(|at| sample(at, of_child(child, at))).collect();
+        let (samples, ..) = add(&Forged::new().threads([100], 0).chunk(&samples));
+        assert_eq!(samples, 2999, "of {child}");
+    }
+    let after = (shared.frames.lost(), shared.stacks.lost());
+    assert_eq!(after, (before.1, before.2), "nobody who came later lost anything");
+}
+
+#[test]
+fn of_rows_without_end_those_that_hold_something_are_kept_and_the_others_are_counted() {
+    const ROWS: u64 = 3 * roll::MAX_THREADS as u64;
+    let forged = Forged::new().threads(100..100 + ROWS, 0);
+    // The chunk is that of row 1; the others hold nothing.
+    let forged = forged.chunk(&[marker_for(100, 9)]);
+    let mut shared = Shared::new(2);
+    shared.begin_process(false);
+    let first = forged.sifted(&mut shared);
+    assert!(first.threads.len() < roll::MAX_THREADS / 2, "{}", first.threads.len());
+    assert_eq!(first.threads[0].markers, 1, "the one that holds something");
+    shared.begin_process(false);
+    let second = forged.sifted(&mut shared);
+    assert_eq!(first.threads.len() + second.threads.len(), roll::MAX_THREADS);
+    assert_eq!(second.threads[0].markers, 1);
+    let all = 2 * first.threads.len().max(1) as u64;
+    assert!(shared.roll.left_out() > all, "{}", shared.roll.left_out());
+}
+
 #[test]
 fn only_one_thread_is_the_main_one_whatever_rows_say() {
     let forged = Forged::new().threads(100..200, MAIN_THREAD).chunk(&[marker_for(100, 9)]);
@@ -183,6 +239,7 @@ fn all_tables_together_stay_within_what_is_promised_when_all_are_full() {
     let named = shown * size_of::<named::NamedFrame>() + shown / 2 * (size_of::<named::Func>() + 8);
     let natives = frames::MAX_FRAMES / 2 * (size_of::<named::NativeSymbol>() + 8);
     let rows = 2 * store::MEMORY + sort::AT_ONCE * 5 * 8;
-    let all = nodes + raw + named + natives + rows + texts::ALL_BYTES;
-    assert!(all <= MOST_MEMORY, "{nodes} {raw} {named} {natives} {rows}: {all}");
+    let threads = roll::MAX_THREADS * (size_of::<SiftedThread>() + size_of::<ThreadInfo>());
+    let all = nodes + raw + named + natives + rows + threads + texts::ALL_BYTES;
+    assert!(all <= MOST_MEMORY, "{nodes} {raw} {named} {natives} {rows} {threads}: {all}");
 }

@@ -11,16 +11,20 @@ use profiler_core::profile::debug_id::{breakpad_id, code_id};
 use profiler_core::profile::frame_names::module_name;
 use profiler_core::reader::ModuleDefinition;
 
+use super::quota::Quota;
+
 /// Number of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LibId(pub(super) u32);
 
 /// All files, each once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Libs {
     known: HashMap<(String, Vec<u8>), LibId>,
     all: Vec<ModuleDefinition>,
     bytes: usize,
+    /// Of files, and of bytes.
+    quotas: (Quota, Quota),
     left_out: u64,
 }
 
@@ -32,6 +36,18 @@ const MOST_BYTES: usize = 2 << 20;
 const LONGEST_PATH: usize = 4096;
 
 impl Libs {
+    /// None yet; so many processes are to come.
+    pub(super) fn new(processes: usize) -> Self {
+        let quotas = (Quota::new(0, MOST, processes), Quota::new(0, MOST_BYTES, processes));
+        Self { known: HashMap::new(), all: Vec::new(), bytes: 0, quotas, left_out: 0 }
+    }
+
+    /// The next process begins.
+    pub(super) fn begin_process(&mut self, is_root: bool) {
+        self.quotas.0.begin(self.all.len(), is_root);
+        self.quotas.1.begin(self.bytes, is_root);
+    }
+
     /// The row of a module: the same for all processes that have the same file with the same contents. `None` if there
     /// is no room for it.
     pub(super) fn intern(&mut self, module: &ModuleDefinition) -> Option<LibId> {
@@ -40,7 +56,9 @@ impl Libs {
             return Some(*known);
         }
         let bytes = self.bytes.saturating_add(module.path.len()).saturating_add(module.build_id.len());
-        let fits = self.all.len() < MOST && bytes <= MOST_BYTES && module.path.len() <= LONGEST_PATH;
+        let fits = self.all.len() < self.quotas.0.limit()
+            && bytes <= self.quotas.1.limit()
+            && module.path.len() <= LONGEST_PATH;
         let next = u32::try_from(self.all.len()).ok().filter(|_| fits).map(LibId);
         let Some(next) = next else {
             self.left_out += 1;
@@ -114,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_same_file_in_two_processes_is_one_row_and_other_contents_are_another() {
-        let mut libs = Libs::default();
+        let mut libs = Libs::new(1);
         let first = libs.intern(&module("/bin/a", &[1], 0x1000)).unwrap();
         assert_eq!(libs.intern(&module("/bin/a", &[1], 0x9000)), Some(first));
         assert_ne!(libs.intern(&module("/bin/a", &[2], 0x1000)), Some(first));
@@ -123,12 +141,12 @@ mod tests {
 
     #[test]
     fn files_without_end_take_bounded_memory_and_are_counted() {
-        let mut libs = Libs::default();
+        let mut libs = Libs::new(1);
         for number in 0..20_000_u32 {
             libs.intern(&module("/bin/a", &number.to_ne_bytes(), 0));
         }
         assert_eq!((libs.len(), libs.left_out()), (MOST, 20_000 - MOST as u64));
-        let mut libs = Libs::default();
+        let mut libs = Libs::new(1);
         for number in 0..1000 {
             libs.intern(&module(&format!("/{number:04000}"), &[], 0));
         }

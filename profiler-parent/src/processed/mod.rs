@@ -33,6 +33,8 @@ mod overhead;
 mod owners;
 mod process;
 mod profile;
+mod quota;
+mod roll;
 mod rows;
 mod samples;
 mod sift;

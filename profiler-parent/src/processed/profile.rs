@@ -40,8 +40,9 @@ struct Member<'a> {
 }
 
 impl<'a> ProcessedProfile<'a> {
-    pub(crate) fn new(clock: SessionClock, spec: &'a ProfileSpec) -> Self {
-        Self { clock, spec, shared: Shared::default(), members: Vec::new() }
+    /// A profile of so many processes at most.
+    pub(crate) fn new(clock: SessionClock, spec: &'a ProfileSpec, processes: usize) -> Self {
+        Self { clock, spec, shared: Shared::new(processes), members: Vec::new() }
     }
 
     /// Adds a process; the root first. False, and nothing added, if no process ever took its pool, or a
@@ -51,6 +52,7 @@ impl<'a> ProcessedProfile<'a> {
     /// Why it cannot be read, in words; nothing of it will be in the profile.
     pub(crate) fn add(&mut self, role: Role, open: OpenPool<'a>) -> Result<bool, String> {
         let began = Timestamp::now();
+        self.shared.begin_process(role.is_root);
         let file = open().map_err(|error| error.to_string())?;
         let reader = PoolReader::open(&*file).map_err(|error| error.to_string())?;
         if reader.header().life == Life::Created && !role.is_root {
@@ -87,10 +89,11 @@ impl<'a> ProcessedProfile<'a> {
         out: &'o mut W,
     ) -> io::Result<()> {
         give_numbers(&mut self.members);
+        self.shared.close();
         let Shared { frames, libs, strings, .. } = &mut self.shared;
         let user = find_category(&self.spec.categories, USER.name());
         let named = Named::new((frames, libs, user), strings, symbols);
-        strings.code_is_named();
+        strings.code_is_named(self.members.len());
         let numbers = named.nodes(&self.shared.stacks, |_, _| {});
         let mut left_out = self.left_out(&named, &numbers);
         left_out.extend(symbols.left_out());
@@ -110,12 +113,13 @@ impl<'a> ProcessedProfile<'a> {
 
     /// What found no room, but for texts of markers, which are still to come.
     fn left_out(&self, named: &Named, numbers: &Numbers) -> Vec<String> {
-        let Shared { frames, stacks, libs, .. } = &self.shared;
+        let Shared { frames, stacks, libs, roll, .. } = &self.shared;
         let inlined = named.inlined_left_out().saturating_add(numbers.left_out);
         let all = [
             count(stacks.lost(), "frames left out: too many different stacks"),
             count(frames.lost(), "frames are shown as one: too many different frames"),
             count(inlined, "inlined functions left out: too many"),
+            count(roll.left_out(), "threads are not shown: too many"),
             count(libs.left_out(), "files are not named: too many, or names too long"),
         ];
         all.into_iter().flatten().collect()
@@ -136,6 +140,7 @@ impl<'a> ProcessedProfile<'a> {
             let file = (member.open)()?;
             let reader = PoolReader::open(&*file).map_err(io::Error::other)?;
             let late = if member.sifted.role.is_root { incomplete } else { &[] };
+            self.shared.strings.begin_process(member.sifted.role.is_root);
             let process = process(member, self.clock, self.spec);
             let written = process.write_threads(&reader, next, late, (&mut self.shared, numbers), out)?;
             next += u64::from(written.threads);

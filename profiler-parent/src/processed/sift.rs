@@ -21,6 +21,7 @@ use super::copies::Copies;
 use super::frames::{Frames, Known, Translation};
 use super::libs::Libs;
 use super::owners::{Owners, Place};
+use super::roll::Roll;
 use super::rows::Rows;
 use super::stacks::{Innermost, NodeId, Paths, Stacks};
 use super::store::RowStore;
@@ -30,13 +31,44 @@ use super::texts::Texts;
 const MAX_SAMPLED_ONLY: usize = 1000;
 
 /// What all processes share while pools are looked through.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shared {
     pub(super) strings: Texts,
     pub(super) libs: Libs,
     pub(super) frames: Frames,
     pub(super) stacks: Stacks,
     pub(super) rows: RowStore,
+    pub(super) roll: Roll,
+}
+
+impl Shared {
+    /// Nothing yet; so many processes are to come.
+    pub(super) fn new(processes: usize) -> Self {
+        Self {
+            strings: Texts::new(processes),
+            libs: Libs::new(processes),
+            frames: Frames::new(processes),
+            stacks: Stacks::new(processes),
+            rows: RowStore::default(),
+            roll: Roll::new(processes),
+        }
+    }
+
+    /// The next process begins, and has its share of all.
+    pub(super) fn begin_process(&mut self, is_root: bool) {
+        self.strings.begin_process(is_root);
+        self.libs.begin_process(is_root);
+        self.frames.begin_process(is_root);
+        self.stacks.begin_process(is_root);
+        self.roll.begin_process(is_root);
+    }
+
+    /// All have been looked through: whoever looks again finds what was found then, and adds nothing.
+    pub(super) fn close(&mut self) {
+        self.strings.begin_code();
+        self.frames.close();
+        self.stacks.close();
+    }
 }
 
 /// Which process it is.
@@ -115,6 +147,7 @@ pub(super) fn sift<S: ByteSource>(
 ) -> io::Result<Sifted> {
     let mut snapshot = snapshot;
     only_one_main_thread(&mut snapshot);
+    shared.roll.keep(&mut snapshot);
     let counters = snapshot.counters.iter().map(|counter| (counter.definition.cell, Rows::default()));
     let mut sifted = Sifted {
         counters: counters.collect(),
@@ -252,7 +285,7 @@ impl Pass<'_, '_> {
         if let Some(place) = sampled_only_places.get(&tid) {
             return Some(*place);
         }
-        if sampled_only.len() >= MAX_SAMPLED_ONLY {
+        if sampled_only.len() >= MAX_SAMPLED_ONLY || !self.shared.roll.one_more() {
             return None;
         }
         let place = threads.len();

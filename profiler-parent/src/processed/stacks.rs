@@ -12,6 +12,7 @@ use profiler_core::entry::stack::Frame;
 
 use super::frames::{FrameId, Frames, Position, Translation};
 use super::owners::Place;
+use super::quota::Quota;
 
 /// Most nodes: 8 bytes each, the same for the index, and 4 for the number in the profile.
 pub(super) const MAX_NODES: usize = 3 << 18;
@@ -31,16 +32,27 @@ pub(super) struct Stacks {
     /// Open addressing; a node's number plus one, 0 is free. At most three quarters are taken.
     index: Vec<u32>,
     key: u64,
+    quota: Quota,
     lost: u64,
 }
 
-impl Default for Stacks {
-    fn default() -> Self {
-        Self { nodes: Vec::new(), index: vec![0; 1024], key: RandomState::new().hash_one(0), lost: 0 }
-    }
-}
-
 impl Stacks {
+    /// None yet; so many processes are to come.
+    pub(super) fn new(processes: usize) -> Self {
+        let (key, quota) = (RandomState::new().hash_one(0), Quota::new(0, MAX_NODES, processes));
+        Self { nodes: Vec::new(), index: vec![0; 1024], key, quota, lost: 0 }
+    }
+
+    /// The next process begins.
+    pub(super) fn begin_process(&mut self, is_root: bool) {
+        self.quota.begin(self.nodes.len(), is_root);
+    }
+
+    /// All have been seen: what is not known by now stays unknown.
+    pub(super) fn close(&mut self) {
+        self.quota.close();
+    }
+
     /// All nodes in order: caller, frame.
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (Option<NodeId>, FrameId)> + '_ {
         self.nodes.iter().map(|(caller, frame)| ((*caller != NO_CALLER).then_some(NodeId(*caller)), *frame))
@@ -65,7 +77,7 @@ impl Stacks {
                 _ => place = (place + 1) & mask,
             }
         }
-        if self.nodes.len() >= MAX_NODES {
+        if self.nodes.len() >= self.quota.limit() {
             self.lost += 1;
             return caller;
         }

@@ -1,22 +1,26 @@
 //! Bytes of many lists, filled side by side, with a bounded sum of memory.
 //!
 //! The entries of many threads lie mixed in a pool, and a profile wants them thread by thread. Each
-//! [`Log`] keeps what came last in memory; full blocks go to one unlinked file, each with the place of the one
-//! before it. Invariants: the memory of all logs together is about [`MEMORY`], however many there are and however
-//! much they hold: blocks get smaller as logs get more; what was added in one piece is read in one piece.
+//! [`Log`] keeps what came last in memory; full blocks go to one unlinked file, where each log has extents that
+//! get larger as it does, and each extent says where the next is. Invariants: the memory of all logs together is
+//! about [`MEMORY`], however many there are and however much they hold: blocks get smaller as logs get more; reading
+//! takes no memory but for one extent, and one read for each; what was added in one piece is read in one piece.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use super::rows::row;
 use super::spill::temporary;
 
 /// Bytes that all logs together keep in memory, by about.
 pub(super) const MEMORY: usize = 4 << 20;
 const LARGEST_BLOCK: usize = 4096;
 const SMALLEST_BLOCK: usize = 64;
-/// Place of the block before, length.
-const HEAD: usize = 16;
+const LARGEST_EXTENT: usize = 1 << 15;
+const SMALLEST_EXTENT: usize = 512;
+/// Place and length of the extent after it, and how much of this one is filled.
+const HEAD: usize = 24;
 
 /// Where full blocks are.
 #[derive(Debug, Default)]
@@ -24,7 +28,15 @@ pub(super) struct RowStore {
     file: Option<File>,
     end: u64,
     logs: usize,
-    scratch: Vec<u8>,
+    #[cfg(test)]
+    reads: std::cell::Cell<usize>,
+}
+
+/// A piece of the file that belongs to one log.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    at: u64,
+    len: usize,
 }
 
 impl RowStore {
@@ -33,34 +45,24 @@ impl RowStore {
         (MEMORY / self.logs.max(1)).clamp(SMALLEST_BLOCK, LARGEST_BLOCK)
     }
 
-    fn append(&mut self, before: Option<u64>, block: &[u8]) -> io::Result<u64> {
+    fn allot(&mut self, len: usize) -> Extent {
+        let at = self.end;
+        self.end = at.saturating_add(len as u64);
+        Extent { at, len }
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let file = match &self.file {
             Some(file) => file,
             None => self.file.insert(temporary()?),
         };
-        self.scratch.clear();
-        self.scratch.extend_from_slice(&before.unwrap_or(u64::MAX).to_ne_bytes());
-        self.scratch.extend_from_slice(&(block.len() as u64).to_ne_bytes());
-        self.scratch.extend_from_slice(block);
-        let at = self.end;
-        file.write_all_at(&self.scratch, at)?;
-        self.end = at.saturating_add(self.scratch.len() as u64);
-        self.scratch.shrink_to(1 << 16);
-        Ok(at)
+        file.write_all_at(bytes, at)
     }
 
     fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        #[cfg(test)]
+        self.reads.set(self.reads.get() + 1);
         self.file.as_ref().ok_or(io::ErrorKind::NotFound)?.read_exact_at(bytes, at)
-    }
-
-    /// The place of the block before, and the length of this one.
-    fn head(&self, at: u64) -> io::Result<(Option<u64>, usize)> {
-        let mut head = [0; HEAD];
-        self.read(at, &mut head)?;
-        let mut words = head.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
-        let (before, len) = (words.next().unwrap_or(u64::MAX), words.next().unwrap_or(0));
-        let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidData)?;
-        Ok(((before != u64::MAX).then_some(before), len))
     }
 }
 
@@ -68,7 +70,9 @@ impl RowStore {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     tail: Vec<u8>,
-    last: Option<u64>,
+    first: Option<Extent>,
+    /// And how much of it is filled, its head included.
+    last: Option<(Extent, usize)>,
     has_begun: bool,
 }
 
@@ -81,11 +85,31 @@ impl Log {
         pieces.iter().for_each(|piece| self.tail.extend_from_slice(piece));
         let block = store.block();
         if self.tail.len() >= block {
-            self.last = Some(store.append(self.last, &self.tail)?);
+            let (extent, filled) = self.room(store)?;
+            store.write(extent.at.saturating_add(filled as u64), &self.tail)?;
+            self.last = Some((extent, filled + self.tail.len()));
             self.tail.clear();
             self.tail.shrink_to(2 * block);
         }
         Ok(())
+    }
+
+    /// An extent with room for the tail, and how much of it is filled.
+    fn room(&mut self, store: &mut RowStore) -> io::Result<(Extent, usize)> {
+        let len = match self.last {
+            Some((last, filled)) if filled + self.tail.len() <= last.len => return Ok((last, filled)),
+            Some((last, _)) => (2 * last.len).min(LARGEST_EXTENT),
+            None => SMALLEST_EXTENT,
+        };
+        let next = store.allot(len.max(HEAD + self.tail.len()));
+        match self.last {
+            Some((last, filled)) => {
+                let head = [next.at, next.len as u64, filled as u64].map(u64::to_ne_bytes);
+                store.write(last.at, head.as_flattened())?;
+            }
+            None => self.first = Some(next),
+        }
+        Ok((next, HEAD))
     }
 
     /// Shows all bytes, block by block, in the order in which they were added.
@@ -94,17 +118,21 @@ impl Log {
         store: &RowStore,
         mut show: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (mut blocks, mut next) = (Vec::new(), self.last);
-        while let Some(at) = next {
-            let (before, len) = store.head(at)?;
-            blocks.push((at, len));
-            next = before;
-        }
-        let mut block = Vec::new();
-        for (at, len) in blocks.into_iter().rev() {
-            block.resize(len, 0);
-            store.read(at.saturating_add(HEAD as u64), &mut block)?;
-            show(&block)?;
+        let (mut bytes, mut next) = (Vec::new(), self.first);
+        while let Some(extent) = next {
+            let of_last = self.last.filter(|(last, _)| last.at == extent.at);
+            bytes.resize(of_last.map_or(extent.len, |(_, filled)| filled), 0);
+            store.read(extent.at, &mut bytes)?;
+            let (head, rest) = bytes.split_at_checked(HEAD).ok_or(io::ErrorKind::InvalidData)?;
+            if of_last.is_some() {
+                show(rest)?;
+                break;
+            }
+            let [at, len, filled] = row(head);
+            let narrow = |number: u64| usize::try_from(number).map_err(|_| io::ErrorKind::InvalidData);
+            let filled = narrow(filled)?.saturating_sub(HEAD);
+            show(rest.get(..filled).ok_or(io::ErrorKind::InvalidData)?)?;
+            next = Some(Extent { at, len: narrow(len)? });
         }
         show(&self.tail)
     }
@@ -152,5 +180,28 @@ mod tests {
             })
             .unwrap();
         assert_eq!(bytes, 12 * 24);
+    }
+
+    #[test]
+    fn a_list_of_many_small_blocks_is_read_in_few_large_pieces() {
+        let (mut store, mut log) = (RowStore { logs: 100_000, ..RowStore::default() }, Log::default());
+        for number in 0..40_000_u64 {
+            log.push(&mut store, &[&number.to_ne_bytes(), &[7; 16]]).unwrap();
+        }
+        let long = vec![9; 3 * LARGEST_EXTENT];
+        log.push(&mut store, &[&long]).unwrap();
+        log.push(&mut store, &[&[8; 100]]).unwrap();
+        let mut seen = Vec::new();
+        log.for_each(&store, |bytes| {
+            seen.extend_from_slice(bytes);
+            Ok(())
+        })
+        .unwrap();
+        let (rows, rest) = seen.split_at(40_000 * 24);
+        assert!(rows.chunks(24).map(|row| u64::from_ne_bytes(*row.first_chunk().unwrap())).eq(0..40_000));
+        assert_eq!(rest, [&long[..], &[8; 100]].concat());
+        let reads = store.reads.get();
+        assert!(reads <= 45, "{reads} reads of {} KiB", seen.len() >> 10);
+        assert!(store.end <= 2 * seen.len() as u64, "{} bytes of the file", store.end);
     }
 }

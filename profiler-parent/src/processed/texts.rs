@@ -1,34 +1,70 @@
 //! The texts of a profile, each once, with a bound on their memory.
 //!
-//! Names of functions come first and may take a part of the room, so that texts of markers, of which there may be as
-//! many as markers, take what is left. Invariant: what finds no room is shown as [`OTHER`], and counted.
+//! Labels come first, then names of functions, each with a part of the room; texts of markers, of which there may be
+//! as many as markers, take what is left. Of labels and of markers' texts every process has its share, because processes make
+//! them up. Invariant: what finds no room is shown as [`OTHER`], and counted.
 
 use std::io::Write;
 
 use profiler_core::profile::{JsonWriter, StringId, StringTable};
 
-/// Bytes for the names of code.
-pub(super) const CODE_BYTES: usize = 8 << 20;
-/// Bytes for all texts.
-pub(super) const ALL_BYTES: usize = 12 << 20;
+use super::quota::Quota;
+
+/// Bytes for labels.
+const LABEL_BYTES: usize = 2 << 20;
+/// Bytes for the names of code, and labels.
+const CODE_BYTES: usize = LABEL_BYTES + (8 << 20);
+/// Bytes for all texts: 150,000 different ones of 80 bytes, with their index.
+pub(super) const ALL_BYTES: usize = 15 << 20;
 /// What is shown for texts that found no room.
 pub(super) const OTHER: &str = "(too many different texts)";
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Texts {
     table: StringTable,
-    has_code: bool,
+    room: Room,
     left_out: u64,
 }
 
+/// What there is room for.
+#[derive(Clone, Copy, Debug)]
+enum Room {
+    Labels(Quota),
+    Code,
+    All(Quota),
+}
+
 impl Texts {
+    /// None yet; the labels of so many processes are to come.
+    pub(super) fn new(processes: usize) -> Self {
+        let room = Room::Labels(Quota::new(0, LABEL_BYTES, processes));
+        Self { table: StringTable::default(), room, left_out: 0 }
+    }
+
+    /// The next process begins.
+    pub(super) fn begin_process(&mut self, is_root: bool) {
+        let used = self.table.bytes();
+        match &mut self.room {
+            Room::Labels(quota) | Room::All(quota) => quota.begin(used, is_root),
+            Room::Code => {}
+        }
+    }
+
+    /// All labels are there: names of code come next.
+    pub(super) fn begin_code(&mut self) {
+        self.room = Room::Code;
+    }
+
     /// The number of a text that comes from outside.
     pub(super) fn intern(&mut self, text: &str) -> StringId {
         if let Some(known) = self.table.known(text) {
             return known;
         }
-        let room = if self.has_code { ALL_BYTES } else { CODE_BYTES };
+        let room = match &self.room {
+            Room::Labels(quota) | Room::All(quota) => quota.limit(),
+            Room::Code => CODE_BYTES,
+        };
         if self.table.bytes().saturating_add(text.len()) <= room {
             return self.table.intern(text);
         }
@@ -41,9 +77,9 @@ impl Texts {
         self.table.intern(text)
     }
 
-    /// From now on there is room for all texts.
-    pub(super) fn code_is_named(&mut self) {
-        self.has_code = true;
+    /// From now on there is room for all texts; so many processes have some.
+    pub(super) fn code_is_named(&mut self, processes: usize) {
+        self.room = Room::All(Quota::new(self.table.bytes(), ALL_BYTES, processes));
     }
 
     /// How many times a text found no room.
@@ -63,21 +99,45 @@ mod tests {
 
     #[test]
     fn texts_without_end_take_bounded_memory_and_are_counted() {
-        let mut texts = Texts::default();
+        let mut texts = Texts::new(1);
         let early = texts.intern("early");
-        for code in [true, false] {
+        for kind in 0..3 {
             for number in 0..400_000 {
-                texts.intern(&format!("{code} a name as long as some {number}"));
+                texts.intern(&format!("{kind} a name as long as some {number}"));
             }
-            texts.code_is_named();
+            let before = texts.left_out();
+            if kind == 0 {
+                texts.begin_code()
+            } else {
+                texts.code_is_named(1)
+            }
+            texts.intern(&format!("{kind} is over, which is longer than all of those"));
+            assert_eq!(texts.left_out(), before + u64::from(kind == 2), "each has room of its own");
         }
         // The index doubles at once.
         assert!(texts.table.bytes() <= ALL_BYTES * 3 / 2, "{}", texts.table.bytes());
         let kept = texts.table.len() as u64 - 2;
-        assert_eq!(kept + texts.left_out(), 800_000);
+        assert_eq!(kept + texts.left_out(), 1_200_003);
         assert_eq!(texts.intern("early"), early, "what is known stays known");
-        assert_eq!(texts.intern("late"), texts.own(OTHER));
+        assert_eq!(texts.intern("late, and longer than all of those before"), texts.own(OTHER));
         let own = texts.own("ours");
         assert_ne!(own, texts.own(OTHER));
+    }
+
+    #[test]
+    fn a_process_that_makes_up_texts_leaves_room_for_those_of_others() {
+        let mut texts = Texts::new(8);
+        for kind in ["labels", "markers"] {
+            for process in 0..8 {
+                texts.begin_process(false);
+                let (count, before) = (if process == 0 { 400_000 } else { 500 }, texts.left_out());
+                for number in 0..count {
+                    texts.intern(&format!("{kind} of {process}: {number}"));
+                }
+                assert_eq!(texts.left_out() > before, process == 0, "{kind} of {process}");
+            }
+            texts.begin_code();
+            texts.code_is_named(8);
+        }
     }
 }

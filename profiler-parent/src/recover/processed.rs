@@ -31,7 +31,7 @@ pub(super) fn recover(survey: Survey, target: &Path) -> Result<Recovery, Recover
     let spec = spec(&survey);
     let mut file = ProfileFile::create(target)?;
     let mut log = begin_log(&survey, &spec);
-    let mut profile = ProcessedProfile::new(survey.clock, &spec);
+    let mut profile = ProcessedProfile::new(survey.clock, &spec, survey.processes.len() + 1);
     let (pid, root) = add_root(&survey, &spec, &mut profile)?;
     let children = survey.processes.iter().filter(|process| !process.is_parent);
     let children = children.map(|child| add_child(child, &spec, &mut profile));

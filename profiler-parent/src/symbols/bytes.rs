@@ -2,13 +2,16 @@
 //!
 //! Used by [`super::image`]. Files are read into memory of ours, never mapped: one that somebody truncates
 //! while it is mapped would kill this process, and one that changes would change under a parser.
-//! Invariant: all reads of a source together are at most its limit, whatever the file says of itself.
+//! Invariant: all reads of a source together are at most its limit, and those of all sources of a look-up at most its
+//! budget, whatever the files say of themselves.
 
 use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
 
 use object::read::{ReadCache, ReadRef};
+
+use super::reading::Budget;
 
 /// Where bytes come from.
 #[derive(Debug)]
@@ -22,17 +25,18 @@ enum Store {
 pub(super) struct Source {
     store: Store,
     room: Cell<u64>,
+    budget: Budget,
 }
 
 impl Source {
     /// An image in memory.
-    pub(super) fn memory(bytes: Vec<u8>, limit: u64) -> Self {
-        Self { store: Store::Memory(bytes), room: Cell::new(limit) }
+    pub(super) fn memory(bytes: Vec<u8>, limit: u64, budget: &Budget) -> Self {
+        Self { store: Store::Memory(bytes), room: Cell::new(limit), budget: budget.clone() }
     }
 
     /// An open file.
-    pub(super) fn file(file: File, limit: u64) -> Self {
-        Self { store: Store::File(ReadCache::new(file)), room: Cell::new(limit) }
+    pub(super) fn file(file: File, limit: u64, budget: &Budget) -> Self {
+        Self { store: Store::File(ReadCache::new(file)), room: Cell::new(limit), budget: budget.clone() }
     }
 
     pub(super) fn bytes(&self) -> Bytes<'_> {
@@ -44,7 +48,7 @@ impl Source {
         match self.room.get().checked_sub(bytes) {
             Some(room) => {
                 self.room.set(room);
-                true
+                self.budget.take(bytes)
             }
             None => false,
         }
@@ -58,7 +62,7 @@ pub(super) struct Bytes<'d>(&'d Source);
 impl Bytes<'_> {
     /// Whether that much may still be read.
     pub(super) fn has(self, bytes: u64) -> bool {
-        self.0.room.get() >= bytes
+        self.0.room.get().min(self.0.budget.left()) >= bytes
     }
 
     pub(super) fn take(self, bytes: u64) -> bool {
@@ -103,10 +107,25 @@ mod tests {
     fn no_more_is_read_of_a_file_than_its_limit() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 4096]).unwrap();
-        let source = Source::file(file, 4000);
+        let source = Source::file(file, 4000, &Budget::new(1 << 20));
         assert!(source.bytes().read_bytes_at(0, 3000).is_ok());
         assert!(source.bytes().read_bytes_at(1, 3000).is_err(), "the second read is beyond the limit");
         assert!(source.bytes().read_bytes_at(2, 1000).is_ok());
         assert!(source.bytes().read_bytes_at(3, 1).is_err());
+    }
+
+    #[test]
+    fn of_all_files_together_no_more_is_read_than_the_budget() {
+        let budget = Budget::new(5000);
+        let source = |budget| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&[7; 4096]).unwrap();
+            Source::file(file, 4000, budget)
+        };
+        let (one, other) = (source(&budget), source(&budget));
+        assert!(one.bytes().read_bytes_at(0, 3000).is_ok() && other.bytes().has(2000));
+        assert!(!other.bytes().has(2001));
+        assert!(other.bytes().read_bytes_at(0, 3000).is_err());
+        assert_eq!(budget.left(), 0, "nobody tries on and on");
     }
 }

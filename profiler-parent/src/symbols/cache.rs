@@ -5,10 +5,11 @@
 //! by about, and the modules that were asked for least recently go first.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::locate;
 use super::place::Place;
 use super::report::ModuleReport;
 
@@ -23,8 +24,10 @@ const MOST_MODULES: usize = 1 << 14;
 pub(super) enum Identity {
     /// The linker's word.
     BuildId(Vec<u8>),
-    /// Path, length and time of change.
-    File(String, Option<(u64, SystemTime)>),
+    /// A file without one, whatever it is called.
+    File(FileStamp),
+    /// What is at a path is no file, or not to be seen.
+    Path(String),
 }
 
 impl Identity {
@@ -32,10 +35,25 @@ impl Identity {
         if !build_id.is_empty() {
             return Self::BuildId(build_id.to_owned());
         }
-        let stamp = std::fs::metadata(Path::new(path)).ok();
-        let stamp = stamp.and_then(|stamp| Some((stamp.len(), stamp.modified().ok()?)));
-        Self::File(path.to_owned(), stamp)
+        match std::fs::metadata(locate::on_disk(path)) {
+            Ok(stamp) => Self::File(FileStamp {
+                device: stamp.dev(),
+                number: stamp.ino(),
+                len: stamp.len(),
+                changed: stamp.modified().ok(),
+            }),
+            Err(_) => Self::Path(path.to_owned()),
+        }
     }
+}
+
+/// The same for all names of a file, and another when it was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FileStamp {
+    device: u64,
+    number: u64,
+    len: u64,
+    changed: Option<SystemTime>,
 }
 
 /// Results of one module.
@@ -130,6 +148,10 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_str().unwrap();
         let before = Identity::of(path, &[]);
+        let (folder, name) = path.rsplit_once('/').unwrap();
+        for same in [format!("{folder}/./{name}"), format!("{path} (deleted)")] {
+            assert_eq!(before, Identity::of(&same, &[]), "{same}");
+        }
         assert_eq!(before, Identity::of(path, &[]));
         std::fs::write(path, "more").unwrap();
         assert_ne!(before, Identity::of(path, &[]));

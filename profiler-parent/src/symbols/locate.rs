@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use super::bytes::Source;
 use super::image::Image;
-use super::options::SymbolOptions;
 use super::problem::Problem;
+use super::reading::Reading;
 
 /// An open file and where it is.
 #[derive(Debug)]
@@ -30,14 +30,13 @@ pub(super) struct Found {
 }
 
 /// The file that the process ran.
-pub(super) fn module(path: &str, build_id: &[u8], options: &SymbolOptions) -> Result<Found, Problem> {
+pub(super) fn module(path: &str, build_id: &[u8], options: &Reading) -> Result<Found, Problem> {
     if path == "[vdso]" {
         let image = crate::sys::vdso_image().map_err(|error| unreadable(Path::new(path), &error))?;
-        let source = Source::memory(image, options.file_limit);
+        let source = Source::memory(image, options.file_limit, &options.budget);
         return verified(Opened { path: path.into(), source }, build_id);
     }
-    // The kernel's mark of a file that has no name any more; another may have it by now.
-    let path = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
+    let path = on_disk(path);
     let own = open(path, options).and_then(|file| verified(file, build_id));
     if build_id.is_empty() {
         return own;
@@ -47,6 +46,11 @@ pub(super) fn module(path: &str, build_id: &[u8], options: &SymbolOptions) -> Re
         let elsewhere = |root: &PathBuf| verified(open(&root.join(inside), options).ok()?, build_id).ok();
         options.roots.iter().find_map(elsewhere).ok_or(problem)
     })
+}
+
+/// Where a module's file is, or was: the kernel marks one that has no name any more. Another may have it by now.
+pub(super) fn on_disk(path: &str) -> &Path {
+    Path::new(path.strip_suffix(" (deleted)").unwrap_or(path))
 }
 
 /// Holds a file against the build id that the process had.
@@ -60,7 +64,7 @@ fn verified(file: Opened, build_id: &[u8]) -> Result<Found, Problem> {
 }
 
 /// The separate file with the debug information of `image`.
-pub(super) fn debug_file(image: &Image<'_>, own: &Path, options: &SymbolOptions) -> Option<Opened> {
+pub(super) fn debug_file(image: &Image<'_>, own: &Path, options: &Reading) -> Option<Opened> {
     let build_id = image.build_id();
     by_build_id(build_id, options).or_else(|| {
         let link = image.debug_link()?;
@@ -79,7 +83,7 @@ pub(super) fn debug_file(image: &Image<'_>, own: &Path, options: &SymbolOptions)
 }
 
 /// The file with what several debug files have in common.
-pub(super) fn shared_file(image: &Image<'_>, own: &Path, options: &SymbolOptions) -> Option<Opened> {
+pub(super) fn shared_file(image: &Image<'_>, own: &Path, options: &Reading) -> Option<Opened> {
     let link = image.shared_link()?;
     let beside = own.parent()?.join(as_path(link.name));
     let has_id =
@@ -88,7 +92,7 @@ pub(super) fn shared_file(image: &Image<'_>, own: &Path, options: &SymbolOptions
 }
 
 /// `ROOT/.build-id/xx/yyyy.debug`.
-fn by_build_id(build_id: &[u8], options: &SymbolOptions) -> Option<Opened> {
+fn by_build_id(build_id: &[u8], options: &Reading) -> Option<Opened> {
     let (first, rest) = build_id.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let mut name = format!(".build-id/{first:02x}/");
     rest.iter().try_for_each(|byte| write!(name, "{byte:02x}")).ok()?;
@@ -101,9 +105,9 @@ fn by_build_id(build_id: &[u8], options: &SymbolOptions) -> Option<Opened> {
 }
 
 /// Opens a file for reading if it is a regular one.
-pub(super) fn open(path: &Path, options: &SymbolOptions) -> Result<Opened, Problem> {
+pub(super) fn open(path: &Path, options: &Reading) -> Result<Opened, Problem> {
     let file = open_regular(path)?;
-    Ok(Opened { path: path.to_owned(), source: Source::file(file, options.file_limit) })
+    Ok(Opened { path: path.to_owned(), source: Source::file(file, options.file_limit, &options.budget) })
 }
 
 fn open_regular(path: &Path) -> Result<File, Problem> {
@@ -119,7 +123,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Problem {
 }
 
 /// The checksum of a whole file, as debug links have it.
-fn checksum(path: &Path, options: &SymbolOptions) -> io::Result<u32> {
+fn checksum(path: &Path, options: &Reading) -> io::Result<u32> {
     let file = open_regular(path).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut file = file.take(options.file_limit);
     let mut sum = flate2::Crc::new();
@@ -128,7 +132,8 @@ fn checksum(path: &Path, options: &SymbolOptions) -> io::Result<u32> {
         let read = file.read(&mut buffer)?;
         match buffer.get(..read) {
             Some([]) | None => return Ok(sum.sum()),
-            Some(bytes) => sum.update(bytes),
+            Some(bytes) if options.budget.take(bytes.len() as u64) => sum.update(bytes),
+            Some(_) => return Err(io::ErrorKind::FileTooLarge.into()),
         }
     }
 }

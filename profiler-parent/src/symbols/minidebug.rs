@@ -10,8 +10,8 @@ use lzma_rust2::XzReader;
 
 use super::bytes::Source;
 use super::image::Image;
-use super::options::SymbolOptions;
 use super::problem::Problem;
+use super::reading::Reading;
 
 const SECTION: &str = ".gnu_debugdata";
 /// Longest file in it: a hundred times what is common.
@@ -23,11 +23,11 @@ const DECODER_KIB: u32 = 64 << 10;
 pub(super) fn unpacked(
     image: &Image<'_>,
     path: &Path,
-    options: &SymbolOptions,
+    options: &Reading,
     problems: &mut Vec<Problem>,
 ) -> Option<Source> {
     let packed = image.section(SECTION).ok().filter(|packed| !packed.is_empty())?;
-    let longest = LONGEST.min(options.file_limit);
+    let longest = LONGEST.min(options.file_limit).min(options.budget.left());
     let mut unpacked = Vec::new();
     let reader = XzReader::new_mem_limit(&*packed, false, DECODER_KIB);
     if let Err(error) = reader.take(longest + 1).read_to_end(&mut unpacked) {
@@ -39,5 +39,6 @@ pub(super) fn unpacked(
         problems.push(Problem::TooMuch(path.to_owned()));
         return None;
     }
-    Some(Source::memory(unpacked, options.file_limit))
+    let _ = options.budget.take(unpacked.len() as u64);
+    Some(Source::memory(unpacked, options.file_limit, &options.budget))
 }

@@ -33,6 +33,7 @@ mod module;
 mod options;
 mod place;
 mod problem;
+mod reading;
 mod report;
 pub mod server_api;
 mod table;
@@ -49,6 +50,7 @@ pub use self::problem::Problem;
 pub use self::report::{ModuleReport, NameSource};
 
 use self::cache::{Cache, Identity};
+use self::reading::Reading;
 
 /// Which file is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,8 +106,24 @@ impl Symbols {
 
     /// What is known of each address, in the order of `addresses`.
     pub fn resolve(&mut self, module: ModuleKey<'_>, addresses: &[u64]) -> Vec<Arc<Place>> {
+        let mut left = self.options.sum_limit;
+        self.resolve_within(module, addresses, &mut left)
+    }
+
+    /// How many bytes may be read of all files for one capture.
+    pub(crate) const fn sum_limit(&self) -> u64 {
+        self.options.sum_limit
+    }
+
+    /// The same, when no more bytes than `left` may be read; then fewer are left.
+    pub(crate) fn resolve_within(
+        &mut self,
+        module: ModuleKey<'_>,
+        addresses: &[u64],
+        left: &mut u64,
+    ) -> Vec<Arc<Place>> {
         let identity = Identity::of(module.path, module.build_id);
-        let found = self.look_up(module, &identity, addresses);
+        let found = self.look_up(module, &identity, addresses, left);
         let nothing = Arc::default();
         let places = addresses.iter().map(|address| Arc::clone(found.get(address).unwrap_or(&nothing)));
         let places = places.collect();
@@ -133,6 +151,7 @@ impl Symbols {
         let addresses = wanted.iter().map(|one| one.addresses.len()).sum();
         let start =
             SymbolProgress { modules_done: 0, modules: groups.len(), addresses_done: 0, addresses, next: "" };
+        let mut left = self.options.sum_limit;
         let (mut done, mut results) = (start, vec![Vec::new(); wanted.len()]);
         for (identity, members) in &groups {
             let members: Vec<(usize, &Wanted<'_>)> =
@@ -140,7 +159,7 @@ impl Symbols {
             let Some((_, first)) = members.first() else { continue };
             progress(SymbolProgress { next: first.module.path, ..done });
             let all: Vec<u64> = members.iter().flat_map(|(_, one)| one.addresses.iter().copied()).collect();
-            let found = self.look_up(first.module, identity, &all);
+            let found = self.look_up(first.module, identity, &all, &mut left);
             let nothing = Arc::default();
             for (at, one) in &members {
                 let place = |address| Arc::clone(found.get(address).unwrap_or(&nothing));
@@ -177,6 +196,7 @@ impl Symbols {
         key: ModuleKey<'_>,
         identity: &Identity,
         addresses: &[u64],
+        left: &mut u64,
     ) -> &HashMap<u64, Arc<Place>> {
         let module = self.cache.module(identity);
         let mut missing: Vec<u64> =
@@ -184,7 +204,9 @@ impl Symbols {
         missing.sort_unstable();
         missing.dedup();
         if !missing.is_empty() {
-            let found = module::look_up(key.path, key.build_id, &missing, &self.options);
+            let reading = Reading::new(&self.options, *left);
+            let found = module::look_up(key.path, key.build_id, &missing, &reading);
+            *left = reading.budget.left();
             module.add(&missing, &found.places, found.bytes);
             let unread = missing.len() - found.places.len();
             module.report = ModuleReport {

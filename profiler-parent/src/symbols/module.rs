@@ -18,6 +18,7 @@ use super::minidebug;
 use super::options::SymbolOptions;
 use super::place::{CodeRange, Place, SourceFrame};
 use super::problem::Problem;
+use super::reading::Reading;
 use super::report::NameSource;
 use super::table::SymbolTable;
 use super::texts::Texts;
@@ -35,44 +36,41 @@ pub(super) struct Outcome {
     pub(super) bytes: u64,
 }
 
+impl Outcome {
+    fn nothing(problems: Vec<Problem>) -> Self {
+        Self { places: Vec::new(), source: NameSource::Nothing, debug_file: None, problems, bytes: 0 }
+    }
+}
+
 /// Looks up `addresses`, which are in order and without repetitions.
-pub(super) fn look_up(path: &str, build_id: &[u8], addresses: &[u64], options: &SymbolOptions) -> Outcome {
-    match locate::module(path, build_id, options) {
-        Ok(found) => in_file(&found, addresses, options),
-        Err(problem) => Outcome {
-            places: Vec::new(),
-            source: NameSource::Nothing,
-            debug_file: None,
-            problems: vec![problem],
-            bytes: 0,
-        },
+pub(super) fn look_up(path: &str, build_id: &[u8], addresses: &[u64], reading: &Reading) -> Outcome {
+    match locate::module(path, build_id, reading) {
+        Ok(found) => in_file(&found, addresses, reading),
+        // What cannot be read any more looks damaged.
+        Err(_) if reading.budget.left() == 0 => Outcome::nothing(vec![Problem::NotRead(path.into())]),
+        Err(problem) => Outcome::nothing(vec![problem]),
     }
 }
 
 /// Looks up addresses in an image that is in memory, and nowhere else: for the fuzzer and for tests.
 pub(super) fn in_image(image: Vec<u8>, addresses: &[u64], options: &SymbolOptions) -> Outcome {
-    let source = Source::memory(image, options.file_limit);
     let options = SymbolOptions { debug_roots: Vec::new(), roots: Vec::new(), ..options.clone() };
+    let reading = Reading::new(&options, options.sum_limit);
+    let source = Source::memory(image, options.file_limit, &reading.budget);
     let path = PathBuf::from("/nowhere/image");
-    in_file(&Found { file: Opened { path, source }, unverified: false }, addresses, &options)
+    in_file(&Found { file: Opened { path, source }, unverified: false }, addresses, &reading)
 }
 
-fn in_file(found: &Found, addresses: &[u64], options: &SymbolOptions) -> Outcome {
+fn in_file(found: &Found, addresses: &[u64], reading: &Reading) -> Outcome {
     let own = &found.file;
     let mut problems = Vec::new();
     if found.unverified {
         problems.push(Problem::Unverified(own.path.clone()));
     }
     let Some(image) = parsed(own, &mut problems) else {
-        return Outcome {
-            places: Vec::new(),
-            source: NameSource::Nothing,
-            debug_file: None,
-            problems,
-            bytes: 0,
-        };
+        return Outcome::nothing(problems);
     };
-    let separate = if image.has_debug_info() { None } else { locate::debug_file(&image, &own.path, options) };
+    let separate = if image.has_debug_info() { None } else { locate::debug_file(&image, &own.path, reading) };
     let separate_image = separate.as_ref().and_then(|file| parsed(file, &mut problems));
     let debug = match (&separate, &separate_image) {
         (Some(file), Some(image)) => Debug { image, path: &file.path, program: &own.path },
@@ -82,14 +80,14 @@ fn in_file(found: &Found, addresses: &[u64], options: &SymbolOptions) -> Outcome
     // First, because they are small: debug information may use up what may be read.
     let mut tables = tables(&image, separate_image.as_ref(), &own.path, &mut problems);
     let packed =
-        if tables.is_full { None } else { minidebug::unpacked(&image, &own.path, options, &mut problems) };
+        if tables.is_full { None } else { minidebug::unpacked(&image, &own.path, reading, &mut problems) };
     let packed = packed.as_ref().and_then(|source| parsed_bytes(source, &own.path, &mut problems));
     if let Some(packed) = &packed {
         // It has what the dynamic table does not have, and nothing else.
         tables.all.insert(0, table(packed, (".symtab", ".strtab"), &own.path, &mut problems));
     }
     let tables = tables.all;
-    let located = debug.locate(addresses, options, &mut texts, &mut problems);
+    let located = debug.locate(addresses, reading, &mut texts, &mut problems);
     let source = source_of(&located, &tables);
     let (places, bytes) = compose(addresses, located, &tables, &mut texts);
     if texts.left_out() > 0 {
@@ -134,7 +132,7 @@ impl Debug<'_> {
     fn locate(
         &self,
         addresses: &[u64],
-        options: &SymbolOptions,
+        options: &Reading,
         texts: &mut Texts,
         problems: &mut Vec<Problem>,
     ) -> Vec<Located> {

@@ -16,6 +16,9 @@ pub struct SymbolOptions {
     /// Largest sum of bytes that is read of one file, before and after decompression together. More
     /// debug information than this is not used; the symbol table, which is small, then still is.
     pub file_limit: u64,
+    /// Largest sum of bytes that is read of all files of one capture, or one call, before and after decompression
+    /// together. Files that come when it is used up are not read, which their reports say.
+    pub sum_limit: u64,
     /// About how many bytes of results are kept for later captures.
     pub cache_limit: u64,
 }
@@ -26,6 +29,7 @@ impl Default for SymbolOptions {
             debug_roots: vec![PathBuf::from("/usr/lib/debug")],
             roots: Vec::new(),
             file_limit: 1024 * MIB,
+            sum_limit: 4096 * MIB,
             cache_limit: 64 * MIB,
         }
     }
@@ -50,6 +54,13 @@ impl SymbolOptions {
     #[must_use]
     pub fn cache_limit(mut self, bytes: u64) -> Self {
         self.cache_limit = bytes;
+        self
+    }
+
+    /// Sets [`Self::sum_limit`].
+    #[must_use]
+    pub fn sum_limit(mut self, bytes: u64) -> Self {
+        self.sum_limit = bytes;
         self
     }
 

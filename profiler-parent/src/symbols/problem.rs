@@ -45,6 +45,10 @@ pub enum Problem {
     /// More than the limits allow; what was read before that is used.
     #[error("{0:?} has more debug information than is allowed to be read")]
     TooMuch(PathBuf),
+    /// The files before it were more than may be read in one capture, or one call: see
+    /// [`sum_limit`](super::SymbolOptions::sum_limit).
+    #[error("{0:?} is not read: the files before it were more than is allowed to be read at once")]
+    NotRead(PathBuf),
     /// More of something than is ever told of one file, or kept of it; what is left has been told.
     #[error("{path:?} has too many {what}: {count} are left out")]
     LeftOut {
@@ -63,6 +67,6 @@ pub enum Problem {
 impl Problem {
     /// Whether something that is there was not told, because it would have been too much.
     pub const fn is_refusal(&self) -> bool {
-        matches!(self, Self::TooMuch(_) | Self::LeftOut { .. })
+        matches!(self, Self::TooMuch(_) | Self::NotRead(_) | Self::LeftOut { .. })
     }
 }

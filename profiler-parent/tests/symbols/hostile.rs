@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::OnceLock;
 
-use profiler_parent::symbols::{ModuleKey, Symbols, resolve_image};
+use profiler_parent::symbols::{ModuleKey, Problem, SymbolOptions, Symbols, Wanted, resolve_image};
 use proptest::prelude::*;
 
 use crate::build::{self, run};
@@ -217,4 +217,42 @@ fn a_list_that_everybody_refers_to_is_not_read_for_ever() {
         problems.iter().any(|problem| problem.to_string().contains("more debug information")),
         "{problems:?}"
     );
+}
+
+#[test]
+fn files_without_end_are_not_read_when_the_sum_is_used_up_and_that_is_said() {
+    let program = std::env::current_exe().unwrap();
+    let path = program.to_str().unwrap();
+    let ids: Vec<[u8; 1]> = (1..50).map(|id| [id]).collect();
+    let wanted: Vec<Wanted<'_>> = ids
+        .iter()
+        .map(|id| Wanted { module: ModuleKey { path, build_id: id }, addresses: vec![0x1000] })
+        .collect();
+    let mut symbols = Symbols::new(SymbolOptions::default().sum_limit(64));
+    symbols.resolve_all(&wanted, &mut |_| {});
+    let reports = symbols.reports();
+    assert_eq!(reports.len(), ids.len());
+    for report in reports {
+        assert!(
+            matches!(report.problems[..], [Problem::NotRead(_)]) && report.problems[0].is_refusal(),
+            "{report}"
+        );
+    }
+    let mut symbols = Symbols::new(SymbolOptions::default());
+    symbols.resolve_all(&wanted, &mut |_| {});
+    assert!(symbols.reports().iter().all(|report| matches!(report.problems[..], [Problem::Replaced(_)])));
+}
+
+#[test]
+fn a_file_without_a_build_id_is_one_whatever_it_is_called() {
+    let program = std::env::current_exe().unwrap();
+    let (folder, name) = (program.parent().unwrap().display(), program.file_name().unwrap().display());
+    let paths: Vec<String> = (0..20).map(|depth| format!("{folder}/{}{name}", "./".repeat(depth))).collect();
+    let wanted: Vec<Wanted<'_>> = paths
+        .iter()
+        .map(|path| Wanted { module: ModuleKey { path, build_id: &[] }, addresses: vec![0x1000] })
+        .collect();
+    let mut modules = 0;
+    Symbols::new(SymbolOptions::default()).resolve_all(&wanted, &mut |progress| modules = progress.modules);
+    assert_eq!(modules, 1);
 }

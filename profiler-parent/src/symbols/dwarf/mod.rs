@@ -31,9 +31,9 @@ use self::sections::Slice;
 use self::units::Units;
 use self::walk::Walked;
 use self::work::Work;
-use super::options::SymbolOptions;
 use super::place::CodeRange;
 use super::problem::Problem;
+use super::reading::Reading;
 use super::texts::{TextId, Texts};
 
 /// So many units are tried for one address.
@@ -68,7 +68,7 @@ pub(super) struct DebugFiles<'d> {
     pub(super) path: &'d Path,
     /// The file that runs.
     pub(super) program: &'d Path,
-    pub(super) options: &'d SymbolOptions,
+    pub(super) options: &'d Reading,
 }
 
 /// The addresses of one file and what is known of them so far.

@@ -10,10 +10,10 @@ use super::sections::{PackageSections, Sections, Slice};
 use super::units::Units;
 use crate::symbols::image::Image;
 use crate::symbols::locate::{self, Opened};
-use crate::symbols::options::SymbolOptions;
+use crate::symbols::reading::Reading;
 
 /// `FILE.dwp`.
-pub(in crate::symbols) fn open_package(of: &Path, options: &SymbolOptions) -> Option<Opened> {
+pub(in crate::symbols) fn open_package(of: &Path, options: &Reading) -> Option<Opened> {
     let mut name = of.as_os_str().to_owned();
     name.push(".dwp");
     locate::open(Path::new(&name), options).ok()
@@ -34,7 +34,7 @@ pub(super) fn path(units: &Units<'_>, unit: &Unit<Slice<'_>>) -> Option<PathBuf>
 }
 
 /// Opens a unit's split file: where the compiler put it, or beside the program.
-pub(super) fn open(path: &Path, program: &Path, options: &SymbolOptions) -> Option<Opened> {
+pub(super) fn open(path: &Path, program: &Path, options: &Reading) -> Option<Opened> {
     let beside = || Some(program.parent()?.join(path.file_name()?));
     locate::open(path, options).ok().or_else(|| locate::open(&beside()?, options).ok())
 }

@@ -2,9 +2,9 @@
 //!
 //! A sample costs its thread one interval, and the processor time since the sample before. The innermost function
 //! has it as its own; every function on the stack has it in its total, once, however often it calls itself.
-//! Invariant: memory grows with the tables, not with the samples.
+//! Invariant: memory grows with what the file holds of tables and samples, not with the numbers that stand there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::AddAssign;
 
 use super::table::{Table, as_index};
@@ -49,9 +49,14 @@ pub(super) struct Function {
 #[derive(Debug, Default)]
 pub(super) struct StackCosts {
     by_stack: Vec<Cost>,
+    /// Of stacks that are beyond [`DENSE`], while it is not known how many there are: each sample may name any.
+    beyond: BTreeMap<usize, Cost>,
     /// Of all samples, also those without a stack.
     pub(super) all: Cost,
 }
+
+/// So many stacks are kept side by side, 16 MiB, before it is known how many there are.
+const DENSE: usize = 1 << 20;
 
 /// Columns of a table of samples.
 pub(super) const SAMPLES: [(&str, usize); 3] = [("stack", 0), ("threadCPUDelta", 3), ("weight", usize::MAX)];
@@ -59,8 +64,21 @@ pub(super) const SAMPLES: [(&str, usize); 3] = [("stack", 0), ("threadCPUDelta",
 pub(super) const STACKS: [(&str, usize); 3] = [("prefix", 0), ("frame", 1), ("prefixOffset", usize::MAX)];
 
 impl StackCosts {
-    /// Adds the samples of a thread.
+    /// The samples of a thread whose table of stacks has so many rows.
+    pub(super) fn of(samples: &Table<3>, rows: usize) -> Self {
+        let mut costs = Self::default();
+        costs.add_below(samples, rows);
+        // A stack that is not in the table has no frames.
+        costs.beyond = BTreeMap::new();
+        costs
+    }
+
+    /// Adds the samples of a thread whose table of stacks is yet to be read.
     pub(super) fn add(&mut self, samples: &Table<3>) {
+        self.add_below(samples, DENSE);
+    }
+
+    fn add_below(&mut self, samples: &Table<3>, dense: usize) {
         let [stacks, cpu, weights] = &samples.0;
         for (row, stack) in stacks.iter().enumerate() {
             let number = |column: &Vec<f64>| column.get(row).copied().filter(|number| number.is_finite());
@@ -69,16 +87,17 @@ impl StackCosts {
             let cost = Cost { samples: number(weights).unwrap_or(1.0), cpu };
             self.all += cost;
             let Some(stack) = as_index(*stack) else { continue };
-            if self.by_stack.len() <= stack && stack < MOST_STACKS {
+            if self.by_stack.len() <= stack && stack < dense {
                 self.by_stack.resize(stack + 1, Cost::default());
             }
-            if let Some(known) = self.by_stack.get_mut(stack) {
-                *known += cost;
+            match self.by_stack.get_mut(stack) {
+                Some(known) => *known += cost,
+                None => *self.beyond.entry(stack).or_default() += cost,
             }
         }
     }
 
-    /// Shows every frame that some sample needs, and whether it is the innermost of some stack.
+    /// Shows every frame that some sample of [`Self::of`] needs, and whether it is the innermost of some stack.
     pub(super) fn for_each_frame(&self, stacks: &Table<3>, mut show: impl FnMut(usize, bool)) {
         let mut is_caller = vec![false; self.by_stack.len()];
         for stack in (0..self.by_stack.len()).rev() {
@@ -106,7 +125,8 @@ impl StackCosts {
         functions_of: impl Fn(usize, bool) -> I,
     ) -> HashMap<usize, Costs> {
         let mut costs: HashMap<usize, (Costs, usize)> = HashMap::new();
-        for (stack, cost) in self.by_stack.iter().enumerate() {
+        let beyond = self.beyond.iter().map(|(stack, cost)| (*stack, cost));
+        for (stack, cost) in self.by_stack.iter().enumerate().chain(beyond) {
             if *cost == Cost::default() {
                 continue;
             }
@@ -125,9 +145,6 @@ impl StackCosts {
         costs.into_iter().map(|(function, (costs, _))| (function, costs)).collect()
     }
 }
-
-/// More stacks than that are in no file that can be opened.
-const MOST_STACKS: usize = 1 << 28;
 
 /// The stack of the callers of a stack. It comes before it, or there is none.
 fn prefix(stacks: &Table<3>, stack: usize) -> Option<usize> {
@@ -192,5 +209,28 @@ mod tests {
         let costs = costs(samples, &stacks);
         assert_eq!(costs[&0].total.samples, 3.0, "its weight, and the caller's");
         assert_eq!(costs[&2].total.samples, 1.0);
+    }
+
+    #[test]
+    fn what_a_sample_names_takes_no_memory_that_the_file_does_not_hold() {
+        const FAR: usize = 268_435_455;
+        let samples = Table([vec![FAR as f64, 1.0, 4e9, FAR as f64], vec![], vec![]]);
+        let of_table = StackCosts::of(&samples, 2);
+        assert_eq!((of_table.by_stack.len(), of_table.beyond.len(), of_table.all.samples), (2, 0, 4.0));
+        let mut shared = StackCosts::default();
+        shared.add(&samples);
+        assert_eq!((shared.by_stack.len(), shared.beyond.len(), shared.all.samples), (2, 2, 4.0));
+        assert_eq!(shared.beyond[&FAR].samples, 2.0, "counted, should the table be that long");
+    }
+
+    #[test]
+    fn stacks_far_out_in_a_shared_table_are_counted_too() {
+        let far = DENSE + 3;
+        let (mut prefixes, mut frames) = (vec![NULL; far], vec![NULL; far]);
+        (prefixes[0], frames[0]) = (NULL, 5.0);
+        prefixes.push(0.0);
+        frames.push(7.0);
+        let costs = costs(Table([vec![far as f64], vec![], vec![]]), &Table([prefixes, frames, vec![]]));
+        assert_eq!((costs[&7].own.samples, costs[&5].total.samples), (1.0, 1.0));
     }
 }

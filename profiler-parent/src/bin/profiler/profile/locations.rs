@@ -57,8 +57,9 @@ struct Tables {
 impl Locations {
     /// Adds a thread.
     pub(super) fn add(&mut self, thread: Thread) {
-        let mut costs = StackCosts::default();
-        costs.add(&thread.samples);
+        let [prefixes, frames, offsets] = &thread.stacks.0;
+        let rows = prefixes.len().max(frames.len()).max(offsets.len());
+        let costs = StackCosts::of(&thread.samples, rows);
         self.all += costs.all;
         let [locations] = &thread.locations.0;
         let frames = (0..locations.len()).map(|frame| {
@@ -81,10 +82,11 @@ impl Locations {
 
     /// Asks for the names of all addresses.
     pub(super) fn ask(&self, libs: &[Lib], namer: &mut Namer) {
+        let libs = AddressMap::of(libs);
         for Tables { costs, stacks, frames } in &self.threads {
             costs.for_each_frame(stacks, |frame, is_leaf| {
                 let text = frames.get(frame).copied().flatten().and_then(|text| self.texts.get(text));
-                if let Some((lib, address)) = text.and_then(|text| in_library(text, libs)) {
+                if let Some((lib, address)) = text.and_then(|text| libs.find(text)) {
                     namer.ask(lib, code_of(address, is_leaf));
                 }
             });
@@ -93,6 +95,7 @@ impl Locations {
 
     /// Adds them to the functions of all processes.
     pub(super) fn count(&self, libs: &[Lib], namer: &Namer, functions: &mut Functions) {
+        let libs = AddressMap::of(libs);
         let (mut all, mut numbers) = (Vec::new(), HashMap::new());
         let mut at = |text: &str, is_leaf: bool| -> Vec<usize> {
             let number = |function: Function| {
@@ -102,7 +105,7 @@ impl Locations {
                     next
                 })
             };
-            located(text, is_leaf, libs, namer).into_iter().map(number).collect()
+            located(text, is_leaf, &libs, namer).into_iter().map(number).collect()
         };
         let places: Vec<[Vec<usize>; 2]> =
             self.texts.iter().map(|text| [false, true].map(|is_leaf| at(text, is_leaf))).collect();
@@ -121,11 +124,29 @@ impl Locations {
     }
 }
 
-/// An address and the library that it lies in.
-fn in_library<'l>(text: &str, libs: &'l [Lib]) -> Option<(&'l Lib, u64)> {
-    let digits = text.strip_prefix("0x").filter(|digits| digits.len() <= 16)?;
-    let address = u64::from_str_radix(digits, 16).ok()? as f64; // exact below 2^53, where all code of user space is
-    libs.iter().find_map(|lib| Some((lib, lib.relative(address)? as u64)))
+/// The libraries of a process by where they begin.
+#[derive(Debug)]
+struct AddressMap<'l>(Vec<(f64, &'l Lib)>);
+
+/// So many libraries before an address are tried. Mappings do not overlap, but the spans of two libraries may.
+const MOST_TRIED: usize = 8;
+
+impl<'l> AddressMap<'l> {
+    fn of(libs: &'l [Lib]) -> Self {
+        let start = |lib: &Lib| lib.start.map(|start| start.0).filter(|start| start.is_finite());
+        let mut libs: Vec<_> = libs.iter().filter_map(|lib| Some((start(lib)?, lib))).collect();
+        libs.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        Self(libs)
+    }
+
+    /// The address that a text is, and the library that it lies in.
+    fn find(&self, text: &str) -> Option<(&'l Lib, u64)> {
+        let digits = text.strip_prefix("0x").filter(|digits| digits.len() <= 16)?;
+        let address = u64::from_str_radix(digits, 16).ok()? as f64; // exact below 2^53, where all code of user space is
+        let beyond = self.0.partition_point(|(start, _)| *start <= address);
+        let mut before = self.0.get(..beyond)?.iter().rev().take(MOST_TRIED);
+        before.find_map(|(_, lib)| Some((*lib, lib.relative(address)? as u64)))
+    }
 }
 
 /// The address of the code that ran.
@@ -134,8 +155,8 @@ const fn code_of(address: u64, is_leaf: bool) -> u64 {
 }
 
 /// The functions at a location, the innermost first.
-fn located(text: &str, is_leaf: bool, libs: &[Lib], namer: &Namer) -> Vec<Function> {
-    let Some((lib, address)) = in_library(text, libs) else {
+fn located(text: &str, is_leaf: bool, libs: &AddressMap<'_>, namer: &Namer) -> Vec<Function> {
+    let Some((lib, address)) = libs.find(text) else {
         return vec![Function { name: text.to_owned(), library: None }];
     };
     let library = Some(lib.name.clone());
@@ -155,11 +176,29 @@ mod tests {
         let number = |number| Some(Number(number));
         let (start, end, offset) = (number(4096.0), number(8192.0), number(256.0));
         let lib = Lib { name: "libx.so".into(), start, end, offset, ..Lib::default() };
-        let libs = std::slice::from_ref(&lib);
-        let name = |text| located(text, true, libs, &Namer::default()).remove(0).name;
+        let libs = AddressMap::of(std::slice::from_ref(&lib));
+        let name = |text| located(text, true, &libs, &Namer::default()).remove(0).name;
         assert_eq!(name("0x1010"), "libx.so+0x110");
         for same in ["0x2000", "0xfff", "0xnot", "main", "0x11112222333344445"] {
             assert_eq!(name(same), same);
         }
+    }
+
+    #[test]
+    fn an_address_is_found_in_its_library_whatever_order_they_are_in() {
+        let lib = |name: &str, start: f64, end: f64| Lib {
+            name: name.into(),
+            start: Some(Number(start)),
+            end: Some(Number(end)),
+            ..Lib::default()
+        };
+        let nowhere = Lib { name: "nowhere".into(), ..Lib::default() };
+        let libs = [lib("c", 48.0, 64.0), nowhere, lib("outer", 0.0, 64.0), lib("a", 16.0, 32.0)];
+        let map = AddressMap::of(&libs);
+        let found = |text| map.find(text).map(|(lib, address)| (lib.name.as_str(), address));
+        assert_eq!(found("0x10"), Some(("a", 0)));
+        assert_eq!(found("0x20"), Some(("outer", 32)), "between the others, which lie in it");
+        assert_eq!(found("0x3f"), Some(("c", 15)));
+        assert_eq!(found("0x40"), None);
     }
 }

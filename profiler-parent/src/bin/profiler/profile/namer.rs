@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use profiler_parent::symbols::server_api::Library;
-use profiler_parent::symbols::{ModuleKey, Place, SymbolOptions, Symbols};
+use profiler_parent::symbols::{ModuleKey, Place, SymbolOptions, Symbols, Wanted};
 
 use super::locations::Lib;
 use crate::report::Nameless;
@@ -34,17 +34,21 @@ impl Namer {
     /// Looks up all that was asked for.
     pub(super) fn look_up(&mut self, options: SymbolOptions) {
         let mut symbols = Symbols::new(options);
-        for (key, (name, addresses)) in std::mem::take(&mut self.asked) {
-            let addresses: Vec<u64> = addresses.into_iter().collect();
+        let asked: Vec<_> = std::mem::take(&mut self.asked).into_iter().collect();
+        let wanted = asked.iter().map(|((path, build_id), (_, addresses))| Wanted {
+            module: ModuleKey { path, build_id },
+            addresses: addresses.iter().copied().collect(),
+        });
+        let places = symbols.resolve_all(&wanted.collect::<Vec<_>>(), &mut |_| {});
+        let reports = symbols.reports();
+        for ((key, (name, addresses)), places) in asked.into_iter().zip(places) {
             let nameless = |why: String| Nameless { library: name.clone(), why };
-            let (path, build_id) = (&key.0, &key.1);
-            if path.is_empty() {
+            if key.0.is_empty() {
                 self.nameless.push(nameless("the profile does not say where it was".to_owned()));
                 continue;
             }
-            let places = symbols.resolve(ModuleKey { path, build_id }, &addresses);
             if !places.iter().any(|place| place.is_named()) {
-                let report = symbols.reports().into_iter().find(|report| report.path == *path);
+                let report = reports.iter().find(|report| report.path == key.0);
                 let problem = report.and_then(|report| report.problems.first().map(ToString::to_string));
                 self.nameless.push(nameless(problem.unwrap_or_else(|| "it has no symbols".to_owned())));
             }

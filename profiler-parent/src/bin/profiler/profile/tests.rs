@@ -95,3 +95,16 @@ fn the_log_of_the_capture_has_the_last_word() {
     assert_eq!(report.processes.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["lost"]);
     assert_eq!(report.samples.unwrap().count, 7.0, "and the samples are counted");
 }
+
+#[test]
+fn a_tiny_file_that_names_the_farthest_stack_is_answered() {
+    for text in [gecko(""), processed()] {
+        let far = text
+            .replace("[0,1,0,99]", "[268435455,1,0,99]")
+            .replace(r#""stack":[0,"#, r#""stack":[268435455,"#);
+        assert_ne!(far, text);
+        let samples = read_text(&far, ALL).samples.unwrap();
+        assert_eq!(samples.count, 7.0, "it is a sample, of no function");
+        assert_eq!(rows(&read_text(&far, ALL))[0], ("hot", 60.0, 60.0));
+    }
+}
