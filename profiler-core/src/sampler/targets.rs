@@ -21,8 +21,12 @@ use crate::sys::native::tasks::{self, Wait};
 use crate::thread::ThreadFilter;
 use crate::time::Timestamp;
 
-/// Time between two lists of all threads.
-const LISTING: Duration = Duration::from_millis(100);
+/// Time between two lists of all threads: a hundred times what one costs, within these bounds. So threads that
+/// live for some milliseconds are found, and a process with thousands of threads is not held up.
+const LISTING: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+const LISTING_SHARE: u64 = 100;
+/// A thread may get its name some time after its start.
+const NAMING: Duration = Duration::from_millis(100);
 /// So many ended threads keep their rows for the sake of their samples.
 const MOST_GONE: usize = 1024;
 /// What the names of the profiler's own threads begin with.
@@ -48,12 +52,12 @@ pub(super) struct Target {
     pub(super) may_be_deaf: bool,
     /// It has ended, or its number is another's by now.
     pub(super) is_gone: bool,
-    /// Its name has been looked at twice: at first it may be that of the thread that made it.
-    is_named: bool,
+    /// When it was found, as long as its name may still be that of the thread that made it.
+    found: Option<Instant>,
 }
 
 impl Target {
-    pub(super) const fn new(tid: ThreadId, row: ThreadIndex, walk: bool, is_named: bool) -> Self {
+    pub(super) const fn new(tid: ThreadId, row: ThreadIndex, walk: bool, found: Option<Instant>) -> Self {
         let bounds = Bounds { lowest: 0, end: 0, thread_pointer: 0 };
         Self {
             tid,
@@ -67,7 +71,7 @@ impl Target {
             left_alone: 0,
             may_be_deaf: true,
             is_gone: false,
-            is_named,
+            found,
         }
     }
 
@@ -77,14 +81,23 @@ impl Target {
     }
 }
 
+/// A thread that is not sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stranger {
+    /// It was there for the first time. One that the profiler has made itself may not have said so yet.
+    New,
+    /// It was not wanted when it was looked at first, at this time.
+    Unwanted(Instant),
+}
+
 /// All threads that are sampled.
 #[derive(Debug)]
 pub(super) struct Targets {
     all: Vec<Target>,
     filter: ThreadFilter,
     features: Features,
-    /// Threads that are not sampled, each looked at twice.
-    ignored: HashMap<ThreadId, bool>,
+    /// Threads that are not sampled, and until when they may still get another name; or that were new.
+    ignored: HashMap<ThreadId, Stranger>,
     gone: VecDeque<ThreadIndex>,
     listed: Vec<ThreadId>,
     seen_changes: Option<u64>,
@@ -130,8 +143,11 @@ impl Targets {
         }
         let moment = now();
         if moment >= self.next_listing {
-            self.next_listing = moment + LISTING;
+            let cpu_ns = || tasks::cpu_ns(sys::current_thread_id()).unwrap_or(0);
+            let before = cpu_ns();
             self.add_found(manager);
+            let cost = Duration::from_nanos(cpu_ns().saturating_sub(before).saturating_mul(LISTING_SHARE));
+            self.next_listing = moment + cost.clamp(LISTING.0, LISTING.1);
         }
         forgot
     }
@@ -165,7 +181,7 @@ impl Targets {
             let system_name = tasks::name(tid).unwrap_or_default();
             if let Some(walk) = self.choose(tid, &[&name, &system_name]) {
                 self.ignored.remove(&tid);
-                self.add(manager, tid, row, walk, true);
+                self.add(manager, tid, row, walk, None);
             }
         }
     }
@@ -188,28 +204,36 @@ impl Targets {
 
     fn add_unless_known(&mut self, manager: &ChunkManager, tid: ThreadId) {
         let seen_before = self.ignored.get(&tid).copied();
-        if seen_before == Some(true) || self.contains(tid) {
+        let is_settled = matches!(seen_before, Some(Stranger::Unwanted(at)) if at.elapsed() > NAMING);
+        if is_settled || self.contains(tid) {
+            return;
+        }
+        // One that has not run yet has no name of its own, and nothing to show.
+        if seen_before.is_none() || tasks::cpu_ns(tid) == Some(0) {
+            self.ignored.entry(tid).or_insert(Stranger::New);
             return;
         }
         let Some(name) = tasks::name(tid) else { return };
         let Some(walk) = self.choose(tid, &[&name]) else {
-            self.ignored.insert(tid, seen_before.is_some());
+            if seen_before == Some(Stranger::New) {
+                self.ignored.insert(tid, Stranger::Unwanted(now()));
+            }
             return;
         };
         let thread = NewThread { tid, is_main: false, name: &name, at: Timestamp::now() };
         // Without a row it is tried again at the next listing.
         let Some(row) = manager.threads.keep_found(manager.pool(), thread) else { return };
         self.ignored.remove(&tid);
-        self.add(manager, tid, row, walk, false);
+        self.add(manager, tid, row, walk, Some(now()));
     }
 
-    /// Looks a second time at the names of threads that were found by the system's.
+    /// Looks again at the names of threads that were found by the system's, until they have been there for a while.
     fn name_again(&mut self, manager: &ChunkManager) {
         // From the end, since one that is taken out has the last in its place.
         for index in (0..self.all.len()).rev() {
-            let Some(target) = self.all.get_mut(index).filter(|target| !target.is_named) else { continue };
+            let Some(target) = self.all.get_mut(index).filter(|target| target.found.is_some()) else { continue };
             let Some(name) = tasks::name(target.tid) else { continue };
-            target.is_named = true;
+            target.found = target.found.filter(|found| found.elapsed() < NAMING);
             let (tid, row) = (target.tid, target.row);
             let Some(row) = manager.pool().thread_row(row) else { continue };
             let is_its = row.thread().is_some_and(|found| found.tid == tid && found.is_kept);
@@ -226,10 +250,10 @@ impl Targets {
         }
     }
 
-    fn add(&mut self, manager: &ChunkManager, tid: ThreadId, row: ThreadIndex, walk: bool, is_named: bool) {
+    fn add(&mut self, manager: &ChunkManager, tid: ThreadId, row: ThreadIndex, walk: bool, found: Option<Instant>) {
         manager.lock().rows.hold(row);
         let cpu = tasks::cpu_ns(tid).unwrap_or(0);
-        self.all.push(Target { cpu, ..Target::new(tid, row, walk, is_named) });
+        self.all.push(Target { cpu, ..Target::new(tid, row, walk, found) });
     }
 
     fn forget_gone(&mut self, manager: &ChunkManager) {

@@ -386,7 +386,7 @@ mod tests {
     use crate::ids::{ThreadId, ThreadIndex};
 
     fn target_of(tid: ThreadId) -> Target {
-        Target::new(tid, ThreadIndex::PROCESS, true, true)
+        Target::new(tid, ThreadIndex::PROCESS, true, None)
     }
 
     /// Runs `body` with a thread that waits, and where.

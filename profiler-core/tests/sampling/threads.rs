@@ -77,3 +77,19 @@ fn the_samples_of_a_thread_that_ended_are_still_its_own() {
         assert_eq!(row.name, "short");
     });
 }
+
+/// Most programs have threads that come and go: a list of all threads at long intervals would miss them.
+#[test]
+fn threads_that_live_for_some_milliseconds_are_found() {
+    let _session = Session::start(&[]);
+    let mut all = Vec::new();
+    for _ in 0..12 {
+        beside("short", innermost, |short| {
+            all.push(short.get());
+            std::thread::sleep(std::time::Duration::from_millis(25));
+        });
+    }
+    let (samples, _) = samples();
+    let found = all.iter().filter(|tid| samples.contains_key(tid)).count();
+    assert!(found >= all.len() / 2, "{found} of {}", all.len());
+}
