@@ -262,8 +262,8 @@ impl Runtime {
         self.sampling_paused = false;
         gate::set(gate::word_of(self.epoch, gate::ACTIVE));
         let sampler = Sampler::start(&manager, &params, &filter);
-        // A child's start is not held up: what it does in its first milliseconds has no stacks.
-        if let Some(sampler) = sampler.as_ref().filter(|_| !self.attached) {
+        // Else the first stacks would be missing, and the first look take the processor from who fills the stock of chunks.
+        if let Some(sampler) = &sampler {
             sampler.wait_until_ready();
         }
         self.running = Some(Running { params, maintenance, sampler, paused: false });
