@@ -28,22 +28,31 @@ pub(crate) fn descriptor_limit() -> u64 {
 }
 
 /// Whether a child is on its way out: its files may be closed already, but its exit status is not there yet, or was
-/// taken just now.
+/// taken just now. Not one whose main thread alone has ended.
 pub(crate) fn is_ending(pid: u32) -> bool {
-    /// `PF_EXITING` of the kernel's `sched.h`, set before anything of a process is given up.
+    match is_exiting(&format!("/proc/{pid}/stat")) {
+        Some(false) => false,
+        Some(true) => {
+            let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let mut stats = tasks.map(|task| task.path().join("stat").display().to_string());
+            stats.all(|stat| is_exiting(&stat) != Some(false))
+        }
+        None => {
+            // It is gone; or there is no `/proc` to tell.
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+        }
+    }
+}
+
+/// Whether a thread ends, by its `stat`.
+fn is_exiting(stat: &str) -> Option<bool> {
+    /// `PF_EXITING` of the kernel's `sched.h`, set before anything of a thread is given up.
     const EXITING: u64 = 4;
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        // It is gone; or there is no `/proc` to tell.
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        return pid
-            .is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
-    };
-    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |it| it.1).split_ascii_whitespace().collect();
-    let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-    let (flags, threads) = (number(6), number(17));
-    // Of one whose main thread alone has ended, the others still have the files.
-    let has_others = fields.first() == Some(&"Z") && threads > 1;
-    flags & EXITING != 0 && !has_others
+    let stat = std::fs::read_to_string(stat).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let flags: u64 = fields.split_ascii_whitespace().nth(6)?.parse().ok()?;
+    Some(flags & EXITING != 0)
 }
 
 /// A copy of an open file whose number is above the standard streams', so that `Command` does
