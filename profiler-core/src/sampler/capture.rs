@@ -27,19 +27,20 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::PlacedFrame;
-use super::schedule::now;
+use super::bell::{Bell, Patience};
 use super::unwind::Copied;
 use crate::definition_cell::pool_tag;
 use crate::entry::stack::Frame;
 use crate::ids::{DefinitionId, ThreadId};
 use crate::label::{LabelStack, MAX_LABELS};
 use crate::record::gate;
-use crate::sync::fixed::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys::native::machine::{Registers, is_in_alternate_stack, thread_pointer};
-use crate::sys::native::{memory, signal, wake};
+use crate::sys::native::{memory, signal};
 use crate::time::Timestamp;
 
 /// So many threads are asked at the same time.
@@ -122,8 +123,8 @@ impl Slot {
 
 /// All zeros, so memory is taken only when it is used first. For the life of the process: a signal may come late.
 static ALL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
-/// Grows with every slot that is filled; the sampler sleeps on it.
-static FILLED: AtomicU32 = AtomicU32::new(0);
+/// Rung with every slot that is filled. Made before the first signal is sent.
+static BELL: OnceLock<Bell> = OnceLock::new();
 
 /// What comes with the signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,11 +167,13 @@ pub(super) struct Seen<'a> {
 pub(super) struct Captures {
     /// Slots with a ticket that has not been waited for yet.
     waited_for: [bool; SLOTS],
+    patience: Patience,
 }
 
 impl Captures {
     /// `None` if the program has taken the signal for itself.
     pub(super) fn new() -> Option<Self> {
+        BELL.get_or_init(Bell::new);
         signal::install(answer).ok().filter(|is_ours| *is_ours)?;
         for slot in &ALL {
             // Touched now, so that no handler meets the fault.
@@ -184,7 +187,7 @@ impl Captures {
                 }
             }
         }
-        Some(Self { waited_for: [false; SLOTS] })
+        Some(Self { waited_for: [false; SLOTS], patience: Patience::new() })
     }
 
     /// Asks a thread for what it is doing. `None` if no slot is free.
@@ -236,32 +239,22 @@ impl Captures {
     pub(super) fn wait(&mut self, ticket: Ticket, until: Instant) -> Option<Seen<'_>> {
         // What is returned borrows `self`, so nothing is armed while it is read.
         self.set_waited_for(ticket.slot, false);
-        loop {
-            let seen = FILLED.load(Ordering::Acquire);
-            if self.is_full(ticket) {
-                return self.read(ticket);
-            }
-            let left = until.saturating_duration_since(now());
-            if left == Duration::ZERO {
-                // A handler that is at it right now is as good as one that is done: it does not wait for anybody.
-                return if self.give_up(ticket) { None } else { self.wait_to_the_end(ticket) };
-            }
-            wake::wait(&FILLED, seen, left);
+        let bell = BELL.get_or_init(Bell::new);
+        if self.patience.wait(bell, until, || is_full(ticket)) {
+            return self.read(ticket);
         }
+        // A handler that is at it right now is as good as one that is done: it does not wait for anybody.
+        if self.give_up(ticket) { None } else { self.wait_to_the_end(ticket) }
     }
 
     fn wait_to_the_end(&mut self, ticket: Ticket) -> Option<Seen<'_>> {
         for _ in 0..100 {
-            if self.is_full(ticket) {
+            if is_full(ticket) {
                 return self.read(ticket);
             }
             std::thread::sleep(Duration::from_micros(50));
         }
         None // its thread has lost the processor; the slot is out of use until it has it again
-    }
-
-    fn is_full(&self, ticket: Ticket) -> bool {
-        ALL.get(ticket.slot).is_some_and(|slot| slot.state.load(Ordering::Acquire) == ticket.state(FULL))
     }
 
     /// Makes a ticket void. False if a handler has claimed it.
@@ -302,6 +295,10 @@ impl Drop for Captures {
     }
 }
 
+fn is_full(ticket: Ticket) -> bool {
+    ALL.get(ticket.slot).is_some_and(|slot| slot.state.load(Ordering::Acquire) == ticket.state(FULL))
+}
+
 /// The handler's part. False if the word is not one of ours.
 ///
 /// # Safety
@@ -316,8 +313,9 @@ unsafe fn answer(word: u64, context: *const libc::ucontext_t) -> bool {
     // SAFETY: the caller's promise, and we have just claimed the slot.
     unsafe { fill(slot, context) };
     slot.state.store(ticket.state(FULL), Ordering::Release);
-    FILLED.fetch_add(1, Ordering::Release);
-    wake::wake(&FILLED);
+    if let Some(bell) = BELL.get() {
+        bell.ring();
+    }
     true
 }
 
@@ -359,6 +357,7 @@ unsafe fn fill(slot: &Slot, context: *const libc::ucontext_t) {
 mod tests {
     use std::sync::{MutexGuard, PoisonError};
 
+    use super::super::schedule::now;
     use super::*;
 
     /// There is one set of slots for all samplers of the process, also for those of other tests.

@@ -40,6 +40,7 @@ macro_rules! native {
 }
 
 native! {
+    mod bell;
     mod capture;
     mod elf;
     mod eye;

@@ -1,16 +1,12 @@
-//! What a sample costs: the thread it is taken of, and the sampler.
-//!
-//! *Held*: the sampled thread reads the clock all the time; the gap that a sample's own time stamp lies in is the
-//! time for which the thread stood still, signal and return included. Gaps of other causes do not count.
+//! What a sample costs: the work of the thread it is taken of, and the sampler.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use integration_tests::counting::allocations_everywhere_during;
-use profiler_core::time::Timestamp;
 
-use super::session::{LONG, Sampling, at_depth, beside, goes_on, samples_of};
+use super::session::{LONG, Sampling, at_depth, beside, goes_on};
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::{cores, median_ratio, monotonic_ns, ns_of};
 
@@ -19,53 +15,11 @@ const ROUNDS: usize = 11;
 const WORK: u64 = 700_000_000;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
-    held(report)?;
     at_full_load(report)?;
     for depth in [10, 30, 100] {
         sampler(report, depth)?;
     }
     slowdown(report)
-}
-
-/// Gaps between two reads of the clock of more than a microsecond, and the ticks of a microsecond.
-fn gaps(stop: &AtomicBool) -> (Vec<(u64, u64)>, f64) {
-    let (begin_ns, begin) = (monotonic_ns(), Timestamp::now().raw());
-    let mut found = Vec::with_capacity(100_000);
-    let mut last = begin;
-    let shortest = 500; // in ticks; what is too short is sorted out by the samples' times
-    at_depth(30, &mut || {
-        while goes_on(stop) {
-            let now = Timestamp::now().raw();
-            if now - last > shortest && found.len() < found.capacity() {
-                found.push((last, now));
-            }
-            last = now;
-        }
-    });
-    let ticks_per_us = (last - begin) as f64 / ((monotonic_ns() - begin_ns) / 1e3);
-    (found, ticks_per_us)
-}
-
-fn held(report: &mut Report) -> Result<()> {
-    let sampling = Sampling::start()?;
-    let (thread, (gaps, ticks_per_us)) = beside(gaps)?;
-    let mut held: Vec<f64> = samples_of(thread)?
-        .iter()
-        .filter_map(|sample| {
-            let after = gaps.partition_point(|(start, _)| *start <= sample.at);
-            let (start, end) = gaps.get(after.checked_sub(1)?).filter(|(_, end)| sample.at <= *end)?;
-            Some((end - start) as f64 / ticks_per_us)
-        })
-        .collect();
-    held.sort_by(f64::total_cmp);
-    let quantile = |part: f64| held.get((held.len() as f64 * part) as usize).copied();
-    let few = (held.len() < 500).then(|| format!("only {} samples", held.len()));
-    let p50 = quantile(0.5).context("no sample lies in a gap")?;
-    let p99 = quantile(0.99).context("no sample lies in a gap")?;
-    report.put(Figure::new("sample.held_us.p50", p50, "µs").unless(few.clone()));
-    report.put(Figure::new("sample.held_us.p99", p99, "µs").promised(Promise::AtMost(50.0)).unless(few));
-    drop(sampling);
-    Ok(())
 }
 
 /// How many samples are to be had where no core is free: as many busy threads as cores. The sampler has to take a

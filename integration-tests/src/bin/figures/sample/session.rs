@@ -64,6 +64,16 @@ pub(super) fn samples_of(thread: ThreadId) -> Result<Vec<Seen>> {
 
 /// Runs `work` on a thread of its own for [`LONG`]; says which thread it was and what came of it.
 pub(super) fn beside<T: Send>(work: impl FnOnce(&AtomicBool) -> T + Send) -> Result<(ThreadId, T)> {
+    beside_for(LONG, work, Duration::from_millis(10), |_| {})
+}
+
+/// The same for so long; `meanwhile` is told the thread again and again, after so long a sleep.
+pub(super) fn beside_for<T: Send>(
+    time: Duration,
+    work: impl FnOnce(&AtomicBool) -> T + Send,
+    pause: Duration,
+    meanwhile: impl Fn(ThreadId),
+) -> Result<(ThreadId, T)> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (say, said) = mpsc::channel();
@@ -73,9 +83,10 @@ pub(super) fn beside<T: Send>(work: impl FnOnce(&AtomicBool) -> T + Send) -> Res
             work(stopped)
         });
         let thread = said.recv()?;
-        let end = Instant::now() + LONG;
+        let end = Instant::now() + time;
         while Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(pause);
+            meanwhile(thread);
         }
         stop.store(true, Ordering::Relaxed);
         Ok((thread, worker.join().map_err(|_| anyhow!("the sampled thread panicked"))?))

@@ -1,0 +1,127 @@
+//! For how long a sample holds a thread.
+//!
+//! The thread reads the clock all the time; the gap that a sample's own time stamp lies in is the time for which it
+//! stood still, signal and return included. Gaps of other causes do not count, but what makes one of ours longer does:
+//! a virtual machine that gives the processor to another just then. So in turn with ours, the same thread is sent
+//! as many signals whose handler does nothing but read the clock (`sample.held_us.bare`). Where that alone takes
+//! longer than half of what is promised, the machine says nothing about us.
+
+#![allow(unsafe_code)] // signals
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use profiler_core::time::Timestamp;
+
+use super::session::{Sampling, at_depth, beside_for, goes_on, samples_of};
+use crate::figure::{Figure, Promise, Report};
+use crate::measure::monotonic_ns;
+
+const ROUNDS: usize = 5;
+const TURN: Duration = Duration::from_millis(1200);
+const MS: Duration = Duration::from_millis(1);
+const PROMISED_US: f64 = 50.0;
+/// Times when the bare handler ran.
+const MOST: usize = 1 << 16;
+static BARE: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+static BARE_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) fn measure(report: &mut Report) -> Result<()> {
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.extend(sampled()?);
+        bare.extend(signalled()?);
+    }
+    let [p50, p99] = quantiles(&mut ours)?;
+    let [bare_p50, bare_p99] = quantiles(&mut bare)?;
+    let few = (ours.len() < 500).then(|| format!("only {} samples", ours.len()));
+    let noisy = (bare_p99 > PROMISED_US / 2.0 && p99 > PROMISED_US)
+        .then(|| format!("a handler that does nothing holds a thread for {bare_p99:.0} µs here"));
+    report.put(Figure::new("sample.held_us.p50", p50, "µs").unless(few.clone()));
+    let figure = Figure::new("sample.held_us.p99", p99, "µs").promised(Promise::AtMost(PROMISED_US));
+    report.put(figure.unless(few).unless(noisy));
+    report.put(Figure::new("sample.held_us.bare.p50", bare_p50, "µs"));
+    report.put(Figure::new("sample.held_us.bare.p99", bare_p99, "µs"));
+    Ok(())
+}
+
+fn quantiles(held: &mut [f64]) -> Result<[f64; 2]> {
+    held.sort_by(f64::total_cmp);
+    let quantile = |part: f64| held.get((held.len() as f64 * part) as usize).copied();
+    Ok([
+        quantile(0.5).context("no sample lies in a gap")?,
+        quantile(0.99).context("no sample lies in a gap")?,
+    ])
+}
+
+/// What our sampler's samples took.
+fn sampled() -> Result<Vec<f64>> {
+    let sampling = Sampling::start()?;
+    let (thread, gaps) = beside_for(TURN, gaps, 10 * MS, |_| {})?;
+    let held = samples_of(thread)?.iter().filter_map(|sample| gaps.around(sample.at)).collect();
+    drop(sampling);
+    Ok(held)
+}
+
+/// What signals took whose handler only reads the clock.
+fn signalled() -> Result<Vec<f64>> {
+    let mut action: libc::sigaction = no_action();
+    action.sa_sigaction = note_the_time as *const () as usize;
+    action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+    // SAFETY: the handler is a static function that takes what a handler without SA_SIGINFO is given.
+    ensure!(unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()) } == 0);
+    BARE_COUNT.store(0, Ordering::Relaxed);
+    let (_, gaps) = beside_for(TURN, gaps, MS, |thread| {
+        let (pid, tid) = (std::process::id().cast_signed(), thread.get() as libc::pid_t);
+        // SAFETY: a signal of our own to a thread of our own, which is still there.
+        unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGUSR2) };
+    })?;
+    let count = BARE_COUNT.load(Ordering::Relaxed).min(MOST);
+    Ok(BARE[..count].iter().filter_map(|at| gaps.around(at.load(Ordering::Relaxed))).collect())
+}
+
+fn no_action() -> libc::sigaction {
+    // SAFETY: a plain struct of integers, of which zero is the default.
+    unsafe { std::mem::zeroed() }
+}
+
+extern "C" fn note_the_time(_: libc::c_int) {
+    if let Some(place) = BARE.get(BARE_COUNT.fetch_add(1, Ordering::Relaxed)) {
+        place.store(Timestamp::now().raw(), Ordering::Relaxed);
+    }
+}
+
+/// When a thread that reads the clock all the time stood still.
+struct Gaps {
+    /// From and to, in ticks.
+    all: Vec<(u64, u64)>,
+    ticks_per_us: f64,
+}
+
+impl Gaps {
+    /// How long the one around this moment was.
+    fn around(&self, at: u64) -> Option<f64> {
+        let after = self.all.partition_point(|(start, _)| *start <= at);
+        let (start, end) = self.all.get(after.checked_sub(1)?).filter(|(_, end)| at <= *end)?;
+        Some((end - start) as f64 / self.ticks_per_us)
+    }
+}
+
+fn gaps(stop: &AtomicBool) -> Gaps {
+    let (begin_ns, begin) = (monotonic_ns(), Timestamp::now().raw());
+    let mut all = Vec::with_capacity(100_000);
+    let mut last = begin;
+    let shortest = 500; // in ticks; what is too short is sorted out by the samples' times
+    at_depth(30, &mut || {
+        while goes_on(stop) {
+            let now = Timestamp::now().raw();
+            if now - last > shortest && all.len() < all.capacity() {
+                all.push((last, now));
+            }
+            last = now;
+        }
+    });
+    let ticks_per_us = (last - begin) as f64 / ((monotonic_ns() - begin_ns) / 1e3);
+    Gaps { all, ticks_per_us }
+}

@@ -1,0 +1,193 @@
+//! Waiting for the threads that were asked, and telling that one has answered.
+//!
+//! The sampler waits; handlers ring. A handler that has to wake the sampler holds its thread for twice as long, so the
+//! sampler watches for the answer for some microseconds before it sleeps, and a handler makes a system call only if
+//! somebody sleeps. Where watching did not help, because no processor is free for the thread that is asked, it is tried
+//! for less long.
+//!
+//! Invariant, by two full fences: whoever rings sees the sleeper, or the sleeper sees what was told before the ring.
+//!
+//! ```text
+//! handler: slot full ─▶ rung + 1 ─▶ fence ─▶ is anybody asleep? wake
+//! sampler: asleep = 1 ─▶ fence ─▶ rung? ─▶ slot full? ─▶ sleep unless it rang meanwhile
+//! ```
+
+use std::time::{Duration, Instant};
+
+use super::schedule::now;
+use crate::sync::{AtomicU32, Ordering, full_fence};
+#[cfg(not(loom))]
+use crate::sys::native::wake;
+
+/// How long an answer is watched for at most, and at least: delivering a signal takes some microseconds.
+const WATCH: (Duration, Duration) = (Duration::from_micros(2), Duration::from_micros(40));
+
+/// One for all slots.
+#[derive(Debug)]
+pub(super) struct Bell {
+    rung: AtomicU32,
+    asleep: AtomicU32,
+}
+
+impl Bell {
+    pub(super) fn new() -> Self {
+        Self { rung: AtomicU32::new(0), asleep: AtomicU32::new(0) }
+    }
+
+    /// Somebody has answered. For signal handlers: the caller keeps `errno`.
+    pub(super) fn ring(&self) {
+        if self.must_wake() {
+            #[cfg(not(loom))]
+            wake::wake(&self.rung);
+        }
+    }
+
+    fn must_wake(&self) -> bool {
+        self.rung.fetch_add(1, Ordering::Release);
+        full_fence();
+        self.asleep.load(Ordering::Relaxed) != 0
+    }
+
+    /// What to sleep on; `None` if the answer is there.
+    fn lie_down(&self, is_there: impl Fn() -> bool) -> Option<u32> {
+        self.asleep.store(1, Ordering::Relaxed);
+        full_fence();
+        let rung = self.rung.load(Ordering::Acquire);
+        (!is_there()).then_some(rung)
+    }
+
+    /// Sleeps until the answer is there, or the time is over. False if it is not there then.
+    fn sleep(&self, until: Instant, is_there: impl Fn() -> bool) -> bool {
+        let mut came = true;
+        while let Some(_rung) = self.lie_down(&is_there) {
+            let left = until.saturating_duration_since(now());
+            if left == Duration::ZERO {
+                came = false;
+                break;
+            }
+            #[cfg(not(loom))]
+            wake::wait(&self.rung, _rung, left);
+        }
+        self.asleep.store(0, Ordering::Relaxed);
+        came
+    }
+}
+
+/// The sampler's way of waiting.
+#[derive(Debug)]
+pub(super) struct Patience {
+    watch: Duration,
+}
+
+impl Patience {
+    pub(super) const fn new() -> Self {
+        Self { watch: WATCH.1 }
+    }
+
+    /// Waits until the answer is there, or the time is over. False if it is not there then.
+    pub(super) fn wait(&mut self, bell: &Bell, until: Instant, is_there: impl Fn() -> bool) -> bool {
+        if is_there() {
+            return true;
+        }
+        let came = watch(self.watch.min(until.saturating_duration_since(now())), &is_there);
+        self.learn(came);
+        came || bell.sleep(until, is_there)
+    }
+
+    fn learn(&mut self, came: bool) {
+        let next = if came { self.watch * 2 } else { self.watch / 2 };
+        self.watch = next.clamp(WATCH.0, WATCH.1);
+    }
+}
+
+/// Watches for the answer for so long.
+fn watch(at_most: Duration, is_there: impl Fn() -> bool) -> bool {
+    let end = now() + at_most;
+    loop {
+        // Looking at the clock takes as long as some looks.
+        for _ in 0..16 {
+            if is_there() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if now() >= end {
+            return false;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn nobody_is_woken_who_does_not_sleep() {
+        let bell = Bell::new();
+        assert!(!bell.must_wake());
+        assert_eq!(bell.lie_down(|| false), Some(1));
+        assert!(bell.must_wake());
+        assert!(!bell.sleep(now(), || false), "the time is over");
+        assert!(!bell.must_wake(), "it got up again");
+    }
+
+    #[test]
+    fn an_answer_wakes_whoever_sleeps_for_it() {
+        let (bell, answer) = (Bell::new(), AtomicBool::new(false));
+        let is_there = || answer.load(Ordering::Acquire);
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| bell.sleep(now() + Duration::from_secs(60), is_there));
+            while bell.asleep.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            answer.store(true, Ordering::Release);
+            bell.ring();
+            assert!(sleeper.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn answers_are_watched_for_less_while_that_does_not_help() {
+        let (bell, mut patience) = (Bell::new(), Patience::new());
+        for _ in 0..10 {
+            assert!(!patience.wait(&bell, now(), || false));
+        }
+        assert_eq!(patience.watch, WATCH.0);
+        let looks = std::cell::Cell::new(0);
+        for _ in 0..10 {
+            looks.set(0);
+            let at_the_second_look = || looks.replace(looks.get() + 1) == 1;
+            assert!(patience.wait(&bell, now() + Duration::from_secs(60), at_the_second_look));
+        }
+        assert_eq!(patience.watch, WATCH.1);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+
+    use super::*;
+    use crate::sync::AtomicU64;
+
+    #[test]
+    fn loom_no_answer_is_slept_through() {
+        loom::model(|| {
+            let (bell, slot) = (Arc::new(Bell::new()), Arc::new(AtomicU64::new(0)));
+            let handler = {
+                let (bell, slot) = (Arc::clone(&bell), Arc::clone(&slot));
+                loom::thread::spawn(move || {
+                    slot.store(1, Ordering::Release);
+                    bell.must_wake()
+                })
+            };
+            let slept_on = bell.lie_down(|| slot.load(Ordering::Acquire) == 1);
+            let woke = handler.join().unwrap();
+            // The system lets nobody sleep on a word that has changed.
+            let sleeps = slept_on == Some(bell.rung.load(Ordering::Acquire));
+            assert!(woke || !sleeps, "nobody wakes it");
+        });
+    }
+}
