@@ -10,6 +10,7 @@
 
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -22,6 +23,7 @@ const AGREE = join(dirname(fileURLToPath(import.meta.url)), "agree.mjs");
 const WORK = mkdtempSync("/tmp/selftest-");
 // Everything that a check leaves behind would lie here.
 const TEMPORARY = join(WORK, "tmp");
+const AT_ONCE = Math.max(2, availableParallelism());
 mkdirSync(TEMPORARY);
 
 // ---- the profile ---------------------------------------------------------------------------
@@ -418,38 +420,47 @@ function run(profile, expect, program = CHECK) {
   });
 }
 
+/** Does `check` for every item, some at the same time: most of a check is waiting. */
+async function forEach(items, check) {
+  const left = [...items.entries()];
+  const worker = async () => {
+    for (let next = left.shift(); next; next = left.shift()) await check(next[1], next[0]);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+}
+
 async function rightPasses(text) {
   const expect = write("right.json", RIGHT);
-  for (const profile of [write("plain.json", text), write("packed.json.gz", gzipSync(text))]) {
+  await forEach([write("plain.json", text), write("packed.json.gz", gzipSync(text))], async (profile) => {
     const { code, output, failed } = await run(profile, expect);
     say(code === 0 && failed.length === 0, `a right profile passes: ${profile.slice(WORK.length + 1)}`, output);
-  }
+  });
 }
 
 async function wrongFails(text) {
   const profile = write("plain.json", text);
-  for (const [index, [expect, lines]] of WRONG.entries()) {
+  await forEach(WRONG, async ([expect, lines], index) => {
     const { code, output, failed } = await run(profile, write(`wrong-${index}.json`, expect));
     for (const line of lines) say(failed.some((f) => f.includes(line)), `noticed: ${line}`, output);
     const exact = code === 1 && failed.length === lines.length;
     say(exact, `wrong expectations ${index + 1}: exit code 1, these ${lines.length} and no more`, output);
-  }
+  });
 }
 
 async function brokenFails(text) {
   const weak = write("weak.json", { processes: [{ name: "parent" }], moreProcesses: true });
-  for (const [name, change, line] of BROKEN) {
-    const { code, output, failed } = await run(write("broken.json", change(text)), weak);
+  await forEach(BROKEN, async ([name, change, line], index) => {
+    const { code, output, failed } = await run(write(`broken-${index}.json`, change(text)), weak);
     say(code === 1 && failed.some((f) => f.includes(line)), `refused: ${name}`, output);
-  }
+  });
 }
 
 async function unusableIsRefused(text) {
   const profile = write("plain.json", text);
-  for (const [name, expect] of UNUSABLE) {
-    const { code, output } = await run(profile, write("unusable.json", expect));
+  await forEach(UNUSABLE, async ([name, expect], index) => {
+    const { code, output } = await run(profile, write(`unusable-${index}.json`, expect));
     say(code === 2, `cannot run: ${name}`, output);
-  }
+  });
   const { code, output } = await run(join(WORK, "absent.json"), write("right.json", RIGHT));
   say(code === 2, "cannot run: no such profile", output);
 }
@@ -459,10 +470,11 @@ async function differencesAreNoticed(text) {
   const gecko = write("gecko.json", first);
   const same = await run(gecko, write("processed.json", inOtherWords(first)), AGREE);
   say(same.code === 0 && same.failed.length === 0, "two files of one recording agree", same.output);
-  for (const [name, change, line] of DIFFERENT) {
-    const { code, output, failed } = await run(gecko, write("processed.json", change(inOtherWords(first))), AGREE);
+  await forEach(DIFFERENT, async ([name, change, line], index) => {
+    const other = write(`processed-${index}.json`, change(inOtherWords(first)));
+    const { code, output, failed } = await run(gecko, other, AGREE);
     say(code === 1 && failed.some((f) => f.includes(line)), `a difference is noticed: ${name}`, output);
-  }
+  });
   const { code, output } = await run(gecko, join(WORK, "absent.json"), AGREE);
   say(code === 2, "cannot run: no second file", output);
 }

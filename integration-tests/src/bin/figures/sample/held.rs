@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use profiler_core::ids::ThreadId;
 use profiler_core::time::Timestamp;
 
 use super::session::{Sampling, at_depth, beside_for, goes_on, samples_of};
@@ -66,24 +67,29 @@ fn sampled() -> Result<Vec<f64>> {
 
 /// What signals took whose handler only reads the clock.
 fn signalled() -> Result<Vec<f64>> {
-    let mut action: libc::sigaction = no_action();
-    action.sa_sigaction = note_the_time as *const () as usize;
-    action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
-    // SAFETY: the handler is a static function that takes what a handler without SA_SIGINFO is given.
-    ensure!(unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()) } == 0);
+    handle(note_the_time)?;
     BARE_COUNT.store(0, Ordering::Relaxed);
-    let (_, gaps) = beside_for(TURN, gaps, MS, |thread| {
-        let (pid, tid) = (std::process::id().cast_signed(), thread.get() as libc::pid_t);
-        // SAFETY: a signal of our own to a thread of our own, which is still there.
-        unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGUSR2) };
-    })?;
+    let (_, gaps) = beside_for(TURN, gaps, MS, signal)?;
     let count = BARE_COUNT.load(Ordering::Relaxed).min(MOST);
     Ok(BARE[..count].iter().filter_map(|at| gaps.around(at.load(Ordering::Relaxed))).collect())
 }
 
-fn no_action() -> libc::sigaction {
+/// Has a handler called for [`signal`].
+pub(super) fn handle(handler: extern "C" fn(libc::c_int)) -> Result<()> {
     // SAFETY: a plain struct of integers, of which zero is the default.
-    unsafe { std::mem::zeroed() }
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as usize;
+    action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+    // SAFETY: the handler takes what a handler without SA_SIGINFO is given.
+    ensure!(unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()) } == 0);
+    Ok(())
+}
+
+/// Sends a thread of ours the signal.
+pub(super) fn signal(thread: ThreadId) {
+    let (pid, tid) = (std::process::id().cast_signed(), thread.get() as libc::pid_t);
+    // SAFETY: a signal that this process handles, to a thread of its own; if that has ended, to nobody.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGUSR2) };
 }
 
 extern "C" fn note_the_time(_: libc::c_int) {

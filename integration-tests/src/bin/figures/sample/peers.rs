@@ -4,16 +4,21 @@
 //! done again and again, in turn alone and sampled: a machine that changes its pace changes both. `pprof`'s timer counts in the kernel's
 //! ticks: where there are 250 of them a second it takes 250 samples, whatever it is asked for. So what is compared is what one
 //! sample costs: the processor time that the work takes more than alone, by the samples that were taken. `ratio` counts
-//! the thread that works, `cpu_ratio` all threads of the process, so our sampler too. Of `perf`, whose samples the
+//! the thread that works, `cpu_ratio` all threads of the process, so our sampler too. `bare` is what a signal from another thread costs
+//! whose handler does nothing: in a virtual machine most of it all, for interrupting another processor is dear there, and `pprof`'s timer
+//! shares the interrupt with the kernel's tick. Of `perf`, whose samples the
 //! kernel takes, only the slowdown is printed.
 
 use std::hint::black_box;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::held::{handle, signal};
 use super::session::{Sampling, at_depth};
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::{cpu_ns_of, median, median_ratio};
@@ -36,6 +41,8 @@ enum By {
     Nobody = 0,
     Us = 1,
     Pprof = 2,
+    /// Signals as often as ours, whose handler does nothing.
+    Signals = 3,
 }
 
 /// What a child found, each number the median of its pairs; times are nanoseconds of processor time.
@@ -54,11 +61,12 @@ struct Found {
 pub(super) fn measure(report: &mut Report) -> Result<()> {
     let program = std::env::current_exe()?;
     let directory = tempfile::tempdir()?;
-    let (mut alone, mut ours, mut pprof) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut alone, mut ours, mut pprof, mut bare) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut perf, mut no_perf) = (Vec::new(), None);
     for _ in 0..ROUNDS {
         ours.push(child(&program, By::Us)?);
         pprof.push(child(&program, By::Pprof)?);
+        bare.push(child(&program, By::Signals)?);
         alone.push(child(&program, By::Nobody)?.alone);
         if no_perf.is_none() {
             match under_perf(&program, &directory.path().join("perf.data")) {
@@ -67,27 +75,31 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
             }
         }
     }
-    put(report, &ours, &pprof);
+    put(report, &ours, &pprof, &bare);
     let slowdown = (median_ratio(&perf, &alone) - 1.0) * 100.0;
     report.put(Figure::new("sample.vs_perf.slowdown_pct", slowdown, "%").or_left_out(no_perf));
     Ok(())
 }
 
-fn put(report: &mut Report, ours: &[Found], pprof: &[Found]) {
+fn put(report: &mut Report, ours: &[Found], pprof: &[Found], bare: &[Found]) {
     let middle = |all: &[Found], of: fn(&Found) -> f64| median(&all.iter().map(of).collect::<Vec<_>>());
-    let both = [("ours", ours), ("pprof", pprof)];
-    let few = both.iter().find(|(_, all)| middle(all, |found| found.samples) < FEW);
+    let all = [("ours", ours), ("pprof", pprof), ("bare", bare)];
+    let few = all.iter().find(|(_, all)| middle(all, |found| found.samples) < FEW);
     let few = few.map(|(name, _)| format!("too few samples of {name}"));
     let lost = middle(pprof, |found| found.thread);
     let none =
         (lost <= 0.0).then(|| "the machine is too busy: pprof costs nothing that can be seen".to_owned());
+    let signal = middle(bare, |found| found.thread);
+    let dear = (signal >= lost).then(|| {
+        format!("a signal alone costs {:.1} µs here, a sample of pprof's {:.1}", signal / 1e3, lost / 1e3)
+    });
     let thread = middle(ours, |found| found.thread) / lost;
     let figure = Figure::new("sample.vs_pprof.ratio", thread, "x pprof's loss per sample");
-    report.put(figure.promised(Promise::Below(1.0)).unless(few.clone()).unless(none.clone()));
+    report.put(figure.promised(Promise::Below(1.0)).unless(few.clone()).unless(none.clone()).unless(dear));
     let process = middle(ours, |found| found.process) / middle(pprof, |found| found.process);
     let figure = Figure::new("sample.vs_pprof.cpu_ratio", process, "x pprof's cpu per sample");
     report.put(figure.unless(few).unless(none));
-    for (name, all) in both {
+    for (name, all) in all {
         let us = middle(all, |found| found.thread) / 1e3;
         let rate = middle(all, |found| found.samples * 1e9 / found.alone);
         let name = format!("sample.vs_pprof.{name}");
@@ -135,7 +147,8 @@ pub(crate) fn work(by: u64) -> Result<()> {
                 let sampling = Sampling::start()?;
                 (took(), sampling.stats()?.taken)
             }
-            _ => by_pprof()?,
+            2 => by_pprof()?,
+            _ => by_signals()?,
         };
         let one_thread = |took: Took| Took { process: took.thread, ..took };
         // The clock of a process with `pprof`'s timer counts in ticks, but that process has one thread.
@@ -158,6 +171,28 @@ fn by_pprof() -> Result<(Took, u64)> {
     let report = profiler.report().build_unresolved()?;
     Ok((took, report.data.values().map(|count| count.unsigned_abs() as u64).sum()))
 }
+
+/// Signals from another thread, at the rate of samples.
+fn by_signals() -> Result<(Took, u64)> {
+    let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    let thread = profiler_core::thread::current();
+    let send = || {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_micros(950));
+            signal(thread);
+            sent.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    handle(ignore as extern "C" fn(libc::c_int))?;
+    std::thread::scope(|scope| {
+        scope.spawn(send);
+        let took = took();
+        stop.store(true, Ordering::Relaxed);
+        Ok((took, sent.load(Ordering::Relaxed)))
+    })
+}
+
+extern "C" fn ignore(_: libc::c_int) {}
 
 /// Processor time of the work: of the thread, and of the process.
 #[derive(Clone, Copy, Debug)]
