@@ -36,8 +36,12 @@ impl Recording {
     }
 
     fn start_in(directory: tempfile::TempDir, options: &[&str], program: &[&str]) -> anyhow::Result<Self> {
+        Self::run(directory, &[options, &["--"], program].concat())
+    }
+
+    fn run(directory: tempfile::TempDir, words: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(tools::profiler()?);
-        command.arg("record").args(options).arg("--").args(program).current_dir(directory.path());
+        command.arg("record").args(words).current_dir(directory.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut command = command.spawn()?;
         let stdout = BufReader::new(command.stdout.take().context("no pipe")?);
@@ -159,7 +163,40 @@ fn ctrl_c_ends_the_program_and_the_profile_is_complete() -> anyhow::Result<()> {
     rustix::process::kill_process_group(recording.pid()?, Signal::INT)?;
     let ended = recording.end()?;
     assert_eq!(ended.code, Some(128 + 2), "{}", ended.error);
-    ended.check("child", &[(0, 200), (1, 200), (1000, 50)])?;
+    let profile = ended.check("child", &[(0, 200), (1, 200), (1000, 50)])?;
+    assert_eq!(profile.verdict("child")?, "recovered: ended by signal 2 (SIGINT)", "that is no crash");
+    Ok(())
+}
+
+#[test]
+fn the_program_may_stand_behind_the_options_without_dashes() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut recording =
+        Recording::run(directory, &[PLAIN.as_slice(), &[CHILD, "init", "-o", "--unknown"]].concat())?;
+    assert_eq!(recording.line()?, "Recording", "what follows it is the program's own");
+    recording.ask("mark 50")?;
+    recording.tell("exit 0")?;
+    let ended = recording.end()?;
+    assert_eq!(ended.code, Some(0), "{}", ended.error);
+    ended.check("child", &[(1000, 50)])?;
+    Ok(())
+}
+
+#[test]
+fn the_command_does_not_sample_itself() -> anyhow::Result<()> {
+    let mut recording = Recording::of_helper(&PLAIN)?;
+    recording.ask("mark 50")?;
+    // Long enough for samples of those who wait, too.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    recording.tell("exit 0")?;
+    let ended = recording.end()?;
+    let profile = ended.check("child", &[(1000, 50)])?;
+    let samples = |process: &serde_json::Value| -> usize {
+        let threads = process["threads"].as_array().into_iter().flatten();
+        threads.filter_map(|thread| thread["samples"]["data"].as_array()).map(Vec::len).sum()
+    };
+    assert_eq!(samples(&profile.json), 0, "of the command");
+    assert!(samples(&profile.json["processes"][0]) > 0, "of the program");
     Ok(())
 }
 

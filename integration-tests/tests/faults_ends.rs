@@ -116,7 +116,7 @@ fn a_child_that_is_killed_is_recovered() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_is_terminated_is_recovered() -> anyhow::Result<()> {
-    ends("term", "recovered: crashed with signal 15 (SIGTERM)")
+    ends("term", "recovered: ended by signal 15 (SIGTERM)")
 }
 
 #[test]

@@ -59,6 +59,10 @@ fn children_outlive_the_session_and_can_be_waited_for_and_killed() -> anyhow::Re
         assert!(until(|| puppet.ask("active").is_ok_and(|answer| answer == "ok false")));
     }
     assert_eq!(puppets[0].end("exit 5")?.code(), Some(5));
+    assert!(puppets[0].child.has_ended() && !puppets[2].child.has_ended());
+    puppets[2].tell("exit 4")?;
+    assert!(until(|| puppets[2].child.has_ended()), "without waiting for it");
+    assert_eq!(puppets[2].child.wait().and_then(|status| status.code()), Some(4));
     assert!(puppets[1].child.kill()?);
     assert!(!puppets[1].child.wait().expect("a status").success());
     assert!(!puppets[1].child.kill()?, "it has ended");
@@ -70,6 +74,7 @@ fn whoever_waits_for_a_child_while_the_session_ends_hears_of_its_end() -> anyhow
     let mut session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
     let pid = puppet.pid().cast_signed();
+    assert!(!puppet.child.has_ended());
     let _stdin = puppet.child.stdin.take(); // which waiting would close, and so end the child
     let status = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| puppet.child.wait());

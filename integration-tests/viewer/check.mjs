@@ -58,6 +58,8 @@ const HERE = dirname(fileURLToPath(import.meta.url));
 const CLI = join(HERE, "node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
 // Not through node_modules/.bin: npm 9 makes no link when packages for two machines offer it.
 const NODE = join(HERE, `node_modules/node-${process.platform}-${process.arch}/bin/node`);
+// Every question is a process of its own, which would compile the whole front end anew.
+const COMPILED = join(HERE, "node_modules/.cache/compiled");
 const OLDEST_NODE = 24;
 const LOAD_SECONDS = Number(process.env.VIEWER_LOAD_SECONDS ?? 180);
 const ANSWER_SECONDS = 120;
@@ -147,6 +149,7 @@ export class Viewer {
       PROFILER_CLI_SESSION_DIR: this.directory,
       ...(this.symbolServer === undefined ? { PROFILER_CLI_NO_SYMBOLICATE: "1" } : {}),
       PROFILER_CLI_LOAD_TIMEOUT_MS: String(LOAD_SECONDS * 1000),
+      NODE_COMPILE_CACHE: COMPILED,
       NODE_OPTIONS: process.env.NODE_OPTIONS ?? "--max-old-space-size=4096",
     };
     const options = { env, timeout: seconds * 1000, killSignal: "SIGKILL", maxBuffer: 2 ** 29 };

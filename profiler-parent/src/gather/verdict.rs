@@ -41,6 +41,11 @@ pub enum Why {
         /// Which, such as `signal 9 (SIGKILL)`.
         status: String,
     },
+    /// A signal that asks to end did so: Ctrl-C, a terminal that closed, `kill`.
+    Stopped {
+        /// Which, such as `signal 2 (SIGINT)`.
+        status: String,
+    },
     /// It ended by itself.
     Exited {
         /// Its exit code.
@@ -59,7 +64,7 @@ pub enum Why {
     },
     /// It still runs; its memory was read without asking it.
     Running,
-    /// It was started but never spoke to the parent.
+    /// It was started but never spoke to the parent: as a rule, it does not call `profiler_child::init()`.
     NeverConnected,
     /// All that it recorded was older than what the memory limit or the duration window keeps.
     Expired,
@@ -101,10 +106,11 @@ impl Why {
 
     /// What the end of a process says. `None`: somebody else took its exit status.
     pub fn ended(status: Option<ExitStatus>) -> Self {
-        let Some(status) = status else { return Self::Gone };
-        match (status.code(), signal_of(status)) {
+        let Some(ended) = status else { return Self::Gone };
+        match (ended.code(), signal_of(ended)) {
             (Some(status), _) => Self::Exited { status },
-            (None, Some(signal)) => Self::Crashed { status: signal },
+            (None, Some(status)) if is_asked_to_end(ended) => Self::Stopped { status },
+            (None, Some(status)) => Self::Crashed { status },
             (None, None) => Self::Gone,
         }
     }
@@ -119,6 +125,17 @@ fn signal_of(status: ExitStatus) -> Option<String> {
         Some(name) => format!("signal {number} ({name}{dumped})"),
         None => format!("signal {number}"),
     })
+}
+
+#[cfg(unix)]
+fn is_asked_to_end(status: ExitStatus) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    matches!(status.signal(), Some(libc::SIGHUP | libc::SIGINT | libc::SIGTERM))
+}
+
+#[cfg(not(unix))]
+fn is_asked_to_end(_: ExitStatus) -> bool {
+    false
 }
 
 #[cfg(not(unix))]
@@ -164,6 +181,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Crashed { status } => write!(f, "crashed with {status}"),
+            Self::Stopped { status } => write!(f, "ended by {status}"),
             Self::Exited { status } => write!(f, "exited with code {status}"),
             Self::Gone => f.write_str("ended, with unknown status"),
             Self::Frozen => f.write_str("frozen: made no progress"),
@@ -197,6 +215,17 @@ mod tests {
         for (verdict, text) in texts {
             assert_eq!(verdict.to_string(), text);
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn who_was_asked_to_end_did_not_crash() {
+        use std::os::unix::process::ExitStatusExt;
+        let of = |raw| Why::ended(Some(ExitStatus::from_raw(raw))).to_string();
+        assert_eq!(of(libc::SIGINT), "ended by signal 2 (SIGINT)");
+        assert_eq!(of(libc::SIGTERM), "ended by signal 15 (SIGTERM)");
+        assert_eq!(of(libc::SIGSEGV), "crashed with signal 11 (SIGSEGV)");
+        assert_eq!(of(3 << 8), "exited with code 3");
     }
 
     #[test]

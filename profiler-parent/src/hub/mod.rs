@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use profiler_core::pool::{self, PoolSpec};
-use profiler_core::session::SessionParams;
+use profiler_core::session::{Features, SessionParams};
 use profiler_core::sys::spawn_quiet;
 use profiler_core::time::{SessionClock, Timestamp};
 
@@ -57,6 +57,8 @@ const QUEUE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) params: SessionParams,
+    /// What this process records of itself, where that differs.
+    pub(crate) own_features: Option<Features>,
     /// The limit in force; that of `params` is the first one.
     pub(crate) limit: Limit,
     pub(crate) clock: SessionClock,

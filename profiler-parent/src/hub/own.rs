@@ -6,7 +6,7 @@ use crossbeam_channel::bounded;
 use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::manager::update::ManagerUpdate;
 use profiler_core::pool;
-use profiler_core::session::{self, StartOptions};
+use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::sys;
 
 use super::processes::{Process, ProcessState, Remains};
@@ -50,7 +50,8 @@ fn start(
         file: shared.pools.as_ref().map(PoolDirectory::parent_file).transpose()?.map(Arc::new),
         pool_limit: Some(shared.limit.most()),
     };
-    session::start(shared.params.clone(), options)?;
+    let features = shared.own_features.unwrap_or(shared.params.features);
+    session::start(SessionParams { features, ..shared.params.clone() }, options)?;
     let remains = Remains::Pool(Arc::new(session::pool_file()?));
     let mut process = Process::new(name, sys::process_id(), ProcessState::Parent, remains);
     process.in_file = shared.pools.is_some();

@@ -188,6 +188,19 @@ impl Processes {
         status
     }
 
+    /// Whether a child has ended.
+    pub(crate) fn has_ended(&self, key: PoolId) -> bool {
+        let mut all = self.lock();
+        let Some(process) = all.get_mut(&key) else { return true };
+        // The session is over, so nobody else looks.
+        if let Some(child) = &mut process.released
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            process.state = ProcessState::Exited(Some(status));
+        }
+        matches!(process.state, ProcessState::Exited(_))
+    }
+
     /// The session is over: processes that live on are their handles' own affair.
     pub(crate) fn release(&self, children: Vec<(PoolId, Child)>) {
         let mut all = self.lock();

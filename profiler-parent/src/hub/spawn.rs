@@ -97,6 +97,11 @@ impl ProfiledChild {
         self.shared.processes.wait_for_end(self.key)
     }
 
+    /// Whether the child has ended; then [`wait`](Self::wait) says at once how.
+    pub fn has_ended(&self) -> bool {
+        self.shared.processes.has_ended(self.key)
+    }
+
     /// Kills the child. `false` if it has ended already.
     ///
     /// # Errors

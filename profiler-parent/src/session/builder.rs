@@ -52,6 +52,7 @@ pub enum SessionError {
 #[must_use = "a builder does nothing until start()"]
 pub struct SessionBuilder {
     params: SessionParams,
+    own_features: Option<Features>,
     patience: Patience,
     name: Option<String>,
     most: u64,
@@ -65,6 +66,7 @@ impl Default for SessionBuilder {
             Features::STACK_WALK.with(Features::CPU).with(Features::PROCESS_CPU).with(Features::MEMORY);
         Self {
             params: SessionParams { features, ..SessionParams::default() },
+            own_features: None,
             patience: Patience::default(),
             name: None,
             most: 0,
@@ -106,6 +108,13 @@ impl SessionBuilder {
     /// Records this too.
     pub fn feature(mut self, feature: Features) -> Self {
         self.params.features = self.params.features.with(feature);
+        self
+    }
+
+    /// Records exactly this of the parent's own process, beside its markers and counters. Default: what is recorded of
+    /// its children. For a parent that does nothing but start them.
+    pub fn own_features(mut self, features: Features) -> Self {
+        self.own_features = Some(features);
         self
     }
 
@@ -189,6 +198,7 @@ impl SessionBuilder {
         let shared = Shared {
             limit: Limit::new(params.limit, most),
             params,
+            own_features: self.own_features,
             clock: SessionClock::start_now(),
             patience: self.patience,
             processes: Processes::default(),

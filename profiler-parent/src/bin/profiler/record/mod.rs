@@ -63,7 +63,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     name: Option<String>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -99,7 +99,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 impl Options {
     fn build(&self) -> SessionBuilder {
-        let mut builder = Session::builder().name("profiler");
+        // Of this process only the markers are of interest, which say what became of the program.
+        let mut builder = Session::builder().name("profiler").own_features(Features::NONE);
         if let Some(bytes) = self.limit {
             builder = builder.memory_limit(bytes);
         }
