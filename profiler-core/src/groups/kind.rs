@@ -96,12 +96,8 @@ impl Probes {
     pub const ALL: Self = Self(Self::JANK.0 | Self::CPU.0 | Self::BLOCKING.0 | Self::FINE.0);
 
     /// The single probes with their names.
-    pub const EACH: [(Self, &'static str); 4] = [
-        (Self::JANK, "jank"),
-        (Self::CPU, "cpu"),
-        (Self::BLOCKING, "blocking"),
-        (Self::FINE, "fine"),
-    ];
+    pub const EACH: [(Self, &'static str); 4] =
+        [(Self::JANK, "jank"), (Self::CPU, "cpu"), (Self::BLOCKING, "blocking"), (Self::FINE, "fine")];
 
     /// The set with these bits; such as are unknown are left out.
     pub const fn from_bits(bits: u8) -> Self {

@@ -162,7 +162,8 @@ pub struct Entered {
 }
 
 impl Entered {
-    pub(super) const NOTHING: Self = Self { owned: Owned::NOTHING, is_blocking: false, _of_thread: PhantomData };
+    pub(super) const NOTHING: Self =
+        Self { owned: Owned::NOTHING, is_blocking: false, _of_thread: PhantomData };
 }
 
 impl Drop for Entered {

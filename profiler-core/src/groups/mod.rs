@@ -46,9 +46,7 @@ pub use future::{InGroup, InGroups};
 pub use group::Group;
 pub use kind::{GroupKind, Probes};
 pub(crate) use local::begin_session;
-pub use local::{
-    CustomLoop, Entered, NestedLoop, custom_loop, nested_loop, probes, set_probes, turn,
-};
+pub use local::{CustomLoop, Entered, NestedLoop, custom_loop, nested_loop, probes, set_probes, turn};
 
 impl Group {
     /// Works for this group until the guard is dropped.

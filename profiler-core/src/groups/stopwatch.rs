@@ -131,7 +131,8 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
 
 impl Stopwatch {
     pub(crate) fn new() -> Self {
-        let mut new = Self { laps: [Lap::default(); LAPS], loops: [Loop::default(); LOOPS], level: 0, serial: 0 };
+        let mut new =
+            Self { laps: [Lap::default(); LAPS], loops: [Loop::default(); LOOPS], level: 0, serial: 0 };
         new.begin_loop();
         new
     }
@@ -276,7 +277,10 @@ impl Stopwatch {
         if current.blocking > 0 {
             current.blocked = current.blocked.saturating_add(step);
             for place in bits(current.open) {
-                self.laps.get_mut(place).into_iter().for_each(|lap| lap.blocked = lap.blocked.saturating_add(step));
+                self.laps
+                    .get_mut(place)
+                    .into_iter()
+                    .for_each(|lap| lap.blocked = lap.blocked.saturating_add(step));
             }
         }
         now
@@ -362,7 +366,9 @@ impl Stopwatch {
         let now = self.read(clock);
         self.stop(u64::MAX, now);
         let cpu = self.cpu_now(clock);
-        let Some(mut ended) = self.current().map(|current| *current).filter(|it| it.is_running) else { return };
+        let Some(mut ended) = self.current().map(|current| *current).filter(|it| it.is_running) else {
+            return;
+        };
         ended.probes = ended.probes.and(wanted);
         ended.cpu = sum_of(ended, cpu).filter(|_| ended.probes.contains(Probes::CPU));
         for place in bits(ended.laps) {

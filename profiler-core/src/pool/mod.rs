@@ -24,7 +24,8 @@ use std::os::unix::fs::FileExt;
 pub(crate) use mapping::{Mapping, SharedWords, Words};
 
 use crate::ids::{
-    BootId, ByteLimit, ChunkIndex, CounterIndex, DefinitionId, GroupIndex, PoolId, ProcessId, ProcessStart, ThreadIndex,
+    BootId, ByteLimit, ChunkIndex, CounterIndex, DefinitionId, GroupIndex, PoolId, ProcessId, ProcessStart,
+    ThreadIndex,
 };
 use crate::params::SessionParams;
 use crate::sync::{AtomicU64, Ordering};

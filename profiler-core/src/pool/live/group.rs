@@ -148,7 +148,8 @@ impl GroupCell {
         let (end, length) = (ended_ns / PEAK_UNIT_NS, (wall_ns / PEAK_UNIT_NS).min(MOST_UNITS));
         let peak = (length << PEAK_END_BITS) | end & ((1 << PEAK_END_BITS) - 1);
         let period = period_of(peak);
-        let Some(place) = usize::try_from(period).ok().and_then(|period| self.peaks.get(period % PEAKS)) else {
+        let Some(place) = usize::try_from(period).ok().and_then(|period| self.peaks.get(period % PEAKS))
+        else {
             return;
         };
         let mut seen = place.load(Ordering::Relaxed);

@@ -188,7 +188,9 @@ fn read_definition(source: &impl ByteSource, layout: &Layout, id: DefinitionId) 
     }
     let mut record = vec![0; len];
     source.read_at(&mut record, head_at + 8).ok()?;
-    let Ok(Definition::Group { kind, name, labels, is_fine, .. }) = codec::decode(&record) else { return None };
+    let Ok(Definition::Group { kind, name, labels, is_fine, .. }) = codec::decode(&record) else {
+        return None;
+    };
     let kind = GroupKind::from_name(&kind).unwrap_or(GroupKind::Other);
     Some(GroupDefinition { kind, name, labels, is_fine })
 }

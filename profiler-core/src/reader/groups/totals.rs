@@ -77,7 +77,7 @@ pub struct Peak {
 }
 
 /// What a group came to. Times in nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupTotals {
     /// Times that the group was entered from outside; more than runs if it was entered several times in an iteration.
     pub ticks: u64,
@@ -113,6 +113,11 @@ pub struct GroupTotals {
 }
 
 impl GroupTotals {
+    /// What a group came to for which nothing was done.
+    pub fn nothing() -> Self {
+        Self::parse(&[])
+    }
+
     /// The totals in a cell.
     pub(super) fn parse(cell: &[u8]) -> Self {
         let of = |index| word(cell, index);
@@ -138,13 +143,12 @@ impl GroupTotals {
         totals.derived()
     }
 
-    /// What was added since `earlier`, of the same group: number by number and bucket by bucket. `at_ns`, since the session's
-    /// start, is when `earlier` was read; peaks that ended before are left out, and what the longest run took is found
-    /// anew.
+    /// What was added since `earlier`, of the same group: number by number and bucket by bucket. Peaks that were there
+    /// are left out, and what the longest run took is found anew.
     #[must_use]
-    pub fn since(&self, earlier: &Self, at_ns: u64) -> Self {
+    pub fn since(&self, earlier: &Self) -> Self {
         let mut difference = self.combine(earlier, u64::saturating_sub);
-        difference.peaks = self.peaks.iter().filter(|peak| peak.ended_ns >= at_ns).copied().collect();
+        difference.peaks = self.peaks.iter().filter(|peak| !earlier.peaks.contains(peak)).copied().collect();
         difference.is_settled = self.is_settled && earlier.is_settled;
         difference.derived()
     }
@@ -248,13 +252,13 @@ mod tests {
         cell.commit(&run(3, 1_100)); // shorter, in the same period: not the peak
         cell.commit(&run(70, 2_000));
         let after = totals(&cell);
-        let difference = after.since(&before, 1_050_000_000);
+        let difference = after.since(&before);
         assert_eq!((difference.ticks, difference.runs, difference.wall_ns), (2, 2, 73_000_000));
         assert_eq!((difference.cpu_ns, difference.off_cpu_ns), (1_000_000, 72_000_000));
         assert_eq!(difference.durations, [2, 2, 1, 1, 1, 1, 1, 0, 0, 0]);
         assert!((69_984_000..=70_000_000).contains(&difference.longest_ns), "{}", difference.longest_ns);
         assert_eq!(difference.peaks.len(), 1);
-        assert_eq!(after.since(&GroupTotals::default(), 0).ticks, 3, "a new group against zero");
+        assert_eq!(after.since(&GroupTotals::nothing()).ticks, 3, "a new group against zero");
     }
 
     #[test]
