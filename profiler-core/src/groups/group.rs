@@ -190,6 +190,10 @@ fn find(known: &mut Option<Known>, identity: Identity) -> Option<&'static Regist
         return Some(found);
     }
     if known.len() as u64 >= MAX_GROUPS {
+        let _ = crate::record::local::with_manager(|manager| {
+            manager.pool().count_group_left_out();
+            Some(())
+        });
         return None;
     }
     // For ever, as its cell: at most so many.
@@ -349,6 +353,11 @@ pub(super) mod model {
     impl Registered {
         pub(crate) fn name(&self) -> &str {
             &self.identity.name
+        }
+
+        /// Ticks that wait for a cell.
+        pub(crate) fn kept(&self) -> u64 {
+            self.waiting.load(Ordering::Relaxed)
         }
     }
 }

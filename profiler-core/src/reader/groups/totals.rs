@@ -119,7 +119,7 @@ impl GroupTotals {
     }
 
     /// The totals in a cell.
-    pub(super) fn parse(cell: &[u8]) -> Self {
+    pub(crate) fn parse(cell: &[u8]) -> Self {
         let of = |index| word(cell, index);
         let histogram = Histogram::new((0..PLACES).map(|place| of(at::HISTOGRAM + place)).collect());
         let (measured_ns, cpu_ns) = (of(at::MEASURED), of(at::CPU));
