@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use super::clock::{Clock, SessionTime};
+use super::clock::SessionTime;
 use super::group::{self, Group, Registered};
 use super::kind::Probes;
 use super::stopwatch::{Exit, Owned, Stopwatch};
@@ -113,16 +113,16 @@ impl Own {
         self.group = None;
     }
 
-    fn implied(&mut self) -> [Option<&'static Registered>; 2] {
-        if self.group.is_none() {
-            self.group = group::of_thread(local::own_name().as_deref());
-        }
-        [self.group, group::of_process()]
-    }
-
+    #[inline]
     fn enter(&mut self, word: u64, groups: impl Iterator<Item = &'static Registered> + Clone) -> Owned {
-        let implied = self.implied();
-        self.watch.enter(&SessionTime, probes_of(word), implied, groups)
+        let Self { watch, group, .. } = self;
+        let implied = || {
+            if group.is_none() {
+                *group = group::of_thread(local::own_name().as_deref());
+            }
+            [*group, group::of_process()]
+        };
+        watch.enter(&SessionTime, probes_of(word), implied, groups)
     }
 
     fn exit(&mut self, word: u64, owned: Owned) {
@@ -145,7 +145,7 @@ impl Own {
             watch.settle(&SessionTime, Probes::NONE, |group, run| group.keep(run.ticks));
         }
         if probes_of(word).needs_time() {
-            SessionTime::keep_exact(SessionTime.read());
+            SessionTime::keep_exact(self.watch.last());
         }
     }
 }
