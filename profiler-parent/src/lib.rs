@@ -8,6 +8,7 @@
 pub mod capture;
 pub mod controller;
 pub mod gather;
+pub mod groups;
 mod hub;
 pub mod outbox;
 pub mod output;
@@ -23,10 +24,11 @@ pub mod view;
 
 pub use capture::{Capture, CaptureError, CaptureEvent, CaptureReport, CapturedProcess, Format};
 pub use gather::verdict::{Verdict, Why};
+pub use groups::{GroupsSnapshot, Monitor};
 pub use hub::{ChildSignals, ProcessReport, ProcessState, ProfiledChild, SpawnedError};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use profiler_core as core;
-pub use profiler_core::{label, marker, scope, text_marker};
+pub use profiler_core::{blocking, group, label, marker, scope, text_marker};
 pub use session::{LimitError, Session, SessionBuilder, SessionError};
 
 /// The code in the README compiles.

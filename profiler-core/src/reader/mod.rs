@@ -12,6 +12,7 @@
 mod chunk;
 mod definitions;
 mod directory;
+pub mod groups;
 mod snapshot;
 mod source;
 pub(crate) mod tables;

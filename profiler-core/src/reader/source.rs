@@ -53,6 +53,16 @@ impl ByteSource for [u8] {
     }
 }
 
+impl<S: ByteSource + ?Sized> ByteSource for std::sync::Arc<S> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        (**self).read_at(buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        (**self).len()
+    }
+}
+
 impl<S: ByteSource + ?Sized> ByteSource for &S {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         (**self).read_at(buffer, offset)

@@ -12,6 +12,7 @@ mod begin;
 mod books;
 mod channel_liar;
 mod end;
+mod groups;
 mod kin;
 mod limits;
 mod pairs;
@@ -43,6 +44,7 @@ const FAMILIES: &[Family] = &[
     books::obey,
     sandbox::obey,
     sprawl::obey,
+    groups::obey,
 ];
 
 fn main() -> anyhow::Result<()> {

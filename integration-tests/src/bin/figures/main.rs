@@ -13,6 +13,7 @@ mod faults;
 mod figure;
 mod flood;
 mod gather;
+mod groups;
 mod json;
 mod limit;
 mod measure;
@@ -45,6 +46,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("sample", sample::measure),
     ("unwind", unwind::measure),
     ("open", open::measure),
+    ("groups", groups::measure),
 ];
 
 #[global_allocator]
