@@ -12,6 +12,7 @@
 mod chunk;
 mod definitions;
 mod directory;
+mod follow;
 mod snapshot;
 mod source;
 pub(crate) mod tables;
@@ -21,6 +22,7 @@ pub use definitions::{
     CategoryDefinition, CounterDefinition, Definitions, LabelDefinition, MarkerType, ModuleDefinition, Site,
 };
 pub use directory::ChunkInfo;
+pub use follow::{Followed, Follower, Progress};
 pub use snapshot::{PoolReader, Snapshot};
 pub use source::ByteSource;
 pub use tables::{CounterInfo, PausedRange, ThreadInfo};
