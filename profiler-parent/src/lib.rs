@@ -9,6 +9,7 @@ pub mod capture;
 pub mod controller;
 pub mod gather;
 mod hub;
+pub mod observe;
 pub mod outbox;
 pub mod output;
 mod pools;
@@ -24,9 +25,10 @@ pub mod view;
 pub use capture::{Capture, CaptureError, CaptureEvent, CaptureReport, CapturedProcess, Format};
 pub use gather::verdict::{Verdict, Why};
 pub use hub::{ChildSignals, ProcessReport, ProcessState, ProfiledChild, SpawnedError};
+pub use observe::{Filter, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use profiler_core as core;
-pub use profiler_core::{label, marker, scope, text_marker};
+pub use profiler_core::{label, marker, scope, span, text_marker};
 pub use session::{LimitError, Session, SessionBuilder, SessionError};
 
 /// The code in the README compiles.

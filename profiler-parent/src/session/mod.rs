@@ -7,6 +7,7 @@
 mod builder;
 mod limit;
 
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub use limit::LimitError;
 
 use crate::capture::Capture;
 use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError, Trust};
+use crate::observe::{Filter, Observatory, Observer, ObserverOptions};
 use crate::pools::PoolDirectory;
 
 /// How long a session waits for its children to confirm a command.
@@ -32,6 +34,7 @@ const FAREWELL: Duration = Duration::from_millis(200);
 pub struct Session {
     shared: Arc<Shared>,
     hub: RunningHub,
+    observatory: Observatory,
 }
 
 impl Session {
@@ -79,6 +82,23 @@ impl Session {
     /// A capture, to be saved. Recording goes on meanwhile; several captures queue.
     pub fn capture(&self) -> Capture {
         Capture::new(Arc::clone(&self.shared), self.hub.handle.clone())
+    }
+
+    /// What all processes record from now on, as it happens, in batches every 200 ms: processes that come later
+    /// too, and the last of those that end. They notice nothing of it; one thread of this process reads their memory.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn observe(&self, filter: Filter) -> io::Result<Observer> {
+        self.observe_with(filter, ObserverOptions::default())
+    }
+
+    /// The same, with batches and a queue of other sizes.
+    ///
+    /// # Errors
+    /// As [`Session::observe`].
+    pub fn observe_with(&self, filter: Filter, options: ObserverOptions) -> io::Result<Observer> {
+        self.observatory.observe(filter, options)
     }
 
     /// Records nothing anywhere until [`Session::resume`]. Returns when every child has confirmed, or
@@ -149,12 +169,14 @@ impl Session {
         let shared = Arc::new(shared);
         let hub = RunningHub::start(Arc::clone(&shared))?;
         hub::join_own(&shared, &hub.handle, name)?;
-        Ok(Self { shared, hub })
+        let observatory = Observatory::new(Arc::clone(&shared));
+        Ok(Self { shared, hub, observatory })
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.observatory.close();
         self.hub.handle.control(Control::Stop, FAREWELL);
         profiler_core::session::stop();
         self.shared.processes.hang_up();
