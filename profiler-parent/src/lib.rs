@@ -5,6 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod alerts;
 pub mod capture;
 pub mod controller;
 pub mod gather;
@@ -22,6 +23,7 @@ mod sys;
 #[cfg(feature = "cli")]
 pub mod view;
 
+pub use alerts::{Alert, AlertRules, Alerts, EvidenceOptions, Target};
 pub use capture::{Capture, CaptureError, CaptureEvent, CaptureReport, CapturedProcess, Format};
 pub use gather::verdict::{Verdict, Why};
 pub use hub::{ChildSignals, ProcessReport, ProcessState, ProfiledChild, SpawnedError};

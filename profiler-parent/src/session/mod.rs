@@ -19,6 +19,7 @@ pub use builder::{SessionBuilder, SessionError};
 pub(crate) use limit::Limit;
 pub use limit::LimitError;
 
+use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Watches};
 use crate::capture::Capture;
 use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError, Trust};
 use crate::observe::{Filter, Observatory, Observer, ObserverOptions};
@@ -35,6 +36,7 @@ pub struct Session {
     shared: Arc<Shared>,
     hub: RunningHub,
     observatory: Observatory,
+    watches: Watches,
 }
 
 impl Session {
@@ -99,6 +101,16 @@ impl Session {
     /// As [`Session::observe`].
     pub fn observe_with(&self, filter: Filter, options: ObserverOptions) -> io::Result<Observer> {
         self.observatory.observe(filter, options)
+    }
+
+    /// Alerts when groups of any process are too slow, by these rules, with evidence if that is wanted. What is needed for
+    /// it is measured meanwhile. Looks at all groups five times a second, on a thread of its own.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn alerts(&self, rules: AlertRules, evidence: EvidenceOptions) -> io::Result<Alerts> {
+        let monitor = self.monitor(Probes::JANK.with(Probes::BLOCKING));
+        Alerts::start((&self.shared, &self.hub.handle, &self.watches), monitor, rules, evidence)
     }
 
     /// Records nothing anywhere until [`Session::resume`]. Returns when every child has confirmed, or
@@ -170,12 +182,13 @@ impl Session {
         let hub = RunningHub::start(Arc::clone(&shared))?;
         hub::join_own(&shared, &hub.handle, name)?;
         let observatory = Observatory::new(Arc::clone(&shared));
-        Ok(Self { shared, hub, observatory })
+        Ok(Self { shared, hub, observatory, watches: Watches::default() })
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.watches.close();
         self.observatory.close();
         self.hub.handle.control(Control::Stop, FAREWELL);
         profiler_core::session::stop();

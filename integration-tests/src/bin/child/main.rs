@@ -18,6 +18,7 @@ mod pairs;
 mod part_liar;
 mod record;
 mod sandbox;
+mod spans;
 mod sprawl;
 mod traps;
 mod vandal;
@@ -42,6 +43,7 @@ const FAMILIES: &[Family] = &[
     channel_liar::obey,
     books::obey,
     sandbox::obey,
+    spans::obey,
     sprawl::obey,
 ];
 

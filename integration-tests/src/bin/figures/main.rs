@@ -16,6 +16,7 @@ mod gather;
 mod json;
 mod limit;
 mod measure;
+mod observe;
 mod open;
 mod record;
 mod recording;
@@ -45,6 +46,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("sample", sample::measure),
     ("unwind", unwind::measure),
     ("open", open::measure),
+    ("observers", observe::measure),
 ];
 
 #[global_allocator]
