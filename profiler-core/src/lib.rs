@@ -24,8 +24,10 @@ mod backtrace;
 pub mod codec;
 pub mod counter;
 mod definition_cell;
+pub mod durations;
 pub mod entry;
 pub mod grave;
+pub mod groups;
 pub mod ids;
 pub mod label;
 #[cfg(all(test, loom))]

@@ -180,6 +180,7 @@ impl Definitions {
                     self.modules.insert(id, ModuleDefinition { path, build_id, base, start, end });
                 }
             }
+            Definition::Group { .. } => {} // looked up one by one, see `reader::groups`
             Definition::Label { name, category, subcategory, file, line } => {
                 self.labels.insert(id, LabelDefinition { name, category, subcategory, file, line });
             }
@@ -208,6 +209,9 @@ fn weight(definition: &Definition) -> u64 {
             text(name) + text(category) + text(description)
         }
         Definition::Module { path, build_id, .. } => text(path) + build_id.len() as u64,
+        Definition::Group { kind, name, labels, .. } => {
+            text(kind) + text(name) + labels.iter().map(|(key, value)| text(key) + text(value)).sum::<u64>()
+        }
         Definition::Label { name, file, .. } => text(name) + text(file),
     }
 }

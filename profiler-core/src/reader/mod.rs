@@ -13,6 +13,7 @@ mod chunk;
 mod definitions;
 mod directory;
 mod follow;
+pub mod groups;
 mod snapshot;
 mod source;
 pub(crate) mod tables;

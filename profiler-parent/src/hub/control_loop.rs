@@ -47,6 +47,7 @@ pub(super) struct Hub {
     shrinking: Vec<Sender<()>>,
     paused: Option<Control>,
     sampling_paused: Option<Control>,
+    probes: Option<Control>,
 }
 
 /// The controller's name for a process: its pool alone tells it from all others, and is known
@@ -76,6 +77,7 @@ impl Hub {
             shrinking: Vec::new(),
             paused: None,
             sampling_paused: None,
+            probes: None,
         }
     }
 
@@ -138,8 +140,8 @@ impl Hub {
     /// Brings a child that has just connected to where the session is.
     fn catch_up(&self, key: PoolId, link: &mut Link) {
         let allowance = self.allowance(key);
-        for control in [Some(Control::EnsureStarted), self.paused, self.sampling_paused].into_iter().flatten()
-        {
+        let all = [Some(Control::EnsureStarted), self.paused, self.sampling_paused, self.probes];
+        for control in all.into_iter().flatten() {
             link.control(control, None, &self.shared.params, allowance);
         }
     }
@@ -250,6 +252,7 @@ impl Hub {
             Control::Resume => self.paused = None,
             Control::PauseSampling => self.sampling_paused = Some(control),
             Control::ResumeSampling => self.sampling_paused = None,
+            Control::SetProbes(_) => self.probes = Some(control),
             _ => {}
         }
         let keys: Vec<PoolId> = self.links.keys().copied().collect();
@@ -462,6 +465,7 @@ fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> O
 fn drop_pool(process: &mut Process) {
     process.grave = None;
     if let Remains::Pool(file) = &process.remains {
+        process.groups = crate::groups::final_groups(file);
         let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
         if let Err(error) = &snapshot {
             process.damage.get_or_insert_with(|| error.to_string());

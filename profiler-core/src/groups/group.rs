@@ -1,0 +1,387 @@
+//! A group: its identity, and its way from a static to its cell in the pool.
+//!
+//! A group is registered once per process, by kind, name and labels: all statics and handles that agree in these are the same
+//! group. What is registered stays for the life of the process, at most [`MAX_GROUPS`] of them, and gets a cell when a session
+//! first counts it. Invariants: once a group has its cell, nothing here takes a lock or allocates; before, nothing on
+//! the way of an entry waits for a lock: what cannot be placed at once is kept and placed with the next iteration.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+
+use super::kind::GroupKind;
+use crate::counter::GroupTrack;
+use crate::definition_cell::belongs_to;
+use crate::ids::{CounterIndex, GroupIndex};
+use crate::manager::ChunkManager;
+use crate::pool::definitions::Definition;
+use crate::pool::header::cut;
+use crate::pool::layout::MAX_GROUPS;
+use crate::pool::live::GroupCell;
+use crate::pool::live::group::Run;
+use crate::reader::groups::MAX_NAME_BYTES;
+use crate::record::gate;
+use crate::sync::fixed::{AtomicU64, Ordering};
+
+/// Most labels of a group; the rest is left out.
+pub(super) const MAX_LABELS: usize = 16;
+/// Groups with a track of their own in the profile; the program's own counters need rows, too.
+const MAX_TRACKS: u32 = 512;
+/// Threads that are told apart by name; the rest are one group.
+const MAX_THREADS: usize = 1024;
+/// Tries to get the registry at the first use of a group: about a microsecond.
+const TRIES: usize = 32;
+
+/// Identity of a group in its process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    kind: GroupKind,
+    name: String,
+    labels: Vec<(String, String)>,
+    is_fine: bool,
+}
+
+/// A group as all its handles share it.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    identity: Identity,
+    /// Tag of a pool (high 32), number of the cell in it + 1 (low 32).
+    cell: AtomicU64,
+    /// The same of the counter that is its track.
+    track: AtomicU64,
+    /// The pool that had no room for it.
+    refused_by: AtomicU64,
+    /// Ticks that could not be placed yet, and the session that they belong to.
+    waiting: AtomicU64,
+    waiting_in: AtomicU64,
+}
+
+type Known = HashMap<Identity, &'static Registered>;
+
+static REGISTRY: Mutex<Option<Known>> = Mutex::new(None);
+
+impl Registered {
+    fn new(identity: Identity) -> Self {
+        let word = || AtomicU64::new(0);
+        let (cell, track, refused_by, waiting, waiting_in) = (word(), word(), word(), word(), word());
+        Self { identity, cell, track, refused_by, waiting, waiting_in }
+    }
+
+    pub(crate) const fn is_fine(&self) -> bool {
+        self.identity.is_fine
+    }
+
+    /// Adds a run to the group's cell.
+    pub(crate) fn commit(&self, manager: &ChunkManager, run: &Run) {
+        let Some(cell) = self.cell(manager) else { return self.keep(run.ticks) };
+        let kept = self.take_kept();
+        cell.commit(&Run { ticks: run.ticks.saturating_add(kept), ..*run });
+        let track = number_in(self.track.load(Ordering::Relaxed), manager.tag()).map(CounterIndex::new);
+        if let Some(track) = track.and_then(|track| manager.pool().counter(track)) {
+            let wall = i64::try_from(run.wall_ns.unwrap_or(0)).unwrap_or(i64::MAX);
+            track.add_many(wall, run.ticks.saturating_add(kept));
+        }
+    }
+
+    /// Remembers ticks until they can be placed.
+    #[cold]
+    pub(crate) fn keep(&self, ticks: u64) {
+        let session = gate::epoch_of(gate::word());
+        if self.waiting_in.swap(session, Ordering::Relaxed) != session {
+            self.waiting.store(0, Ordering::Relaxed);
+        }
+        self.waiting.fetch_add(ticks, Ordering::Relaxed);
+    }
+
+    fn take_kept(&self) -> u64 {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let kept = self.waiting.swap(0, Ordering::Relaxed);
+        if self.waiting_in.load(Ordering::Relaxed) == gate::epoch_of(gate::word()) { kept } else { 0 }
+    }
+
+    fn cell<'a>(&self, manager: &'a ChunkManager) -> Option<&'a GroupCell> {
+        let known = number_in(self.cell.load(Ordering::Relaxed), manager.tag());
+        let number = known.or_else(|| self.place(manager, false))?;
+        manager.pool().group(GroupIndex::new(number))
+    }
+
+    /// Gives the group a cell. Waits for the manager's lock only if it `may_wait`.
+    #[cold]
+    fn place(&self, manager: &ChunkManager, may_wait: bool) -> Option<u32> {
+        if self.refused_by.load(Ordering::Relaxed) == manager.tag() {
+            return None;
+        }
+        let mut state = if may_wait { manager.lock() } else { manager.try_lock()? };
+        let tag = manager.tag();
+        if let Some(known) = number_in(self.cell.load(Ordering::Relaxed), tag) {
+            return Some(known); // another thread was faster
+        }
+        let Some(cell) = state.rows.add_group(manager, |cell| self.define(manager, cell)) else {
+            self.refused_by.store(tag, Ordering::Relaxed);
+            manager.pool().count_group_left_out();
+            return None;
+        };
+        if cell.get() < MAX_TRACKS
+            && let Some(track) = GroupTrack::add(manager, &mut state, &self.track_name())
+        {
+            self.track.store(tagged(tag, track.get()), Ordering::Relaxed);
+        }
+        // Last: whoever finds the cell finds the track.
+        self.cell.store(tagged(tag, cell.get()), Ordering::Release);
+        Some(cell.get())
+    }
+
+    fn define(&self, manager: &ChunkManager, cell: GroupIndex) -> Option<()> {
+        let Identity { kind, name, labels, is_fine } = self.identity.clone();
+        let kind = kind.name().to_owned();
+        let definition = Definition::Group { cell, kind, name, labels, is_fine };
+        let id = manager.pool().define(&definition).ok()?;
+        manager.pool().group(cell)?.publish(id);
+        Some(())
+    }
+
+    fn track_name(&self) -> String {
+        format!("{} {}", self.identity.kind, self.identity.name)
+    }
+}
+
+fn tagged(tag: u64, number: u32) -> u64 {
+    (tag << 32) | u64::from(number).saturating_add(1)
+}
+
+/// The number in a word, if it is of the pool with this tag.
+fn number_in(word: u64, tag: u64) -> Option<u32> {
+    let number = u32::try_from(word & 0xffff_ffff).ok()?.checked_sub(1)?;
+    belongs_to(word, tag).then_some(number)
+}
+
+/// A session has begun: every group that is known, but for the fine ones, can be seen from now on.
+pub(super) fn place_all(manager: &ChunkManager) {
+    let all: Vec<&'static Registered> = lock().iter().flat_map(HashMap::values).copied().collect();
+    for group in all {
+        // The implied ones come when they are needed.
+        if !group.is_fine() && !matches!(group.identity.kind, GroupKind::Process | GroupKind::Thread) {
+            group.place(manager, true);
+        }
+    }
+}
+
+fn lock() -> MutexGuard<'static, Option<Known>> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The registry, unless somebody has it all the time.
+fn try_lock() -> Option<MutexGuard<'static, Option<Known>>> {
+    (0..TRIES).find_map(|_| match REGISTRY.try_lock() {
+        Ok(known) => Some(known),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            std::hint::spin_loop();
+            None
+        }
+    })
+}
+
+/// The group with this identity, which is registered if it is new; `None` if there are too many.
+fn find(known: &mut Option<Known>, identity: Identity) -> Option<&'static Registered> {
+    let known = known.get_or_insert_with(HashMap::new);
+    if let Some(found) = known.get(&identity) {
+        return Some(found);
+    }
+    if known.len() as u64 >= MAX_GROUPS {
+        let _ = crate::record::local::with_manager(|manager| {
+            manager.pool().count_group_left_out();
+            Some(())
+        });
+        return None;
+    }
+    // For ever, as its cell: at most so many.
+    let group: &'static Registered = Box::leak(Box::new(Registered::new(identity.clone())));
+    known.insert(identity, group);
+    Some(group)
+}
+
+fn identity(kind: GroupKind, name: &str, labels: &[(&str, &str)], is_fine: bool) -> Identity {
+    let text = |text: &str| cut(text, MAX_NAME_BYTES).to_owned();
+    let labels = labels.iter().take(MAX_LABELS).map(|(key, value)| (text(key), text(value))).collect();
+    Identity { kind, name: text(name), labels, is_fine }
+}
+
+/// The group of the whole process. `None` while the registry is not to be had.
+pub(super) fn of_process() -> Option<&'static Registered> {
+    static PROCESS: OnceLock<&'static Registered> = OnceLock::new();
+    if let Some(known) = PROCESS.get() {
+        return Some(known);
+    }
+    let found = find(&mut *try_lock()?, identity(GroupKind::Process, "process", &[], false))?;
+    Some(PROCESS.get_or_init(|| found))
+}
+
+/// The group of threads of this name; those without one, and those beyond the most, are one group each.
+pub(super) fn of_thread(name: Option<&str>) -> Option<&'static Registered> {
+    let mut known = try_lock()?;
+    let is_thread = |identity: &&Identity| identity.kind == GroupKind::Thread;
+    let own = identity(GroupKind::Thread, name.unwrap_or("(unnamed threads)"), &[], false);
+    let is_new = !known.as_ref().is_some_and(|known| known.contains_key(&own));
+    let threads = known.iter().flat_map(HashMap::keys).filter(is_thread);
+    if is_new && threads.count() >= MAX_THREADS {
+        return find(&mut known, identity(GroupKind::Thread, "(other threads)", &[], false));
+    }
+    find(&mut known, own)
+}
+
+/// Somebody that work is done for: a plugin, a tenant, a class of requests, a part of the program.
+///
+/// As a static, by [`crate::group!`] or [`Group::new`], or registered while the program runs. All with the same kind,
+/// name and labels are one group of the process. A program has few of them compared with what it does for each: they
+/// stay for the life of the process, and beyond 4,096 they are left out and counted.
+#[derive(Debug)]
+pub struct Group {
+    /// `None`: the kind stands before a colon in the name.
+    kind: Option<GroupKind>,
+    name: &'static str,
+    is_fine: bool,
+    registered: OnceLock<Option<&'static Registered>>,
+    /// Entries at a time when the registry could not be had.
+    missed: AtomicU64,
+}
+
+impl Group {
+    /// A group, for a static.
+    pub const fn new(kind: GroupKind, name: &'static str) -> Self {
+        Self::make(Some(kind), name, false)
+    }
+
+    /// A group by one text, `plugin:foo`. Without a known kind before the colon it is a component of that name.
+    pub const fn named(text: &'static str) -> Self {
+        Self::make(None, text, false)
+    }
+
+    /// A group that is measured only while somebody wants [`super::Probes::FINE`], and unknown before.
+    pub const fn fine(kind: GroupKind, name: &'static str) -> Self {
+        Self::make(Some(kind), name, true)
+    }
+
+    const fn make(kind: Option<GroupKind>, name: &'static str, is_fine: bool) -> Self {
+        Self { kind, name, is_fine, registered: OnceLock::new(), missed: AtomicU64::new(0) }
+    }
+
+    /// The group of this kind and name, for names that are known only when the program runs, such as a tenant's. Takes a lock and
+    /// may allocate: keep what it gives. If there are too many groups already, what it gives counts nothing.
+    pub fn register(kind: GroupKind, name: &str) -> Self {
+        Self::register_with(kind, name, &[])
+    }
+
+    /// The same with labels, which belong to the group's identity.
+    pub fn register_with(kind: GroupKind, name: &str, labels: &[(&str, &str)]) -> Self {
+        Self::registered_as(identity(kind, name, labels, false))
+    }
+
+    /// As [`Group::register`] for a group that is measured only while somebody wants [`super::Probes::FINE`].
+    pub fn register_fine(kind: GroupKind, name: &str) -> Self {
+        Self::registered_as(identity(kind, name, &[], true))
+    }
+
+    fn registered_as(identity: Identity) -> Self {
+        let is_fine = identity.is_fine;
+        // In a forked child another thread may have held the lock for ever.
+        let is_on = cfg!(feature = "enabled") && !gate::is_forked_child();
+        let found = if is_on { find(&mut lock(), identity) } else { None };
+        if let Some(group) = found.filter(|_| !is_fine && gate::is_active()) {
+            // So that it can be seen before it is entered.
+            let _ = crate::record::local::with_manager(|manager| group.place(manager, true));
+        }
+        let group = Self::make(None, "", is_fine);
+        let _ = group.registered.set(found);
+        group
+    }
+
+    /// Whether it is measured only if somebody wants fine groups.
+    #[inline(always)]
+    pub(super) const fn is_fine(&self) -> bool {
+        self.is_fine
+    }
+
+    /// The group behind the handle; `None` if there are too many, or the registry is not to be had now.
+    #[inline]
+    pub(super) fn registered(&self) -> Option<&'static Registered> {
+        match self.registered.get() {
+            Some(known) => *known,
+            None => self.find(),
+        }
+    }
+
+    #[cold]
+    fn find(&self) -> Option<&'static Registered> {
+        let (kind, name) = self.kind.map_or_else(|| GroupKind::split(self.name), |kind| (kind, self.name));
+        let Some(mut known) = try_lock() else {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        let found = find(&mut known, identity(kind, name, &[], self.is_fine));
+        drop(known);
+        let found = *self.registered.get_or_init(|| found);
+        let missed = self.missed.swap(0, Ordering::Relaxed);
+        if let Some(found) = found.filter(|_| missed > 0) {
+            found.keep(missed);
+        }
+        found
+    }
+}
+
+/// The same group.
+impl Clone for Group {
+    fn clone(&self) -> Self {
+        let group = Self::make(self.kind, self.name, self.is_fine);
+        if let Some(known) = self.registered.get() {
+            let _ = group.registered.set(*known);
+        }
+        group
+    }
+}
+
+#[cfg(test)]
+pub(super) mod model {
+    use super::*;
+
+    /// A group that no registry knows, for tests of stopwatches.
+    pub(crate) fn unregistered(name: &str) -> &'static Registered {
+        Box::leak(Box::new(Registered::new(identity(GroupKind::Component, name, &[], false))))
+    }
+
+    impl Registered {
+        pub(crate) fn name(&self) -> &str {
+            &self.identity.name
+        }
+
+        /// Ticks that wait for a cell.
+        pub(crate) fn kept(&self) -> u64 {
+            self.waiting.load(Ordering::Relaxed)
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_handles_of_one_identity_are_one_group() {
+        static BY_TEXT: Group = Group::named("plugin:same");
+        static BY_KIND: Group = Group::new(GroupKind::Plugin, "same");
+        let by_register = Group::register(GroupKind::Plugin, "same");
+        let found = [&BY_TEXT, &BY_KIND, &by_register, &by_register.clone()].map(|group| group.registered());
+        assert!(found.iter().all(|group| std::ptr::eq(group.unwrap(), found[0].unwrap())));
+        let other = Group::register_with(GroupKind::Plugin, "same", &[("version", "2")]);
+        assert!(!std::ptr::eq(other.registered().unwrap(), found[0].unwrap()), "labels belong to it");
+    }
+
+    #[test]
+    fn a_number_counts_only_for_its_pool() {
+        assert_eq!(number_in(tagged(7, 0), 7), Some(0));
+        assert_eq!(number_in(tagged(7, 4095), 7), Some(4095));
+        assert_eq!(number_in(tagged(7, 1), 8), None);
+        assert_eq!(number_in(0, 0), None);
+    }
+}

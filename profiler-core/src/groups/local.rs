@@ -1,0 +1,317 @@
+//! From a thread to its stopwatch, and from the stopwatch to the cells.
+//!
+//! One word ([`gate::groups`]) says whether anything is counted: 0 while no session runs and in forked children, else bit 0,
+//! the probes in bits 1 to 4, and the session's number from bit 8 on. A thread that enters a group for the first time in a
+//! session makes its stopwatch (which allocates, once) and finds its own group. Invariants: a thread's stopwatch belongs
+//! to one session; what a session that is over has not committed is forgotten; whatever is not to be had at once
+//! (the thread-local while the thread ends, a lock) makes a guard that does nothing, and never waits.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use super::clock::{Clock, SessionTime};
+use super::group::{self, Group, Registered};
+use super::kind::Probes;
+use super::stopwatch::{Exit, Owned, Stopwatch};
+use crate::manager::ChunkManager;
+use crate::pool::layout::header as at;
+use crate::record::{gate, local};
+use crate::sync::fixed::{AtomicU64, Ordering};
+
+/// Bit of the word: groups are counted.
+const ON: u64 = 1;
+const EPOCH_SHIFT: u32 = 8;
+
+/// What is to be measured, in this session and later ones.
+static WANTED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static OWN: RefCell<Option<Box<Own>>> = const { RefCell::new(None) };
+}
+
+/// What a thread has.
+#[derive(Debug)]
+struct Own {
+    watch: Stopwatch,
+    epoch: u64,
+    /// The group of threads of its name.
+    group: Option<&'static Registered>,
+}
+
+/// A thread that ends hands over what it has done in a custom loop.
+impl Drop for Own {
+    fn drop(&mut self) {
+        let word = gate::groups();
+        if word != 0 && self.epoch == epoch_of(word) {
+            self.settle(word);
+        }
+    }
+}
+
+const fn epoch_of(word: u64) -> u64 {
+    word >> EPOCH_SHIFT
+}
+
+fn probes_of(word: u64) -> Probes {
+    Probes::from_bits(u8::try_from(word & 0xff).unwrap_or(0))
+}
+
+/// A session has begun.
+pub(crate) fn begin_session(manager: &ChunkManager, epoch: u64) {
+    super::clock::begin_session(manager.pool().clock());
+    group::place_all(manager);
+    let wanted = WANTED.load(Ordering::SeqCst);
+    manager.pool().set_header(at::PROBES, wanted);
+    gate::set_groups(true, |_| (epoch << EPOCH_SHIFT) | wanted | ON);
+    // Somebody may have asked for something else meanwhile.
+    set_probes(Probes::from_bits(u8::try_from(WANTED.load(Ordering::SeqCst)).unwrap_or(0)));
+}
+
+/// Sets what is measured in this process, in this session and later ones. Called by a child's control thread for
+/// the parent, and by the parent for itself; takes effect with the next iteration of each thread.
+pub fn set_probes(probes: Probes) {
+    if gate::is_forked_child() {
+        return;
+    }
+    let wanted = u64::from(probes.bits());
+    WANTED.store(wanted, Ordering::SeqCst);
+    gate::set_groups(false, |word| epoch_of(word) << EPOCH_SHIFT | wanted | ON);
+    let _ = local::with_manager(|manager| {
+        manager.pool().set_header(at::PROBES, wanted);
+        Some(())
+    });
+}
+
+/// What is measured in this process now; nothing while no session runs.
+pub fn probes() -> Probes {
+    probes_of(gate::groups())
+}
+
+/// Runs `body` with the calling thread's stopwatch for the session that runs.
+fn with_own<T>(word: u64, body: impl FnOnce(&mut Own) -> T) -> Option<T> {
+    let run = |own: &RefCell<Option<Box<Own>>>| {
+        let mut own = own.try_borrow_mut().ok()?;
+        let own = own.get_or_insert_with(Own::new);
+        if own.epoch != epoch_of(word) {
+            own.begin(word);
+        }
+        Some(body(own))
+    };
+    OWN.try_with(run).ok().flatten()
+}
+
+impl Own {
+    #[cold]
+    fn new() -> Box<Self> {
+        Box::new(Self { watch: Stopwatch::new(), epoch: 0, group: None })
+    }
+
+    #[cold]
+    fn begin(&mut self, word: u64) {
+        self.watch.reset();
+        self.epoch = epoch_of(word);
+        self.group = None;
+    }
+
+    fn implied(&mut self) -> [Option<&'static Registered>; 2] {
+        if self.group.is_none() {
+            self.group = group::of_thread(local::own_name().as_deref());
+        }
+        [self.group, group::of_process()]
+    }
+
+    fn enter(&mut self, word: u64, groups: impl Iterator<Item = &'static Registered> + Clone) -> Owned {
+        let implied = self.implied();
+        self.watch.enter(&SessionTime, probes_of(word), implied, groups)
+    }
+
+    fn exit(&mut self, word: u64, owned: Owned) {
+        if self.watch.exit(&SessionTime, owned) == Exit::Outermost {
+            self.settle(word);
+        }
+    }
+
+    /// Ends the iteration: writes what it came to into the cells.
+    fn settle(&mut self, word: u64) {
+        let watch = &mut self.watch;
+        let mut is_told = false;
+        let told = local::with_manager(|manager| {
+            is_told = true;
+            watch.settle(&SessionTime, probes_of(word), |group, run| group.commit(manager, run));
+            Some(())
+        });
+        if told.is_none() && !is_told {
+            // The session is just beginning or ending: only ticks are worth keeping.
+            watch.settle(&SessionTime, Probes::NONE, |group, run| group.keep(run.ticks));
+        }
+        if probes_of(word).needs_time() {
+            SessionTime::keep_exact(SessionTime.read());
+        }
+    }
+}
+
+/// A thread works for one or several groups until this is dropped.
+///
+/// Belongs to the thread that made it. One that is never dropped leaves the thread in its groups.
+#[derive(Debug)]
+#[must_use = "the group is left at once"]
+pub struct Entered {
+    owned: Owned,
+    is_blocking: bool,
+    _of_thread: PhantomData<*const ()>,
+}
+
+impl Entered {
+    pub(super) const NOTHING: Self =
+        Self { owned: Owned::NOTHING, is_blocking: false, _of_thread: PhantomData };
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.owned.is_nothing() {
+            leave(self.owned, self.is_blocking);
+        }
+    }
+}
+
+#[inline(never)]
+fn leave(owned: Owned, is_blocking: bool) {
+    let word = gate::groups();
+    if word == 0 {
+        return;
+    }
+    with_own(word, |own| {
+        if is_blocking {
+            own.watch.set_blocking(&SessionTime, false);
+        }
+        own.exit(word, owned);
+    });
+}
+
+/// Whether this group is counted now, by the one word.
+#[inline(always)]
+fn is_on(word: u64, group: &Group) -> bool {
+    let wants = if group.is_fine() { Probes::FINE.bits() as u64 } else { ON };
+    cfg!(feature = "enabled") && word & wants != 0
+}
+
+/// Enters one group.
+#[inline(always)]
+pub(super) fn enter(group: &Group) -> Entered {
+    let word = gate::groups();
+    if is_on(word, group) { enter_one(word, group) } else { Entered::NOTHING }
+}
+
+#[inline(never)]
+fn enter_one(word: u64, group: &Group) -> Entered {
+    let Some(group) = group.registered() else { return Entered::NOTHING };
+    let owned = with_own(word, |own| own.enter(word, std::iter::once(group)));
+    Entered { owned: owned.unwrap_or(Owned::NOTHING), ..Entered::NOTHING }
+}
+
+/// Enters several groups at the same instant.
+#[inline]
+pub(super) fn enter_all(groups: &[&Group]) -> Entered {
+    let word = gate::groups();
+    if !cfg!(feature = "enabled") || word == 0 {
+        return Entered::NOTHING;
+    }
+    let counted = groups.iter().filter(|group| is_on(word, group)).filter_map(|group| group.registered());
+    let owned = with_own(word, |own| own.enter(word, counted));
+    Entered { owned: owned.unwrap_or(Owned::NOTHING), ..Entered::NOTHING }
+}
+
+/// Enters a group that stands for something waited for.
+#[inline]
+pub(super) fn enter_blocking(group: &Group) -> Entered {
+    let mut entered = enter(group);
+    if !entered.owned.is_nothing() {
+        let begun = with_own(gate::groups(), |own| own.watch.set_blocking(&SessionTime, true));
+        entered.is_blocking = begun.is_some();
+    }
+    entered
+}
+
+/// Ends the calling thread's iteration now, also inside of groups: what it came to is counted, and what is entered goes on
+/// in the next iteration.
+pub fn turn() {
+    let word = gate::groups();
+    if cfg!(feature = "enabled") && word != 0 {
+        with_own(word, |own| own.settle(word));
+    }
+}
+
+/// A loop of the thread whose iterations end only by [`CustomLoop::turn`], until this is dropped.
+#[derive(Debug)]
+pub struct CustomLoop(PhantomData<*const ()>);
+
+/// From now on, an iteration of the calling thread does not end when its outermost group is left, but when the loop says so:
+/// what is done for a group between two turns is one run.
+pub fn custom_loop() -> CustomLoop {
+    set_custom(true);
+    CustomLoop(PhantomData)
+}
+
+impl CustomLoop {
+    /// Ends an iteration. Nothing happens if nothing was done in it.
+    pub fn turn(&mut self) {
+        set_custom(true); // a session may have begun since
+        turn();
+    }
+}
+
+impl Drop for CustomLoop {
+    fn drop(&mut self) {
+        set_custom(false);
+        let word = gate::groups();
+        if word != 0 {
+            with_own(word, |own| {
+                if own.watch.is_over() {
+                    own.settle(word);
+                }
+            });
+        }
+    }
+}
+
+fn set_custom(is_custom: bool) {
+    let word = gate::groups();
+    if cfg!(feature = "enabled") && word != 0 {
+        with_own(word, |own| own.watch.set_custom(is_custom));
+    }
+}
+
+/// A loop inside of an iteration, until this is dropped: see [`nested_loop`].
+#[derive(Debug)]
+#[must_use = "the nested loop ends at once"]
+pub struct NestedLoop {
+    serial: Option<u64>,
+    _of_thread: PhantomData<*const ()>,
+}
+
+/// Begins a loop inside of what the calling thread does, as `block_on` and modal dialogs do: groups entered before are paused,
+/// each counts that it was, and what is done in the loop is counted in iterations of its own. More than seven loops inside
+/// each other are one.
+pub fn nested_loop() -> NestedLoop {
+    let word = gate::groups();
+    let begun = (cfg!(feature = "enabled") && word != 0)
+        .then(|| with_own(word, |own| own.watch.begin_nested(&SessionTime)).flatten());
+    NestedLoop { serial: begun.flatten(), _of_thread: PhantomData }
+}
+
+impl Drop for NestedLoop {
+    fn drop(&mut self) {
+        let word = gate::groups();
+        let (Some(serial), true) = (self.serial, word != 0) else { return };
+        with_own(word, |own| {
+            if own.watch.is_innermost(serial) {
+                own.settle(word);
+                own.watch.end_nested(&SessionTime);
+                if own.watch.is_over() {
+                    own.settle(word);
+                }
+            }
+        });
+    }
+}
