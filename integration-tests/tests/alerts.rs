@@ -123,7 +123,8 @@ fn a4_a_slow_run_of_a_child_is_heard_with_its_process_also_of_a_child_that_comes
     let mut second = Puppet::spawn(&session, CHILD, "second", "init")?;
     measured(&session)?;
     first.ask("slow a4 100")?;
-    let alert = one(&all)?;
+    let shown = || serde_json::to_string(&session.groups()).unwrap_or_default();
+    let alert = one(&all).with_context(shown)?;
     assert_eq!((alert.process.get(), alert.process_name.as_str()), (first.pid(), "first"));
     second.ask("slow a4 100")?;
     let alert = one(&all)?;
