@@ -9,8 +9,8 @@ use anyhow::{Result, ensure};
 use profiler_core::marker;
 use profiler_core::marker::category;
 use profiler_core::session::Features;
-use profiler_parent::observe::{Filter, Forwarding};
 use profiler_parent::Session;
+use profiler_parent::observe::{Filter, Forwarding};
 
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::{cores, median, median_ratio, monotonic_ns, ns_each, pin_to};
