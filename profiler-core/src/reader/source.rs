@@ -53,7 +53,7 @@ impl ByteSource for [u8] {
     }
 }
 
-impl<S: ByteSource + ?Sized> ByteSource for std::sync::Arc<S> {
+impl<S: ByteSource + ?Sized> ByteSource for &S {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         (**self).read_at(buffer, offset)
     }
@@ -63,7 +63,7 @@ impl<S: ByteSource + ?Sized> ByteSource for std::sync::Arc<S> {
     }
 }
 
-impl<S: ByteSource + ?Sized> ByteSource for &S {
+impl<S: ByteSource + ?Sized> ByteSource for std::sync::Arc<S> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         (**self).read_at(buffer, offset)
     }

@@ -7,6 +7,7 @@
 mod builder;
 mod limit;
 
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -20,9 +21,11 @@ pub use limit::LimitError;
 
 use profiler_core::groups::Probes;
 
+use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Watches};
 use crate::capture::Capture;
 use crate::groups::{GroupsSnapshot, Monitor};
 use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError, Trust};
+use crate::observe::{Filter, Observatory, Observer, ObserverOptions};
 use crate::pools::PoolDirectory;
 
 /// How long a session waits for its children to confirm a command.
@@ -38,6 +41,8 @@ const GROUPS_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Session {
     shared: Arc<Shared>,
     hub: RunningHub,
+    observatory: Observatory,
+    watches: Watches,
 }
 
 impl Session {
@@ -85,6 +90,35 @@ impl Session {
     /// A capture, to be saved. Recording goes on meanwhile; several captures queue.
     pub fn capture(&self) -> Capture {
         Capture::new(Arc::clone(&self.shared), self.hub.handle.clone())
+    }
+
+    /// What all processes record from now on, as it happens, in batches every 200 ms: processes that come later
+    /// too, and the last of those that end. They notice nothing of it; one thread of this process reads their memory.
+    /// Returns when that thread has looked through what is there already, for spans that are open: everything that is
+    /// recorded afterwards is told.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn observe(&self, filter: Filter) -> io::Result<Observer> {
+        self.observe_with(filter, ObserverOptions::default())
+    }
+
+    /// The same, with batches and a queue of other sizes.
+    ///
+    /// # Errors
+    /// As [`Session::observe`].
+    pub fn observe_with(&self, filter: Filter, options: ObserverOptions) -> io::Result<Observer> {
+        self.observatory.observe(filter, options)
+    }
+
+    /// Alerts when groups of any process are too slow, by these rules, with evidence if that is wanted. What is needed for
+    /// it is measured meanwhile. Looks at all groups five times a second, on a thread of its own.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn alerts(&self, rules: AlertRules, evidence: EvidenceOptions) -> io::Result<Alerts> {
+        let monitor = self.monitor(Probes::JANK.with(Probes::BLOCKING));
+        Alerts::start((&self.shared, &self.hub.handle, &self.watches), monitor, rules, evidence)
     }
 
     /// Records nothing anywhere until [`Session::resume`]. Returns when every child has confirmed, or
@@ -174,12 +208,15 @@ impl Session {
         let shared = Arc::new(shared);
         let hub = RunningHub::start(Arc::clone(&shared))?;
         hub::join_own(&shared, &hub.handle, name)?;
-        Ok(Self { shared, hub })
+        let observatory = Observatory::new(Arc::clone(&shared));
+        Ok(Self { shared, hub, observatory, watches: Watches::default() })
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.watches.close();
+        self.observatory.close();
         self.shared.groups.close();
         self.hub.handle.control(Control::Stop, FAREWELL);
         profiler_core::session::stop();

@@ -19,6 +19,7 @@ mod pairs;
 mod part_liar;
 mod record;
 mod sandbox;
+mod spans;
 mod sprawl;
 mod traps;
 mod vandal;
@@ -43,6 +44,7 @@ const FAMILIES: &[Family] = &[
     channel_liar::obey,
     books::obey,
     sandbox::obey,
+    spans::obey,
     sprawl::obey,
     groups::obey,
 ];

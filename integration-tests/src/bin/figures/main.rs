@@ -17,6 +17,7 @@ mod groups;
 mod json;
 mod limit;
 mod measure;
+mod observe;
 mod open;
 mod record;
 mod recording;
@@ -47,6 +48,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("unwind", unwind::measure),
     ("open", open::measure),
     ("groups", groups::measure),
+    ("observers", observe::measure),
 ];
 
 #[global_allocator]
