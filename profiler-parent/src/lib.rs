@@ -13,6 +13,7 @@ pub mod outbox;
 pub mod output;
 mod pools;
 pub mod processed;
+pub mod reading;
 pub mod recover;
 pub mod session;
 pub mod spawn;

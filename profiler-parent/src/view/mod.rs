@@ -21,7 +21,6 @@ mod response;
 mod server;
 mod site;
 mod symbols;
-mod text;
 
 pub use check::{Kind, NotAProfile, check};
 pub use libraries::{Library, libraries};
@@ -29,4 +28,4 @@ pub use link::{VIEWER, viewer_link};
 pub use named::symbols_of_this_machine;
 pub use server::{Server, ViewError};
 pub use symbols::{Symbolicate, no_symbols};
-pub use text::text;
+pub use crate::reading::text::text;

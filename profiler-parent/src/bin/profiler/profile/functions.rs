@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::AddAssign;
 
-use super::table::{Table, as_index};
+use profiler_parent::reading::{Table, as_index};
 
 /// What samples cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -5,10 +5,8 @@
 mod books;
 mod functions;
 mod locations;
-mod namer;
 mod names;
 mod part;
-mod table;
 mod thread;
 
 use std::fs::File;
@@ -16,11 +14,10 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use profiler_parent::view::text;
+use profiler_parent::reading::{Namer, text};
 
 use crate::report::{Report, Samples, TopFunction};
 use functions::{Cost, Costs, Function, Functions};
-use namer::Namer;
 use part::Part;
 use profiler_parent::symbols::SymbolOptions;
 

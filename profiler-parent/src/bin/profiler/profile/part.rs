@@ -9,8 +9,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::books::{Books, Gathering};
 use super::functions::{Functions, StackCosts};
-use super::locations::{Lib, Locations};
-use super::namer::Namer;
+use super::locations::Locations;
+use profiler_parent::reading::{Lib, Namer};
 use super::names::Shared;
 use super::thread::{Head, Thread, ThreadSeed};
 
