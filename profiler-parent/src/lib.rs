@@ -7,6 +7,7 @@
 
 pub mod capture;
 pub mod controller;
+pub mod export;
 pub mod gather;
 mod hub;
 pub mod outbox;

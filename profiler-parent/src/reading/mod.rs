@@ -10,5 +10,5 @@ pub(crate) mod text;
 
 pub use addresses::{AddressMap, Lib, code_of};
 pub use namer::{Nameless, Namer, UNNAMED};
-pub use table::{Columns, Number, Table, as_index};
+pub use table::{Columns, Number, Table, WeightType, as_index};
 pub use text::text;

@@ -12,15 +12,32 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAcces
 pub struct Table<const N: usize>(
     /// The columns; what is null or no number is NaN.
     pub [Vec<f64>; N],
+    /// What a column of weights counts.
+    pub WeightType,
 );
+
+/// What the weights of samples are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightType {
+    /// So many samples.
+    #[default]
+    Samples,
+    /// How long each lasted, in milliseconds.
+    Milliseconds,
+}
 
 impl<const N: usize> Default for Table<N> {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Vec::new()))
+        Self::of(std::array::from_fn(|_| Vec::new()))
     }
 }
 
 impl<const N: usize> Table<N> {
+    /// A table of these columns.
+    pub const fn of(columns: [Vec<f64>; N]) -> Self {
+        Self(columns, WeightType::Samples)
+    }
+
     /// A value that serves as an index.
     pub fn index(&self, column: usize, row: usize) -> Option<usize> {
         as_index(self.number(column, row))
@@ -75,6 +92,10 @@ impl<'de, const N: usize> Visitor<'de> for Columns<N> {
                     places = self.0.map(|(name, _)| place(name).unwrap_or(usize::MAX));
                 }
                 ("data", _) => map.next_value_seed(Rows { places, table: &mut table })?,
+                ("weightType", _) => {
+                    let is_time = map.next_value::<serde_json::Value>()? == "tracing-ms";
+                    table.1 = if is_time { WeightType::Milliseconds } else { WeightType::Samples };
+                }
                 (_, Some(column)) => {
                     *column = map.next_value::<Numbers>()?.0;
                 }

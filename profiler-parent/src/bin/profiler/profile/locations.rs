@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use super::functions::{Cost, Function, Functions, StackCosts};
-use profiler_parent::reading::{AddressMap, Lib, Namer, Table, code_of};
 use super::thread::Thread;
+use profiler_parent::reading::{AddressMap, Lib, Namer, Table, code_of};
 
 /// The functions of a process whose threads have tables of their own, by the texts of their locations.
 #[derive(Debug, Default)]
