@@ -35,13 +35,14 @@ async function checkTrace(file, reference, say) {
     const all = [...expected].every((name) => [...processes].some((shown) => shown.includes(name)));
     say(all, `trace: the viewer shows all processes (${[...processes].join(", ")})`);
     for (const thread of reference.filter((thread) => thread.samples > 100 && thread.isMainThread)) {
-      const found = threads.find((shown) => shown.processName.includes(thread.process) && String(shown.tid) === String(thread.tid));
+      const found = threads.find((shown) => shown.processName.includes(thread.process) && shown.tid === `${shown.pid}:${thread.tid}`);
       say(found !== undefined, `trace: "${thread.name}" is there`);
       if (found === undefined) continue;
       const shown = await shares(viewer, found);
+      // The viewer counts samples, and leaves idle ones out.
+      const running = thread.samples - (thread.hits.get("(idle)") ?? 0);
       for (const [name] of busiest(thread, 0.05)) {
-        // The viewer counts samples.
-        const percent = thread.hits.get(name) / thread.samples * 100;
+        const percent = thread.hits.get(name) / running * 100;
         say(near(shown.get(name), percent, 100, 0.015), `trace: "${thread.name}": ${name} has ${percent.toFixed(1)} % (${shown.get(name)})`);
       }
     }
@@ -67,8 +68,10 @@ async function checkImport(profiler, work, say) {
   await open(imported, async (viewer, threads) => {
     say(threads.length === 1, `X9 the viewer opens what node recorded`);
     const shown = await shares(viewer, threads[0]);
+    // Before the first sample nothing is known.
+    const sum = [...expected.self.values()].reduce((sum, us) => sum + us, 0);
     for (const [name, us] of busiest(expected, 0.02).filter(([name]) => name !== "")) {
-      const percent = us / expected.total * 100;
+      const percent = us / sum * 100;
       say(near(shown.get(name), percent, 100, 0.01), `X9 ${name} has ${percent.toFixed(1)} % as in node's file (${shown.get(name)})`);
     }
     say(busiest(expected, 0.1).some(([name]) => name === "spin"), "X9 node recorded what ran");

@@ -8,6 +8,7 @@ import { busiest, near } from "./reference.mjs";
 
 const BROWSERS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 const PATIENCE_MS = 30_000;
+const SHOWN_MS = 5_000;
 const UNITS = { ns: 1e-3, "µs": 1, ms: 1e3, s: 1e6, min: 6e7 };
 
 /** Where a browser is, if one is installed. */
@@ -24,7 +25,7 @@ function microseconds(text) {
 /** Opens a file; gives the page. */
 async function open(chromium, viewer, work, file) {
   const page = await chromium.newPage();
-  await page.setViewport({ width: 1200, height: 1200 });
+  await page.setViewport({ width: 1000, height: 700 });
   const script = join(work, `${basename(file)}.js`);
   const bytes = readFileSync(file).toString("base64");
   writeFileSync(script, `speedscope.loadFileFromBase64(${JSON.stringify(basename(file))}, "${bytes}")`);
@@ -46,19 +47,20 @@ async function rows(page) {
   return self;
 }
 
-/** Shows the profile of this name. */
-async function select(page, name) {
-  for (let tries = 0; tries < 300; tries += 1) {
-    const title = await page.title();
-    if (title.startsWith(`${name} `) || title === name) return true;
-    await page.keyboard.press("n");
-    await new Promise((resolve) => setTimeout(resolve, 30));
-    if ((await page.title()) === title) {
-      // The last one: from the first on again.
-      for (let back = 0; back < 300; back += 1) await page.keyboard.press("p");
+/** Shows the profile of this number, one after the other with the key for the next one; whether it has this name. */
+async function show(page, number, name) {
+  const is = (text) => page.waitForFunction((text) => document.body.innerText.includes(text), { timeout: SHOWN_MS }, text);
+  const place = async () => Number((await page.evaluate(() => document.body.innerText)).match(/\((\d+)\/\d+\)/)?.[1] ?? NaN);
+  try {
+    for (let at = await place(); at !== number; at += at < number ? 1 : -1) {
+      await page.keyboard.press(at < number ? "n" : "p");
+      await is(`(${at < number ? at + 1 : at - 1}/`);
     }
+    await is(`${name} (${number}/`);
+    return true;
+  } catch {
+    return false;
   }
-  return false;
 }
 
 function compare(shown, thread, where, part, say) {
@@ -79,7 +81,7 @@ export async function check({ viewer, work, directory, reference }, say) {
     say(JSON.stringify([...names].sort()) === JSON.stringify([...expected].sort()), `X10 speedscope: a profile per thread, "process / thread" (${names.join(", ")})`);
     const busy = reference.filter((thread) => thread.samples > 100 && busiest(thread, 0.05).length > 0);
     for (const thread of busy.slice(0, 2)) {
-      const found = await select(page, thread.name);
+      const found = await show(page, names.indexOf(thread.name) + 1, thread.name);
       say(found, `X10 speedscope: "${thread.name}" can be shown`);
       if (found) compare(await rows(page), thread, `X10 speedscope: "${thread.name}"`, 0.01, say);
     }

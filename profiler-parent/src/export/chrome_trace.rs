@@ -1,7 +1,8 @@
 //! Chrome's trace events: all processes with the names of their threads, their samples and their markers.
 //!
 //! The samples of a thread are a sampling profile of V8's (`Profile`, then `ProfileChunk` events): the call tree is
-//! written as it grows. Markers: see [`super::chrome_markers`]. Times are microseconds on the system's monotonic clock.
+//! written as it grows. Its nodes are numbered over all threads, as the Firefox Profiler takes nodes of one number for
+//! one. Markers: see [`super::chrome_markers`]. Times are microseconds on the system's monotonic clock.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -42,6 +43,7 @@ pub(super) fn write(
         numbers: Numbers::default(),
         text_fields: recording.survey.text_fields(),
         next_id: 1,
+        nodes_before: 0,
     };
     let totals = recording.threads(from, &mut events)?;
     let mut out = events.out;
@@ -67,6 +69,8 @@ pub(super) struct Events<W: Write> {
     numbers: Numbers,
     pub(super) text_fields: HashMap<String, Vec<TextField>>,
     next_id: u64,
+    /// Nodes of the threads that are written.
+    nodes_before: u64,
 }
 
 impl<W: Write> Sink for Events<W> {
@@ -140,6 +144,11 @@ impl<W: Write> Events<W> {
             }
             self.end_data();
         }
+        self.nodes_before += written as u64;
+    }
+
+    fn node(&self, id: TreeId) -> u64 {
+        self.nodes_before + u64::from(id.0)
     }
 
     fn begin_data(&mut self) {
@@ -173,9 +182,9 @@ impl<W: Write> Events<W> {
         let mut count = written;
         for (id, node) in tree.nodes().skip(written) {
             self.out.begin_object();
-            self.out.entry_u64("id", u64::from(id.0));
+            self.out.entry_u64("id", self.node(id));
             if let Some(caller) = node.caller.filter(|_| id != ROOT) {
-                self.out.entry_u64("parent", u64::from(caller.0));
+                self.out.entry_u64("parent", self.node(caller));
             }
             self.scripts.write(thread.tables, node.what, &mut self.out);
             self.out.end_object();
@@ -184,7 +193,9 @@ impl<W: Write> Events<W> {
         self.out.end_array();
         self.out.key("samples");
         self.out.begin_array();
-        places.iter().for_each(|(id, _)| self.out.u64(u64::from(id.0)));
+        for (id, _) in &places {
+            self.out.u64(self.node(*id));
+        }
         self.out.end_array();
         self.out.end_object();
         self.out.key("lines");
