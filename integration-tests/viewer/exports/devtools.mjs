@@ -24,7 +24,9 @@ async function model(viewer, work) {
 function selfTimes(opened) {
   const byHits = new Map();
   const walk = [opened.root];
+  let nodes = 0;
   for (let node = walk.pop(); node !== undefined; node = walk.pop()) {
+    nodes += 1;
     byHits.set(node.functionName, (byHits.get(node.functionName) ?? 0) + node.self * 1000);
     walk.push(...node.children);
   }
@@ -35,7 +37,7 @@ function selfTimes(opened) {
     const end = last ? opened.profileEndTime : opened.timestamps[index + 1];
     byTime.set(name, (byTime.get(name) ?? 0) + (end - opened.timestamps[index]) * 1000);
   });
-  return { byHits, byTime };
+  return { byHits, byTime, nodes };
 }
 
 /** A recording whose call tree has as many nodes as it says, with recursion and functions that many call. */
@@ -63,7 +65,8 @@ export async function check({ viewer, work, reference, profiler, selftest }, say
   const CPUProfileDataModel = await model(viewer, work);
   for (const thread of reference.filter((thread) => thread.samples > 100)) {
     const opened = new CPUProfileDataModel(structuredClone(thread.profile));
-    const { byHits, byTime } = selfTimes(opened);
+    const { byHits, byTime, nodes } = selfTimes(opened);
+    say(nodes === thread.profile.nodes.length, `X2 DevTools: "${thread.name}": each of ${nodes} nodes is in one place`);
     const where = `X1 DevTools: "${thread.name}"`;
     const functions = busiest(thread, 0.05);
     for (const [name, us] of functions) {
