@@ -40,6 +40,7 @@ pub mod pool;
 pub mod profile;
 pub mod reader;
 pub mod record;
+pub mod safepoint;
 pub mod sampler;
 pub mod session;
 mod sync;

@@ -8,6 +8,7 @@
 pub mod alerts;
 pub mod capture;
 pub mod controller;
+pub mod export;
 pub mod gather;
 pub mod groups;
 mod hub;
@@ -16,6 +17,7 @@ pub mod outbox;
 pub mod output;
 mod pools;
 pub mod processed;
+pub mod reading;
 pub mod recover;
 pub mod session;
 pub mod spawn;

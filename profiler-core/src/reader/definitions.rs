@@ -159,6 +159,13 @@ impl Definitions {
         self.labels.get(&id)
     }
 
+    /// All labels with their numbers, in the order in which they were defined.
+    pub fn labels(&self) -> Vec<(DefinitionId, &LabelDefinition)> {
+        let mut all: Vec<_> = self.labels.iter().map(|(id, label)| (*id, label)).collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all
+    }
+
     fn add(&mut self, id: DefinitionId, definition: Definition) {
         match definition {
             Definition::Category { name, color, subcategories } => {

@@ -9,6 +9,7 @@
 //! one is said on stderr), 2 for arguments that make no sense. A group is one module with a function that
 //! takes the [`Report`], and one row in [`GROUPS`].
 
+mod export;
 mod faults;
 mod figure;
 mod flood;
@@ -49,6 +50,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("open", open::measure),
     ("groups", groups::measure),
     ("observers", observe::measure),
+    ("export", export::measure),
 ];
 
 #[global_allocator]
