@@ -56,13 +56,6 @@ fn cpu_clock_ns(clock: rustix::time::ClockId) -> Option<u64> {
     whole.checked_add(u64::try_from(used.tv_nsec).ok()?)
 }
 
-/// Processor time that the calling thread has used.
-pub(crate) fn thread_cpu_ns() -> Option<u64> {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let whole = u64::try_from(used.tv_sec).ok()?.checked_mul(1_000_000_000)?;
-    whole.checked_add(u64::try_from(used.tv_nsec).ok()?)
-}
-
 /// When this process started.
 pub fn own_process_start() -> ProcessStart {
     process_start(process_id())
