@@ -32,6 +32,7 @@ fn main() -> Result<()> {
 // ---- the host ------------------------------------------------------------------------------
 
 fn run_host(seconds: u64) -> Result<()> {
+    std::fs::create_dir_all("evidence")?;
     let session = Session::builder().name("host").start()?;
     let _measured = session.monitor(Probes::ALL);
     let alerts = session.alerts(AlertRules::default(), EvidenceOptions::in_directory("evidence"))?;
@@ -58,7 +59,8 @@ fn start(session: &Session, name: &str, seconds: u64) -> Result<ProfiledChild> {
 
 fn say(alert: &Alert) {
     let Alert { kind, group, process_name, runs, highest_ns, .. } = alert;
-    let evidence = alert.evidence.as_deref().map_or("none".into(), Path::to_string_lossy);
+    let none = alert.evidence_error.as_deref().unwrap_or("none");
+    let evidence = alert.evidence.as_deref().map_or(none.into(), Path::to_string_lossy);
     println!(
         "alert: {kind} {group:?} in {process_name:?}: {runs} slow, up to {} ms; evidence: {evidence}",
         highest_ns / 1_000_000
