@@ -28,11 +28,9 @@ struct Gate {
     word: AtomicU64,
     /// 1 once set up; 0 again in a forked child.
     alive: AtomicU64,
-    /// What groups are to count, see `groups::local`; 0 while no session is on.
-    groups: AtomicU64,
 }
 
-static GATE: Gate = Gate { word: AtomicU64::new(0), alive: AtomicU64::new(0), groups: AtomicU64::new(0) };
+static GATE: Gate = Gate { word: AtomicU64::new(0), alive: AtomicU64::new(0) };
 /// How many threads are in the middle of a fork.
 static FORKING: AtomicU64 = AtomicU64::new(0);
 static SET_UP: Once = Once::new();
@@ -51,22 +49,7 @@ pub(crate) fn is_active() -> bool {
 
 /// Opens or closes the gate.
 pub(crate) fn set(word: u64) {
-    if word & ACTIVE == 0 {
-        GATE.groups.store(0, Ordering::SeqCst);
-    }
     GATE.word.store(word, Ordering::SeqCst);
-}
-
-/// What groups are to count.
-#[inline(always)]
-pub(crate) fn groups() -> u64 {
-    GATE.groups.load(Ordering::Relaxed)
-}
-
-/// Changes what groups are to count; nothing while that is 0, unless it `begins`.
-pub(crate) fn set_groups(begins: bool, next: impl Fn(u64) -> u64) {
-    let change = |now: u64| (begins || now != 0).then(|| next(now));
-    let _ = GATE.groups.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
 }
 
 /// The word for a session.
@@ -84,7 +67,7 @@ pub(crate) fn set_up() {
     SET_UP.call_once(|| {
         let page = std::ptr::from_ref(&GATE).cast_mut().cast::<u8>();
         // SAFETY: `GATE` fills whole pages of zero-initialised static memory, which is
-        // anonymous, and holds three atomics for which zero is valid.
+        // anonymous, and holds two atomics for which zero is valid.
         unsafe { sys::wipe_on_fork(page, size_of::<Gate>()) };
         sys::on_fork(fork_begins, fork_is_over, close_in_child);
         // Within the once: whoever sees it completed sees this too, and no forked child revives.
@@ -117,7 +100,6 @@ extern "C" fn fork_is_over() {
 }
 
 extern "C" fn close_in_child() {
-    GATE.groups.store(0, Ordering::SeqCst);
     GATE.word.store(0, Ordering::SeqCst);
     GATE.alive.store(0, Ordering::SeqCst);
 }

@@ -237,12 +237,6 @@ pub(super) fn thread_name() -> (String, bool) {
     (name.unwrap_or_else(|| format!("Thread {}", sys::current_thread_id())), is_asked_of_system)
 }
 
-/// The name of the calling thread, if it has one.
-pub(crate) fn own_name() -> Option<String> {
-    let given = NAME.try_with(|name| name.try_borrow().ok().and_then(|name| name.clone())).ok().flatten();
-    given.or_else(|| std::thread::current().name().map(str::to_owned))
-}
-
 /// Names the calling thread for this and later sessions.
 pub(crate) fn name_thread(name: &str) {
     let _ = NAME.try_with(|own| {

@@ -261,7 +261,6 @@ impl Runtime {
         crate::alloc::begin_session(self.epoch, params.features);
         self.sampling_paused = false;
         gate::set(gate::word_of(self.epoch, gate::ACTIVE));
-        crate::groups::begin_session(&manager, self.epoch);
         let sampler = Sampler::start(&manager, &params, &filter);
         // Else the first stacks would be missing, and the first look take the processor from who fills the stock of chunks.
         if let Some(sampler) = &sampler {
@@ -368,9 +367,7 @@ fn clear_tables(manager: &ChunkManager) {
     if let Some(pauses) = manager.pool().pauses().filter(|_| manager.lock().rows.pauses_booked()) {
         pauses.clear();
     }
-    let state = manager.lock();
-    state.rows.reset_counters(manager);
-    state.rows.reset_groups(manager);
+    manager.lock().rows.reset_counters(manager);
 }
 
 /// Takes all chunks from the threads, giving those in the middle of an entry 10 ms to finish.

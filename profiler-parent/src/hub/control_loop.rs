@@ -9,7 +9,6 @@ use crossbeam_channel::{Receiver, Sender};
 use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
 use ipc_protocol::transport::TransportError;
 use profiler_core::grave::Grave;
-use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
 use profiler_core::manager::update::{ManagerUpdate, Update};
 use profiler_core::pool::FLOOR_PAGES;
@@ -48,7 +47,6 @@ pub(super) struct Hub {
     shrinking: Vec<Sender<()>>,
     paused: Option<Control>,
     sampling_paused: Option<Control>,
-    probes: Option<Control>,
 }
 
 /// The controller's name for a process: its pool alone tells it from all others, and is known
@@ -78,7 +76,6 @@ impl Hub {
             shrinking: Vec::new(),
             paused: None,
             sampling_paused: None,
-            probes: None,
         }
     }
 
@@ -141,21 +138,9 @@ impl Hub {
     /// Brings a child that has just connected to where the session is.
     fn catch_up(&self, key: PoolId, link: &mut Link) {
         let allowance = self.allowance(key);
-        let all = [Some(Control::EnsureStarted), self.paused, self.sampling_paused, self.probes];
-        for control in all.into_iter().flatten() {
-            link.control(self.fit_for(key, control), None, &self.shared.params, allowance);
-        }
-    }
-
-    /// What this child is told instead. Reading a thread's processor clock is a system call, for which a sandbox may
-    /// kill: a child that may be in one is not asked for it.
-    fn fit_for(&self, key: PoolId, control: Control) -> Control {
-        let may_call = || self.shared.processes.lock().get(&key).is_none_or(|process| process.is_trusted);
-        match control {
-            Control::SetProbes(probes) if probes.contains(Probes::CPU) && !may_call() => {
-                Control::SetProbes(probes.without(Probes::CPU))
-            }
-            _ => control,
+        for control in [Some(Control::EnsureStarted), self.paused, self.sampling_paused].into_iter().flatten()
+        {
+            link.control(control, None, &self.shared.params, allowance);
         }
     }
 
@@ -265,12 +250,11 @@ impl Hub {
             Control::Resume => self.paused = None,
             Control::PauseSampling => self.sampling_paused = Some(control),
             Control::ResumeSampling => self.sampling_paused = None,
-            Control::SetProbes(_) => self.probes = Some(control),
             _ => {}
         }
         let keys: Vec<PoolId> = self.links.keys().copied().collect();
         for key in &keys {
-            let (allowance, control) = (self.allowance(*key), self.fit_for(*key, control));
+            let allowance = self.allowance(*key);
             if let Some(link) = self.links.get_mut(key) {
                 link.control(control, Some(confirm.clone()), &self.shared.params, allowance);
             }
@@ -478,7 +462,6 @@ fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> O
 fn drop_pool(process: &mut Process) {
     process.grave = None;
     if let Remains::Pool(file) = &process.remains {
-        process.groups = crate::groups::final_groups(file);
         let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
         if let Err(error) = &snapshot {
             process.damage.get_or_insert_with(|| error.to_string());

@@ -68,8 +68,6 @@ pub(crate) struct Shared {
     pub(crate) pools: Option<PoolDirectory>,
     /// Names of code, kept from capture to capture.
     pub(crate) names: Names,
-    /// Who looks at groups.
-    pub(crate) groups: Arc<crate::groups::Desk>,
     /// One capture at a time; others queue here.
     pub(crate) turn: std::sync::Mutex<()>,
 }
@@ -172,13 +170,6 @@ impl HubHandle {
     /// Tells the hub unless its queue is full; for threads that the hub may be waiting for.
     pub(crate) fn try_send(&self, event: HubEvent) {
         let _ = self.events.try_send(event);
-    }
-
-    /// Has every child measure this of groups, now or when it connects. Waits for nobody.
-    pub(crate) fn tell_probes(&self, probes: profiler_core::groups::Probes) {
-        let (confirm, _) = bounded(1);
-        let (asked, _) = bounded(1);
-        self.send(HubEvent::Control { control: Control::SetProbes(probes), confirm, asked });
     }
 
     /// Children that could confirm something.

@@ -46,7 +46,6 @@ mod tables;
 mod texts;
 mod thread;
 mod visible;
-mod window;
 
 pub(crate) use profile::ProcessedProfile;
 pub(crate) use sift::Role;

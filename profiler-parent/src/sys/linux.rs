@@ -164,14 +164,6 @@ pub(crate) fn path_of(name: &[u8]) -> PathBuf {
     <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name).into()
 }
 
-/// Whether a process is stopped, or held by a debugger.
-pub(crate) fn is_stopped(pid: profiler_core::ids::ProcessId) -> bool {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in brackets, may be any bytes.
-    let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
-    matches!(state, Some(b'T' | b't'))
-}
-
 /// The code that the kernel gives every process, read out of this one.
 pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
     /// Far more than it has; nothing that is larger is it.

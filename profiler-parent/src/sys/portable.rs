@@ -108,11 +108,6 @@ pub(crate) fn path_of(name: &[u8]) -> PathBuf {
     String::from_utf8_lossy(name).into_owned().into()
 }
 
-/// Not known here.
-pub(crate) fn is_stopped(_: profiler_core::ids::ProcessId) -> bool {
-    false
-}
-
 /// Other systems have none.
 pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::Unsupported.into())

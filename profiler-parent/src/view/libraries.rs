@@ -8,7 +8,7 @@ use std::io;
 
 use serde::Deserialize;
 
-use crate::reading::text::text;
+use super::text::text;
 
 /// A library, as a row of `libs` names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]

@@ -3,8 +3,6 @@
 //! One module per subcommand. Invariants: an error is one line on standard error and exit code 2;
 //! nothing is changed but the file that was asked for.
 
-mod export;
-mod import;
 mod info;
 mod profile;
 mod record;
@@ -31,8 +29,6 @@ enum Command {
     Record(record::Options),
     View(view::Options),
     Info(info::Options),
-    Export(export::Options),
-    Import(import::Options),
     Recover(recover::Options),
 }
 
@@ -42,8 +38,6 @@ fn main() -> ExitCode {
         Ok(Options { command: Command::Record(options) }) => record::run(&options),
         Ok(Options { command: Command::View(options) }) => view::run(&options).map(done),
         Ok(Options { command: Command::Info(options) }) => info::run(&options).map(done),
-        Ok(Options { command: Command::Export(options) }) => export::run(&options).map(done),
-        Ok(Options { command: Command::Import(options) }) => import::run(&options).map(done),
         Ok(Options { command: Command::Recover(options) }) => recover::run(&options).map(done),
         Err(stop) => return explain(&stop),
     };
