@@ -33,6 +33,7 @@ fn wait_often(wait: fn() -> Result<Wait>, stop: &AtomicBool) -> Result<()> {
     }
     // A thread that begins to wait between the look at it and the signal is interrupted: on a busy machine, where
     // the sampler may lose the processor just there, now and then. Few waits, as on such a machine, say nothing alone.
+    eprintln!("{interrupted} of {waits} waits were interrupted");
     ensure!(interrupted <= 3 + waits / 50, "{interrupted} of {waits} waits were interrupted");
     Ok(())
 }
