@@ -205,7 +205,11 @@ fn p15_waiting_in_a_guard_is_blocking_time() {
     }
     groups::set_probes(Probes::JANK);
     drop(blocking(&Group::register(GroupKind::Blocking, "p15 database")));
-    assert_eq!(recording.totals(GroupKind::Blocking, "p15 database").ticks, 2, "without the probe a tick only");
+    assert_eq!(
+        recording.totals(GroupKind::Blocking, "p15 database").ticks,
+        2,
+        "without the probe a tick only"
+    );
 }
 
 #[test]

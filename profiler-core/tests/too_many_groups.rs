@@ -20,4 +20,3 @@ fn groups_beyond_the_most_count_nothing_and_harm_nobody() -> anyhow::Result<()> 
     session::stop();
     Ok(())
 }
-

@@ -23,7 +23,7 @@ use crate::record::gate;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
 /// Most labels of a group; the rest is left out.
-pub(super) const MAX_LABELS: usize = 16;
+pub(crate) const MAX_LABELS: usize = 16;
 /// Groups with a track of their own in the profile; the program's own counters need rows, too.
 const MAX_TRACKS: u32 = 512;
 /// Threads that are told apart by name; the rest are one group.

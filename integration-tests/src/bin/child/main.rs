@@ -12,6 +12,7 @@ mod begin;
 mod books;
 mod channel_liar;
 mod end;
+mod groups;
 mod kin;
 mod limits;
 mod pairs;
@@ -45,6 +46,7 @@ const FAMILIES: &[Family] = &[
     sandbox::obey,
     spans::obey,
     sprawl::obey,
+    groups::obey,
 ];
 
 fn main() -> anyhow::Result<()> {

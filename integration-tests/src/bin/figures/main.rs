@@ -13,6 +13,7 @@ mod faults;
 mod figure;
 mod flood;
 mod gather;
+mod groups;
 mod json;
 mod limit;
 mod measure;
@@ -47,6 +48,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("unwind", unwind::measure),
     ("open", open::measure),
     ("observers", observe::measure),
+    ("groups", groups::measure),
 ];
 
 #[global_allocator]

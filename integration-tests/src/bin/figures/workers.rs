@@ -36,6 +36,7 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
         Some("flood") => flood(),
         Some("pace") => pace(argument),
         Some("open") => return Some(said(crate::open::record(argument), true)),
+        Some("groups") => crate::groups::enter_some(argument),
         Some("peer") => return Some(said(crate::sample::work(argument), false)),
         _ => return Some(ExitCode::from(2)),
     }

@@ -108,7 +108,10 @@ impl Thread {
     }
 
     fn totals(&self, name: &str) -> GroupTotals {
-        self.cells.borrow().get(name).map_or_else(GroupTotals::nothing, |cell| GroupTotals::parse(&cell.bytes()))
+        self.cells
+            .borrow()
+            .get(name)
+            .map_or_else(GroupTotals::nothing, |cell| GroupTotals::parse(&cell.bytes()))
     }
 }
 
@@ -481,7 +484,11 @@ fn more_groups_than_there_is_room_for_still_have_their_ticks() {
     owned.into_iter().rev().for_each(|owned| thread.exit(owned));
     let told = groups.iter().filter(|group| thread.totals(group.name()).ticks == 1).count();
     assert_eq!(told, LAPS - 2, "two are the thread's and the process's");
-    assert_eq!(groups.iter().map(|group| group.kept()).sum::<u64>(), 22, "the others wait for their next run");
+    assert_eq!(
+        groups.iter().map(|group| group.kept()).sum::<u64>(),
+        22,
+        "the others wait for their next run"
+    );
     thread.run(&groups[..1], 4);
     assert_eq!(thread.totals("g0").wall_ns, 13, "and all is as before");
 }

@@ -224,6 +224,7 @@ pub(crate) mod model {
             }
         }
 
+        #[cfg(loom)]
         /// Commits ended, ticks, wall time, commits begun, read in this order.
         pub(crate) fn look(&self) -> [u64; 4] {
             [&self.ended, &self.ticks, &self.wall, &self.begun].map(|word| word.load(Ordering::Acquire))

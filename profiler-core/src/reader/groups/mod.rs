@@ -15,17 +15,18 @@ pub use totals::{GroupTotals, Histogram, Peak};
 use super::ReadError;
 use super::source::{ByteSource, high, low, word};
 use crate::codec;
-use crate::groups::{GroupKind, Probes};
-use crate::ids::{DefinitionId, GroupIndex, ProcessId, ProcessKey, ProcessStart};
+use crate::groups::{GroupKind, MAX_LABELS, Probes};
+use crate::ids::{DefinitionId, GroupIndex, ProcessKey};
 use crate::pool::definitions::{Definition, READY};
-use crate::pool::header::Header;
-use crate::pool::layout::{GROUP_BYTES, Layout, Life, Region, header as at};
+use crate::pool::layout::{GROUP_BYTES, Layout, Life, MAX_GROUPS, Region, header as at};
 use crate::pool::live::group::word as cell_word;
 
 /// Cells that are read at once.
 const CELLS_AT_ONCE: u64 = 16;
 /// Looks at a cell that is being written, until what was found is taken as it is.
 const TRIES: usize = 3;
+/// Longest encoded definition that is read: more than the longest that a process of ours writes.
+const MAX_DEFINITION_BYTES: usize = 16 * 1024;
 /// Longest name of a group, and of a label's key or value, in bytes; a longer one is cut.
 pub(crate) const MAX_NAME_BYTES: usize = 256;
 
@@ -89,22 +90,17 @@ impl<S: ByteSource> GroupReader<S> {
     /// Reads all groups as they are now.
     ///
     /// # Errors
-    /// When the source cannot be read any more.
+    /// When the source cannot be read any more, or is no pool any more.
     pub fn read(&mut self) -> Result<PoolGroups, ReadError> {
-        let mut head = [0; 256];
-        self.source.read_at(&mut head, 0)?;
-        let of_head = |offset: u64| word(&head, usize::try_from(offset / 8).unwrap_or(0));
-        let id = u128::from(of_head(at::ID_LOW)) | u128::from(of_head(at::ID_HIGH)) << 64;
-        let key = ProcessKey {
-            pid: ProcessId::new(u32::try_from(of_head(at::PID)).unwrap_or(0)),
-            start: ProcessStart::new(of_head(at::PROCESS_START)),
-            pool: crate::ids::PoolId::new(id),
-        };
-        let probes = Probes::from_bits(u8::try_from(of_head(at::PROBES)).unwrap_or(0));
-        let (epoch, left_out) = (of_head(at::EPOCH), of_head(at::GROUPS_LEFT_OUT));
-        let is_over = epoch == 0 || of_head(at::LIFE) == Life::Created as u64;
+        let header = super::read_header(&self.source)?;
+        self.layout = header.layout;
+        let mut words = [0; 16];
+        self.source.read_at(&mut words, at::PROBES)?;
+        let probes = Probes::from_bits(u8::try_from(word(&words, 0)).unwrap_or(0));
+        let left_out = word(&words, 1);
+        let is_over = header.epoch == 0 || header.life == Life::Created;
         let groups = if is_over { Vec::new() } else { self.read_cells(probes)? };
-        Ok(PoolGroups { key, epoch, probes, left_out, groups })
+        Ok(PoolGroups { key: header.key(), epoch: header.epoch, probes, left_out, groups })
     }
 
     fn read_cells(&mut self, probes: Probes) -> io::Result<Vec<GroupReading>> {
@@ -150,16 +146,11 @@ impl<S: ByteSource> GroupReader<S> {
             return Some(Arc::clone(known));
         }
         let definition = Arc::new(read_definition(&self.source, &self.layout, id)?);
+        if self.names.len() as u64 >= MAX_GROUPS {
+            self.names.clear(); // more than any process of ours has: it lies
+        }
         self.names.insert(id, Arc::clone(&definition));
         Some(definition)
-    }
-
-    /// The header as it is now.
-    ///
-    /// # Errors
-    /// When it is damaged, or cannot be read.
-    pub fn header(&self) -> Result<Header, ReadError> {
-        Ok(super::read_header(&self.source)?)
     }
 }
 
@@ -183,7 +174,7 @@ fn read_definition(source: &impl ByteSource, layout: &Layout, id: DefinitionId) 
     source.read_at(&mut head, head_at).ok()?;
     let (len, state) = (low(word(&head, 0)) as usize, high(word(&head, 0)));
     let end = head_at.checked_add(8)?.checked_add(len as u64)?;
-    if u64::from(state) != READY || end > region.end() || len > codec::MAX_ENCODED_BYTES {
+    if u64::from(state) != READY || end > region.end() || len > MAX_DEFINITION_BYTES {
         return None;
     }
     let mut record = vec![0; len];
@@ -191,6 +182,12 @@ fn read_definition(source: &impl ByteSource, layout: &Layout, id: DefinitionId) 
     let Ok(Definition::Group { kind, name, labels, is_fine, .. }) = codec::decode(&record) else {
         return None;
     };
+    let is_short = |text: &String| text.len() <= MAX_NAME_BYTES;
+    let is_sane =
+        labels.len() <= MAX_LABELS && labels.iter().all(|(key, value)| is_short(key) && is_short(value));
+    if !is_sane || !is_short(&name) {
+        return None;
+    }
     let kind = GroupKind::from_name(&kind).unwrap_or(GroupKind::Other);
     Some(GroupDefinition { kind, name, labels, is_fine })
 }

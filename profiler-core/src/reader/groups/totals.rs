@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn p12_a_difference_is_taken_field_by_field_and_the_longest_run_found_anew() {
         let cell = GroupCell::zeroed();
-        cell.commit(&run(600, 1_000));
+        cell.commit(&run(600, 1_060));
         let before = totals(&cell);
         cell.commit(&run(3, 1_100)); // shorter, in the same period: not the peak
         cell.commit(&run(70, 2_000));
