@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::{Sender, bounded, unbounded};
 use profiler_core::sys::spawn_quiet;
 
 pub use event::{
@@ -81,11 +81,16 @@ impl Observatory {
         let clock = clock_now(&self.shared);
         let subscriber = Box::new(Subscriber::new(filter, options, Arc::downgrade(&inbox), clock));
         let mut state = lock(&self.state);
+        let quiet = Arc::clone(&state.quiet);
+        let mut number = 0;
         if state.is_over {
             inbox.close();
+        } else {
+            let (attach, attached) = bounded(0);
+            number = state.attach(&self.shared, Command::Attach(subscriber, attach))?;
+            drop(state);
+            let _ = attached.recv();
         }
-        let number = if state.is_over { 0 } else { state.attach(&self.shared, subscriber)? };
-        let quiet = Arc::clone(&state.quiet);
         Ok(Observer { inbox, state: Arc::clone(&self.state), number, quiet })
     }
 
@@ -107,8 +112,8 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 impl State {
     /// Gives an observer to the reader thread, which is started if there is none; says which one it is.
-    fn attach(&mut self, shared: &Arc<Shared>, subscriber: Box<Subscriber>) -> io::Result<u64> {
-        let mut command = Command::Attach(subscriber);
+    fn attach(&mut self, shared: &Arc<Shared>, attach: Command) -> io::Result<u64> {
+        let mut command = attach;
         if let Some(running) = &mut self.running {
             match running.commands.send(command) {
                 Ok(()) => {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use profiler_core::ids::{PoolId, ThreadId};
 use profiler_core::time::{Anchor, Timestamp};
 
@@ -23,8 +23,8 @@ use crate::hub::{Process, ProcessState, Remains, Shared};
 /// What the reader thread is told.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Somebody observes.
-    Attach(Box<Subscriber>),
+    /// Somebody observes, and waits for this to be dropped: from then on everything is told.
+    Attach(Box<Subscriber>, Sender<()>),
     /// Somebody observes no more.
     Left,
 }
@@ -51,7 +51,10 @@ pub(super) fn run(shared: &Arc<Shared>, commands: &Receiver<Command>, quiet: &Qu
     let mut reader = Reader::new(Arc::clone(shared), Arc::clone(quiet));
     loop {
         match commands.recv_timeout(reader.until_due()) {
-            Ok(Command::Attach(subscriber)) => reader.attach(*subscriber),
+            Ok(Command::Attach(subscriber, attached)) => {
+                reader.attach(*subscriber);
+                drop(attached);
+            }
             Ok(Command::Left) => reader.forget_who_left(),
             Err(RecvTimeoutError::Timeout) => reader.serve(false),
             Err(RecvTimeoutError::Disconnected) => break,
@@ -105,8 +108,8 @@ impl Reader {
     }
 
     /// Reads all that was there when the observer came, so that what is read from then on is new.
-    fn attach(&mut self, subscriber: Subscriber) {
-        let since = subscriber.since();
+    fn attach(&mut self, mut subscriber: Subscriber) {
+        let since = subscriber.begin();
         self.subscribers.push(subscriber);
         self.read(since);
         let tallies = self.tallies();

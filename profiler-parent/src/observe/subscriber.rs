@@ -118,7 +118,7 @@ impl Subscriber {
         Self {
             filter,
             options,
-            since: Timestamp::now(),
+            since: Timestamp::MAX,
             caught_up: false,
             schedule: Schedule::new(options.period, clock.now),
             inbox,
@@ -138,7 +138,9 @@ impl Subscriber {
         self.inbox.strong_count() > 0
     }
 
-    pub(super) const fn since(&self) -> Timestamp {
+    /// It comes now. Only the reader thread can say so: what an earlier pass has read it will not see.
+    pub(super) fn begin(&mut self) -> Timestamp {
+        self.since = Timestamp::now();
         self.since
     }
 

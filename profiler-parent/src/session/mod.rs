@@ -94,6 +94,8 @@ impl Session {
 
     /// What all processes record from now on, as it happens, in batches every 200 ms: processes that come later
     /// too, and the last of those that end. They notice nothing of it; one thread of this process reads their memory.
+    /// Returns when that thread has looked through what is there already, for spans that are open: everything that is
+    /// recorded afterwards is told.
     ///
     /// # Errors
     /// When the system gives no thread.

@@ -1,9 +1,11 @@
-//! Spans, flows and groups, for who observes.
+//! Spans, flows, groups and slow runs, for who observes.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
+use std::time::Duration;
 
 use anyhow::Context;
+use profiler_core::groups::{Group, GroupKind};
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, MarkerSpan, ProfilerMarker, SpanOptions, category};
 use profiler_core::{marker, span};
@@ -29,7 +31,7 @@ impl ProfilerMarker for Message {
 
 /// `open-span LABEL`: a span that stays open; `close-span`: the last of those ends. `spans THREADS COUNT`: on so many threads so
 /// many pairs of nested spans. `inside GROUP COUNT`: so many markers in a span of that group. `receive NUMBER`: a
-/// marker in which that flow ends. `point`: a marker.
+/// marker in which that flow ends. `point`: a marker. `slow PLUGIN MS`: a run of so many milliseconds in the group of that plugin.
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
     Some(match name {
         "open-span" => open(words),
@@ -40,6 +42,7 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "spans" => spans(words),
         "inside" => inside(words),
         "receive" => receive(words),
+        "slow" => slow(words),
         "point" => {
             marker!("point", &category::TEST);
             Ok("ok".to_owned())
@@ -79,5 +82,12 @@ fn inside(words: Words<'_>) -> anyhow::Result<String> {
 fn receive(words: Words<'_>) -> anyhow::Result<String> {
     let payload = Message { flow: number(words, 0)? };
     marker!("received", &category::IPC, MarkerOptions::default(), &payload);
+    Ok("ok".to_owned())
+}
+
+fn slow(words: Words<'_>) -> anyhow::Result<String> {
+    let plugin = *words.first().context("no plugin")?;
+    let _run = Group::register(GroupKind::Plugin, plugin).enter();
+    std::thread::sleep(Duration::from_millis(number(words, 1)?));
     Ok("ok".to_owned())
 }
