@@ -9,6 +9,7 @@ mod record;
 mod recover;
 mod report;
 mod signals;
+mod top;
 mod view;
 
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ enum Command {
     View(view::Options),
     Info(info::Options),
     Recover(recover::Options),
+    Top(top::Options),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Ok(Options { command: Command::View(options) }) => view::run(&options).map(done),
         Ok(Options { command: Command::Info(options) }) => info::run(&options).map(done),
         Ok(Options { command: Command::Recover(options) }) => recover::run(&options).map(done),
+        Ok(Options { command: Command::Top(options) }) => top::run(&options).map(done),
         Err(stop) => return explain(&stop),
     };
     ended.unwrap_or_else(|error| fail(&sentence(&error)))
