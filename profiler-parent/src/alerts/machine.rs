@@ -103,11 +103,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
     }
 
     /// Takes what all groups show now; gives the alerts of a collection that is over, the most janky first.
-    pub(super) fn look(
-        &mut self,
-        now: SessionNs,
-        all: impl IntoIterator<Item = Look<K, P>>,
-    ) -> Vec<Draft<K>> {
+    pub(super) fn look(&mut self, now: SessionNs, all: impl IntoIterator<Item = Look<K, P>>) -> Vec<Draft<K>> {
         self.looks += 1;
         for look in all {
             self.take(now, look);

@@ -24,11 +24,7 @@ fn machine(rules: AlertRules) -> Machine<u32, u32> {
 }
 
 fn at(machine: &mut Machine<u32, u32>, ms: i64, looks: Vec<Look<u32, u32>>) -> Vec<(u32, u64)> {
-    machine
-        .look(SessionNs(ms * MS), looks)
-        .iter()
-        .map(|draft| (draft.id, draft.highest_ns / 1_000_000))
-        .collect()
+    machine.look(SessionNs(ms * MS), looks).iter().map(|draft| (draft.id, draft.highest_ns / 1_000_000)).collect()
 }
 
 #[test]
@@ -143,13 +139,7 @@ fn of_groups_that_are_gone_nothing_is_kept() {
 type Shown = (i64, u32, Run);
 
 /// Everything that was ever shown, and all decided by looking back.
-fn model(
-    shown: &[Shown],
-    looks: &[i64],
-    buffering: i64,
-    at_once: usize,
-    repeat: i64,
-) -> Vec<(i64, u32, u64)> {
+fn model(shown: &[Shown], looks: &[i64], buffering: i64, at_once: usize, repeat: i64) -> Vec<(i64, u32, u64)> {
     let slow: Vec<&Shown> = shown.iter().filter(|(_, _, run)| run.duration_ns >= 64_000_000).collect();
     let mut alerts: Vec<(i64, u32, u64)> = Vec::new();
     let mut from = i64::MIN;
