@@ -277,3 +277,65 @@ fn number(row: &ProcessRow, column: &str) -> u64 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, pid: u32, held_bytes: u64) -> ProcessRow {
+        ProcessRow {
+            key: name.to_owned(),
+            pid,
+            name: name.to_owned(),
+            state: "recording".to_owned(),
+            runs: true,
+            allowance: 100,
+            held_bytes,
+            owed_bytes: 0,
+            excess_bytes: 0,
+            resident_bytes: None,
+            cpu_pct: None,
+            recorded: 0,
+            rate: None,
+            evicted: 0,
+            dropped: 0,
+            dropped_by: BTreeMap::new(),
+            groups: 0,
+        }
+    }
+
+    #[test]
+    fn l1_processes_are_sorted_by_any_column_either_way_and_cut_at_the_top() {
+        let all = [row("b", 3, 20), row("a", 9, 10), row("c", 5, 30)];
+        for (query, expected) in [
+            ("", ["b", "a", "c"]),
+            ("psort=name", ["a", "b", "c"]),
+            ("psort=pid", ["b", "c", "a"]),
+            ("psort=pid&porder=desc", ["a", "c", "b"]),
+            ("psort=memory", ["c", "b", "a"]),
+            ("psort=memory&porder=asc", ["a", "b", "c"]),
+        ] {
+            let query = Query::parse(query);
+            let table = ProcessTable::of(&all, &query);
+            let names: Vec<&str> = table.rows.iter().map(|row| row.name.as_str()).collect();
+            assert_eq!(names, expected, "{query:?}");
+        }
+        let query = Query::parse("psort=memory&ptop=1");
+        let table = ProcessTable::of(&all, &query);
+        assert_eq!((table.rows.len(), table.total, table.rows[0].name.as_str()), (1, 3, "c"));
+    }
+
+    #[test]
+    fn rates_are_over_the_time_between_two_looks() {
+        let mut known = Known::default();
+        let usage = |cpu_ns| Usage { cpu_ns, resident_bytes: 7 };
+        known.note_usage(1_000_000_000, usage(5_000_000));
+        assert_eq!(known.cpu_pct, None, "one look says nothing");
+        known.note_usage(3_000_000_000, usage(505_000_000));
+        assert_eq!(known.cpu_pct, Some(25.0));
+        let books = |evicted| EntryCounts { evicted, ..EntryCounts::default() };
+        known.note_books(0, books(10));
+        known.note_books(2_000_000_000, books(110));
+        assert_eq!(known.rate, Some(50.0));
+    }
+}

@@ -16,6 +16,7 @@ mod gather;
 mod groups;
 mod json;
 mod limit;
+mod live;
 mod measure;
 mod observe;
 mod open;
@@ -49,6 +50,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("open", open::measure),
     ("observers", observe::measure),
     ("groups", groups::measure),
+    ("live", live::measure),
 ];
 
 #[global_allocator]

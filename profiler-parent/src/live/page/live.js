@@ -116,13 +116,16 @@ async function capture(pairs, button) {
 
 // ---- rows that stay ----
 
+/** Bodies whose rows somebody has just had sorted: they move, whatever the pointer is over. */
+const reorder = new Set();
+
 /**
  * Puts `rows` into a table's body. Elements are kept by key, so focus and pointer stay where they are; while the pointer is
  * over the body, or the keyboard in it, rows keep their places and only their cells change.
  */
 function fill(body, rows) {
   const old = new Map([...body.children].map((row) => [row.dataset.key, row]));
-  const isHeld = body.matches(":hover") || body.contains(document.activeElement);
+  const isHeld = !reorder.delete(body) && (body.matches(":hover") || body.contains(document.activeElement));
   if (isHeld) {
     const place = new Map([...old.keys()].map((key, index) => [key, index]));
     const at = (row) => place.get(row.key) ?? Infinity;
@@ -418,6 +421,7 @@ function sortable(table, attribute, column, order, texts) {
     const first = texts.includes(chosen) ? "asc" : "desc";
     want[order] = want[column] === chosen ? (want[order] === "asc" ? "desc" : "asc") : first;
     want[column] = chosen;
+    reorder.add(table.tBodies[0]);
     refresh();
   });
 }
