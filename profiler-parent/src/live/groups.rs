@@ -67,8 +67,8 @@ impl Column {
             Self::Blocking => totals.blocking_ns,
             Self::Ticks => totals.ticks,
             Self::Runs => totals.runs,
-            Self::Median => totals.histogram.quantile_ns(0.5),
-            Self::P99 => totals.histogram.quantile_ns(0.99),
+            Self::Median => quantile_ns(totals, 0.5),
+            Self::P99 => quantile_ns(totals, 0.99),
             Self::Longest => totals.longest_ns,
             Self::Janky => janky(totals),
             Self::Processes => group.members.len() as u64,
@@ -80,6 +80,12 @@ impl Column {
     const fn starts_ascending(self) -> bool {
         matches!(self, Self::Kind | Self::Name)
     }
+}
+
+/// A histogram's places have a width: no more than what the longest run took.
+fn quantile_ns(totals: &GroupTotals, share: f64) -> u64 {
+    let found = totals.histogram.quantile_ns(share);
+    if totals.longest_ns > 0 { found.min(totals.longest_ns) } else { found }
 }
 
 fn janky(totals: &GroupTotals) -> u64 {
@@ -121,8 +127,8 @@ impl Numbers {
             cpu_ns: totals.cpu_ns,
             off_cpu_ns: totals.off_cpu_ns,
             blocking_ns: totals.blocking_ns,
-            median_ns: totals.histogram.quantile_ns(0.5),
-            p99_ns: totals.histogram.quantile_ns(0.99),
+            median_ns: quantile_ns(totals, 0.5),
+            p99_ns: quantile_ns(totals, 0.99),
             longest_ns: totals.longest_ns,
             janky: janky(totals),
             peak: peak.map(|peak| Range {

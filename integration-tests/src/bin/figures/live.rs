@@ -62,7 +62,7 @@ pub(crate) fn enter_own(groups: u64) -> ! {
 
 /// Share of a processor that one who asks once a second costs.
 fn cpu_pct(live: &LiveServer, what: &str) -> Result<f64> {
-    let mut ask_for = |seconds: usize| -> Result<()> {
+    let ask_for = |seconds: usize| -> Result<()> {
         (0..seconds).try_for_each(|_| {
             ask(live, what)?;
             std::thread::sleep(Duration::from_secs(1));
