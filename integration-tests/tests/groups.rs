@@ -191,6 +191,22 @@ fn p15_waiting_in_a_child_shows_as_blocking_and_not_as_processor_time() -> anyho
 }
 
 #[test]
+fn a_child_in_a_sandbox_is_asked_for_wall_time_only() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let _monitor = session.monitor(Probes::ALL);
+    let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
+    let wall_only = Probes::ALL.without(Probes::CPU);
+    assert!(until(|| session.groups().process("child").is_some_and(|child| child.probes == wall_only)));
+    puppet.ask("sandbox")?;
+    puppet.ask("work-for plugin a 3 1000")?;
+    let totals = totals(&session.groups(), "child", GroupKind::Plugin, "a").context("no such group")?;
+    assert_eq!((totals.ticks, totals.runs, totals.measured_ns, totals.cpu_ns), (3, 3, 0, 0));
+    assert!(totals.wall_ns >= 3_000_000);
+    assert!(puppet.end("exit 0")?.success(), "it was harmed");
+    Ok(())
+}
+
+#[test]
 fn the_recording_and_the_live_view_agree() -> anyhow::Result<()> {
     let session = session::start(|builder| builder)?;
     let _monitor = session.monitor(Probes::ALL);

@@ -192,6 +192,10 @@ fn l1_an_alert_leads_to_its_evidence() -> anyhow::Result<()> {
     let session = start()?;
     let (_live, page) = served(&session)?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    // It has heard what is to be measured, and is known.
+    assert!(until(|| child.ask("probes").is_ok_and(|said| said != "ok 0")), "it hears of no probe");
+    child.ask("work-for plugin slow 1 0")?;
+    page.until("groups.json?top=all", |table| row(table, "slow").is_some_and(|row| row["runs"] == 1))?;
     child.ask("mark 10")?;
     child.ask("work-for plugin slow 1 90000")?;
     let alerts = page.until("alerts.json", |alerts| alerts.as_array().is_some_and(|all| !all.is_empty()))?;

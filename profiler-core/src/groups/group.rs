@@ -18,16 +18,19 @@ use crate::pool::header::cut;
 use crate::pool::layout::MAX_GROUPS;
 use crate::pool::live::GroupCell;
 use crate::pool::live::group::Run;
-use crate::reader::groups::MAX_NAME_BYTES;
 use crate::record::gate;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
+/// Longest name of a group, and of a label's key or value, in bytes; a longer one is cut.
+pub(crate) const MAX_NAME_BYTES: usize = 256;
 /// Most labels of a group; the rest is left out.
 pub(crate) const MAX_LABELS: usize = 16;
 /// Groups with a track of their own in the profile; the program's own counters need rows, too.
 const MAX_TRACKS: u32 = 512;
 /// Threads that are told apart by name; the rest are one group.
 const MAX_THREADS: usize = 1024;
+/// A pool without room is asked again after so many iterations of a group.
+const ASK_AGAIN: u64 = 256;
 /// Tries to get the registry at the first use of a group: about a microsecond.
 const TRIES: usize = 32;
 
@@ -48,8 +51,9 @@ pub(crate) struct Registered {
     cell: AtomicU64,
     /// The same of the counter that is its track.
     track: AtomicU64,
-    /// The pool that had no room for it.
+    /// The pool that had no room for it when it was asked last.
     refused_by: AtomicU64,
+    tries: AtomicU64,
     /// Ticks that could not be placed yet, and the session that they belong to.
     waiting: AtomicU64,
     waiting_in: AtomicU64,
@@ -62,8 +66,8 @@ static REGISTRY: Mutex<Option<Known>> = Mutex::new(None);
 impl Registered {
     fn new(identity: Identity) -> Self {
         let word = || AtomicU64::new(0);
-        let (cell, track, refused_by, waiting, waiting_in) = (word(), word(), word(), word(), word());
-        Self { identity, cell, track, refused_by, waiting, waiting_in }
+        let (waiting, waiting_in) = (word(), word());
+        Self { identity, cell: word(), track: word(), refused_by: word(), tries: word(), waiting, waiting_in }
     }
 
     pub(crate) const fn is_fine(&self) -> bool {
@@ -101,25 +105,31 @@ impl Registered {
     }
 
     fn cell<'a>(&self, manager: &'a ChunkManager) -> Option<&'a GroupCell> {
-        let known = number_in(self.cell.load(Ordering::Relaxed), manager.tag());
-        let number = known.or_else(|| self.place(manager, false))?;
+        let known = number_in(self.cell.load(Ordering::Acquire), manager.tag());
+        let number = known.or_else(|| self.place_again(manager))?;
         manager.pool().group(GroupIndex::new(number))
+    }
+
+    /// Tries to give the group a cell; a pool that had no room for it is asked again only now and then.
+    #[cold]
+    fn place_again(&self, manager: &ChunkManager) -> Option<u32> {
+        let is_refused = self.refused_by.load(Ordering::Relaxed) == manager.tag();
+        let is_time = self.tries.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASK_AGAIN);
+        if is_refused && !is_time { None } else { self.place(manager, false) }
     }
 
     /// Gives the group a cell. Waits for the manager's lock only if it `may_wait`.
     #[cold]
     fn place(&self, manager: &ChunkManager, may_wait: bool) -> Option<u32> {
-        if self.refused_by.load(Ordering::Relaxed) == manager.tag() {
-            return None;
-        }
         let mut state = if may_wait { manager.lock() } else { manager.try_lock()? };
         let tag = manager.tag();
         if let Some(known) = number_in(self.cell.load(Ordering::Relaxed), tag) {
             return Some(known); // another thread was faster
         }
         let Some(cell) = state.rows.add_group(manager, |cell| self.define(manager, cell)) else {
-            self.refused_by.store(tag, Ordering::Relaxed);
-            manager.pool().count_group_left_out();
+            if self.refused_by.swap(tag, Ordering::Relaxed) != tag {
+                manager.pool().count_group_left_out();
+            }
             return None;
         };
         if cell.get() < MAX_TRACKS

@@ -86,7 +86,7 @@ impl Probes {
     pub const NONE: Self = Self(0);
     /// How long runs take: wall time, buckets, histogram, peaks.
     pub const JANK: Self = Self(1 << 1);
-    /// Processor time: the thread's clock is read twice per iteration.
+    /// Processor time: the thread's clock is read twice per iteration, by a system call (`clock_gettime`).
     pub const CPU: Self = Self(1 << 2);
     /// Time spent inside [`super::blocking`].
     pub const BLOCKING: Self = Self(1 << 3);
@@ -119,6 +119,12 @@ impl Probes {
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
+    }
+
+    /// This set but for what is in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// Whether all of `other` is in it.

@@ -6,10 +6,13 @@
 //! to one session; what a session that is over has not committed is forgotten; whatever is not to be had at once
 //! (the thread-local while the thread ends, a lock) makes a guard that does nothing, and never waits.
 
-use std::cell::RefCell;
-use std::marker::PhantomData;
+#![allow(unsafe_code)]
 
-use super::clock::{Clock, SessionTime};
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::ptr;
+
+use super::clock::SessionTime;
 use super::group::{self, Group, Registered};
 use super::kind::Probes;
 use super::stopwatch::{Exit, Owned, Stopwatch};
@@ -26,7 +29,21 @@ const EPOCH_SHIFT: u32 = 8;
 static WANTED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    static OWN: RefCell<Option<Box<Own>>> = const { RefCell::new(None) };
+    /// The thread's stopwatch, once it has one. Bare and without destructor, so that finding it costs one instruction.
+    static OWN: Cell<*const RefCell<Own>> = const { Cell::new(ptr::null()) };
+    static KEEPER: RefCell<Option<Keeper>> = const { RefCell::new(None) };
+}
+
+/// Frees the thread's stopwatch when the thread ends.
+struct Keeper(*mut RefCell<Own>);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        OWN.set(ptr::null());
+        // SAFETY: it was made by `Box::into_raw` for this keeper alone. Nobody uses it: whoever does, does so inside of a call on
+        // this thread, and finds it by the pointer that has just been cleared.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
 }
 
 /// What a thread has.
@@ -88,22 +105,34 @@ pub fn probes() -> Probes {
 }
 
 /// Runs `body` with the calling thread's stopwatch for the session that runs.
+#[inline]
 fn with_own<T>(word: u64, body: impl FnOnce(&mut Own) -> T) -> Option<T> {
-    let run = |own: &RefCell<Option<Box<Own>>>| {
-        let mut own = own.try_borrow_mut().ok()?;
-        let own = own.get_or_insert_with(Own::new);
-        if own.epoch != epoch_of(word) {
-            own.begin(word);
-        }
-        Some(body(own))
+    let known = OWN.get();
+    let own = if known.is_null() { make_own()? } else { known };
+    // SAFETY: the pointer is cleared on this thread before the stopwatch is freed.
+    let mut own = unsafe { &*own }.try_borrow_mut().ok()?;
+    if own.epoch != epoch_of(word) {
+        own.begin(word);
+    }
+    Some(body(&mut own))
+}
+
+/// Makes the thread's stopwatch; `None` while the thread ends.
+#[cold]
+fn make_own() -> Option<*const RefCell<Own>> {
+    let keep = |keeper: &RefCell<Option<Keeper>>| {
+        let mut keeper = keeper.try_borrow_mut().ok()?;
+        let own = Box::into_raw(Box::new(RefCell::new(Own::new())));
+        *keeper = Some(Keeper(own));
+        OWN.set(own);
+        Some(own.cast_const())
     };
-    OWN.try_with(run).ok().flatten()
+    KEEPER.try_with(keep).ok().flatten()
 }
 
 impl Own {
-    #[cold]
-    fn new() -> Box<Self> {
-        Box::new(Self { watch: Stopwatch::new(), epoch: 0, group: None })
+    fn new() -> Self {
+        Self { watch: Stopwatch::new(), epoch: 0, group: None }
     }
 
     #[cold]
@@ -113,16 +142,16 @@ impl Own {
         self.group = None;
     }
 
-    fn implied(&mut self) -> [Option<&'static Registered>; 2] {
-        if self.group.is_none() {
-            self.group = group::of_thread(local::own_name().as_deref());
-        }
-        [self.group, group::of_process()]
-    }
-
+    #[inline]
     fn enter(&mut self, word: u64, groups: impl Iterator<Item = &'static Registered> + Clone) -> Owned {
-        let implied = self.implied();
-        self.watch.enter(&SessionTime, probes_of(word), implied, groups)
+        let Self { watch, group, .. } = self;
+        let implied = || {
+            if group.is_none() {
+                *group = group::of_thread(local::own_name().as_deref());
+            }
+            [*group, group::of_process()]
+        };
+        watch.enter(&SessionTime, probes_of(word), implied, groups)
     }
 
     fn exit(&mut self, word: u64, owned: Owned) {
@@ -145,7 +174,7 @@ impl Own {
             watch.settle(&SessionTime, Probes::NONE, |group, run| group.keep(run.ticks));
         }
         if probes_of(word).needs_time() {
-            SessionTime::keep_exact(SessionTime.read());
+            SessionTime::keep_exact(self.watch.last());
         }
     }
 }

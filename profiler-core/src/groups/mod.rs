@@ -44,7 +44,7 @@ mod stopwatch;
 
 pub use future::{InGroup, InGroups};
 pub use group::Group;
-pub(crate) use group::MAX_LABELS;
+pub(crate) use group::{MAX_LABELS, MAX_NAME_BYTES};
 pub use kind::{GroupKind, Probes};
 pub(crate) use local::begin_session;
 pub use local::{CustomLoop, Entered, NestedLoop, custom_loop, nested_loop, probes, set_probes, turn};

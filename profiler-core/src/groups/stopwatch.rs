@@ -34,14 +34,13 @@ pub(crate) const LOOPS: usize = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owned {
     laps: u64,
-    level: usize,
-    /// Tells the loop from others at this level; 0: nothing was entered.
+    /// The loop, told from all others; 0: nothing was entered.
     serial: u64,
 }
 
 impl Owned {
     /// Nothing was entered, so nothing is left.
-    pub(crate) const NOTHING: Self = Self { laps: 0, level: 0, serial: 0 };
+    pub(crate) const NOTHING: Self = Self { laps: 0, serial: 0 };
 
     #[inline(always)]
     pub(crate) const fn is_nothing(self) -> bool {
@@ -103,11 +102,27 @@ struct Loop {
     cpu: Option<u64>,
 }
 
+impl Loop {
+    /// A guard has left.
+    const fn leave(&mut self, laps: u64) {
+        self.open &= !laps;
+        self.guards = self.guards.saturating_sub(1);
+        if self.guards == 0 {
+            self.open &= !self.implied;
+        }
+    }
+}
+
 /// See the head of this file.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     laps: [Lap; LAPS],
-    loops: [Loop; LOOPS],
+    /// Laps of all loops.
+    used: u64,
+    /// The innermost loop.
+    inner: Loop,
+    /// Those around it, the outermost first; `level` of them.
+    around: [Loop; LOOPS - 1],
     level: usize,
     serial: u64,
 }
@@ -131,56 +146,42 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
 
 impl Stopwatch {
     pub(crate) fn new() -> Self {
-        let mut new =
-            Self { laps: [Lap::default(); LAPS], loops: [Loop::default(); LOOPS], level: 0, serial: 0 };
-        new.begin_loop();
-        new
+        let (laps, around) = ([Lap::default(); LAPS], [Loop::default(); LOOPS - 1]);
+        let inner = Loop { serial: 1, ..Loop::default() };
+        Self { laps, used: 0, inner, around, level: 0, serial: 1 }
     }
 
     /// Forgets everything; guards that are alive mean nothing any more.
     pub(crate) fn reset(&mut self) {
-        (self.laps, self.loops) = ([Lap::default(); LAPS], [Loop::default(); LOOPS]);
-        self.level = 0;
-        self.begin_loop();
-    }
-
-    fn begin_loop(&mut self) {
-        self.serial += 1;
-        let serial = self.serial;
-        if let Some(current) = self.loops.get_mut(self.level) {
-            *current = Loop { serial, ..Loop::default() };
-        }
-    }
-
-    fn current(&mut self) -> Option<&mut Loop> {
-        self.loops.get_mut(self.level)
+        let serial = self.serial + 1;
+        *self = Self { serial, inner: Loop { serial, ..Loop::default() }, ..Self::new() };
     }
 
     /// Enters groups, all at the same instant. Those that are entered already are not entered again; if that is all of
-    /// them no clock is read.
+    /// them no clock is read. `implied` is asked for the groups that are open with any other.
+    #[inline]
     pub(crate) fn enter<C: Clock>(
         &mut self,
         clock: &C,
         probes: Probes,
-        implied: [Option<&'static Registered>; 2],
+        implied: impl FnOnce() -> [Option<&'static Registered>; 2],
         groups: impl Iterator<Item = &'static Registered> + Clone,
     ) -> Owned {
-        let level = self.level;
-        let Some(current) = self.current().map(|current| *current) else { return Owned::NOTHING };
-        if groups.clone().all(|group| self.find(current.open, group).is_some()) {
+        if groups.clone().all(|group| self.find(self.inner.open, group).is_some()) {
             return Owned::NOTHING;
         }
         let now = self.begin_or_read(clock, probes);
-        if current.guards == 0 {
-            let opened = implied.into_iter().flatten().fold(0, |laps, group| laps | self.open(group, now));
-            self.current().into_iter().for_each(|current| current.implied |= opened);
+        if self.inner.guards == 0 {
+            let opened = implied().into_iter().flatten().fold(0, |laps, group| laps | self.open(group, now));
+            self.inner.implied |= opened;
         }
         let laps = groups.fold(0, |laps, group| laps | self.open(group, now));
-        self.current().into_iter().for_each(|current| current.guards += 1);
-        Owned { laps, level, serial: current.serial }
+        self.inner.guards += 1;
+        Owned { laps, serial: self.inner.serial }
     }
 
     /// The place of a group among these laps.
+    #[inline]
     fn find(&self, among: u64, group: &'static Registered) -> Option<usize> {
         let is_it = |lap: &Lap| lap.group.is_some_and(|known| std::ptr::eq(known, group));
         bits(among).find(|place| self.laps.get(*place).is_some_and(is_it))
@@ -188,100 +189,97 @@ impl Stopwatch {
 
     /// Opens a group's lap, and gives its bit. Nothing if it is open already, or there is no room: then its tick is
     /// counted all the same.
+    #[inline]
     fn open(&mut self, group: &'static Registered, now: Reading) -> u64 {
-        let used = self.loops.iter().fold(0, |used, each| used | each.laps);
-        let Some(current) = self.current().map(|current| *current) else { return 0 };
-        let free = (used != u64::MAX).then(|| used.trailing_ones() as usize);
-        let Some(place) = self.find(current.laps, group).or(free) else {
+        let free = (self.used != u64::MAX).then_some(self.used.trailing_ones() as usize);
+        let Some(place) = self.find(self.inner.laps, group).or(free) else {
             group.keep(1);
             return 0;
         };
         let bit = 1 << place;
-        let (Some(lap), false) = (self.laps.get_mut(place), current.open & bit != 0) else { return 0 };
-        if current.laps & bit == 0 {
+        let (Some(lap), false) = (self.laps.get_mut(place), self.inner.open & bit != 0) else { return 0 };
+        if self.inner.laps & bit == 0 {
             *lap = Lap { group: Some(group), ..Lap::default() };
         }
         lap.since = now;
         lap.sums.ticks += 1;
-        if let Some(current) = self.current() {
-            current.laps |= bit;
-            current.open |= bit;
-        }
+        self.used |= bit;
+        self.inner.laps |= bit;
+        self.inner.open |= bit;
         bit
     }
 
     /// Leaves what a guard has entered.
+    #[inline]
     pub(crate) fn exit<C: Clock>(&mut self, clock: &C, owned: Owned) -> Exit {
-        let is_its = self.loops.get(owned.level).is_some_and(|its| its.serial == owned.serial);
-        if !is_its || owned.level > self.level {
-            return Exit::Inner; // its loop is over, and what it was with it
+        if owned.serial != self.inner.serial {
+            self.exit_around(owned);
+            return Exit::Inner;
         }
-        let is_paused = owned.level < self.level;
-        if !is_paused {
-            let now = self.read(clock);
-            let is_last = self.current().is_some_and(|its| its.guards <= 1);
-            self.stop(if is_last { u64::MAX } else { owned.laps }, now);
-        }
-        let Some(its) = self.loops.get_mut(owned.level) else { return Exit::Inner };
-        its.open &= !owned.laps;
-        its.guards = its.guards.saturating_sub(1);
-        if its.guards == 0 {
-            its.open &= !its.implied;
-        }
-        if its.guards == 0 && !its.is_custom && !is_paused { Exit::Outermost } else { Exit::Inner }
+        let now = self.read(clock);
+        let is_last = self.inner.guards <= 1;
+        self.stop(if is_last { u64::MAX } else { owned.laps }, now);
+        self.inner.leave(owned.laps);
+        if is_last && !self.inner.is_custom { Exit::Outermost } else { Exit::Inner }
+    }
+
+    /// A guard of a loop around this one, whose laps are paused; or of one that is over, and what it was with it.
+    #[cold]
+    fn exit_around(&mut self, owned: Owned) {
+        let around = self.around.iter_mut().take(self.level);
+        around.filter(|it| it.serial == owned.serial).for_each(|it| it.leave(owned.laps));
     }
 
     /// Ends the spans of these laps, those of them that are open in the present loop.
+    #[inline]
     fn stop(&mut self, laps: u64, now: Reading) {
-        let Some(current) = self.current().map(|current| *current) else { return };
-        if current.probes.needs_time() {
-            for place in bits(laps & current.open) {
-                self.laps.get_mut(place).into_iter().for_each(|lap| lap.stop(now));
-            }
+        if self.inner.probes.needs_time() {
+            self.each(laps & self.inner.open, |lap| lap.stop(now));
+        }
+    }
+
+    #[inline]
+    fn each(&mut self, laps: u64, mut change: impl FnMut(&mut Lap)) {
+        for place in bits(laps) {
+            self.laps.get_mut(place).into_iter().for_each(&mut change);
         }
     }
 
     /// The clock now; begins an iteration if none runs.
+    #[inline]
     fn begin_or_read<C: Clock>(&mut self, clock: &C, probes: Probes) -> Reading {
-        match self.current() {
-            Some(current) if !current.is_running => {
-                current.is_running = true;
-                self.restart(clock, probes)
-            }
-            _ => self.read(clock),
+        if self.inner.is_running {
+            return self.read(clock);
         }
+        self.inner.is_running = true;
+        self.restart(clock, probes)
     }
 
     /// An iteration begins now.
     fn restart<C: Clock>(&mut self, clock: &C, probes: Probes) -> Reading {
         let cpu = if probes.contains(Probes::CPU) { clock.cpu_ns() } else { None };
         let now = if probes.needs_time() { clock.read() } else { Reading::default() };
-        if let Some(current) = self.current() {
-            (current.probes, current.last) = (probes, now);
-            (current.ticks, current.blocked) = (0, 0);
-            (current.cpu_since, current.cpu) = (cpu, cpu.map(|_| 0));
-        }
+        let it = &mut self.inner;
+        (it.probes, it.last) = (probes, now);
+        (it.ticks, it.blocked) = (0, 0);
+        (it.cpu_since, it.cpu) = (cpu, cpu.map(|_| 0));
         now
     }
 
     /// The clock now, if anything is timed. What went by since the last reading is the iteration's.
+    #[inline]
     fn read<C: Clock>(&mut self, clock: &C) -> Reading {
-        let Some(current) = self.current() else { return Reading::default() };
-        if !current.is_running || !current.probes.needs_time() {
+        let it = &mut self.inner;
+        if !it.is_running || !it.probes.needs_time() {
             return Reading::default();
         }
         let now = clock.read();
-        let step = now.ticks.saturating_sub(current.last.ticks);
-        current.last = now;
-        current.ticks = current.ticks.saturating_add(step);
-        if current.blocking > 0 {
-            current.blocked = current.blocked.saturating_add(step);
-            for place in bits(current.open) {
-                self.laps
-                    .get_mut(place)
-                    .into_iter()
-                    .for_each(|lap| lap.blocked = lap.blocked.saturating_add(step));
-            }
+        let step = now.ticks.saturating_sub(it.last.ticks);
+        it.last = now;
+        it.ticks = it.ticks.saturating_add(step);
+        if it.blocking > 0 {
+            it.blocked = it.blocked.saturating_add(step);
+            self.each(self.inner.open, |lap| lap.blocked = lap.blocked.saturating_add(step));
         }
         now
     }
@@ -289,69 +287,64 @@ impl Stopwatch {
     /// The thread is about to wait, or has waited. Of several waits inside each other the outermost counts.
     pub(crate) fn set_blocking<C: Clock>(&mut self, clock: &C, begins: bool) {
         self.read(clock);
-        if let Some(current) = self.current() {
-            current.blocking =
-                if begins { current.blocking.saturating_add(1) } else { current.blocking.saturating_sub(1) };
-        }
+        let depth = self.inner.blocking;
+        self.inner.blocking = if begins { depth.saturating_add(1) } else { depth.saturating_sub(1) };
     }
 
     /// Iterations end only by [`Stopwatch::settle`], or no longer so.
-    pub(crate) fn set_custom(&mut self, is_custom: bool) {
-        self.current().into_iter().for_each(|current| current.is_custom = is_custom);
+    pub(crate) const fn set_custom(&mut self, is_custom: bool) {
+        self.inner.is_custom = is_custom;
+    }
+
+    /// The latest reading of the clock.
+    pub(crate) const fn last(&self) -> Reading {
+        self.inner.last
     }
 
     /// Whether an iteration is over that has not been settled.
-    pub(crate) fn is_over(&self) -> bool {
-        self.loops.get(self.level).is_some_and(|it| it.is_running && it.guards == 0 && !it.is_custom)
+    pub(crate) const fn is_over(&self) -> bool {
+        self.inner.is_running && self.inner.guards == 0 && !self.inner.is_custom
     }
 
     /// Begins a loop inside the present iteration; its serial number. `None` if there are too many inside each other.
     pub(crate) fn begin_nested<C: Clock>(&mut self, clock: &C) -> Option<u64> {
-        if self.level + 1 >= LOOPS {
+        if self.level >= self.around.len() {
             return None;
         }
         let now = self.read(clock);
         self.stop(u64::MAX, now);
-        let cpu = self.cpu_now(clock);
-        if let Some(current) = self.current() {
-            current.cpu = sum_of(*current, cpu);
-            current.cpu_since = None;
-            for place in bits(current.open) {
-                self.laps.get_mut(place).into_iter().for_each(|lap| lap.sums.nested += 1);
-            }
-        }
+        self.inner.cpu = sum_of(self.inner, self.cpu_now(clock));
+        self.inner.cpu_since = None;
+        self.each(self.inner.open, |lap| lap.sums.nested += 1);
+        *self.around.get_mut(self.level)? = self.inner;
         self.level += 1;
-        self.begin_loop();
+        self.serial += 1;
+        self.inner = Loop { serial: self.serial, ..Loop::default() };
         Some(self.serial)
     }
 
     /// Whether the loop of this number is the innermost one.
-    pub(crate) fn is_innermost(&self, serial: u64) -> bool {
-        self.level > 0 && self.loops.get(self.level).is_some_and(|current| current.serial == serial)
+    pub(crate) const fn is_innermost(&self, serial: u64) -> bool {
+        self.level > 0 && self.inner.serial == serial
     }
 
     /// Ends the innermost loop, whose last iteration has been settled, and goes on with the one around it.
     pub(crate) fn end_nested<C: Clock>(&mut self, clock: &C) {
-        if let Some(current) = self.current() {
-            *current = Loop::default();
-        }
-        self.level = self.level.saturating_sub(1);
-        let Some(current) = self.current() else { return };
-        let (is_running, probes) = (current.is_running, current.probes);
-        if !is_running || !probes.needs_time() {
+        let Some(outer) = self.level.checked_sub(1) else { return };
+        let Some(it) = self.around.get(outer).copied() else { return };
+        self.used &= !self.inner.laps;
+        (self.level, self.inner) = (outer, it);
+        if !it.is_running || !it.probes.needs_time() {
             return;
         }
-        let cpu = if probes.contains(Probes::CPU) { clock.cpu_ns() } else { None };
+        self.inner.cpu_since = if it.probes.contains(Probes::CPU) { clock.cpu_ns() } else { None };
         let now = clock.read();
-        current.cpu_since = cpu;
-        current.last = now;
-        for place in bits(current.open) {
-            self.laps.get_mut(place).into_iter().for_each(|lap| lap.since = now);
-        }
+        self.inner.last = now;
+        self.each(it.open, |lap| lap.since = now);
     }
 
-    fn cpu_now<C: Clock>(&mut self, clock: &C) -> Option<u64> {
-        let wants = self.current().is_some_and(|it| it.is_running && it.probes.contains(Probes::CPU));
+    fn cpu_now<C: Clock>(&self, clock: &C) -> Option<u64> {
+        let wants = self.inner.is_running && self.inner.probes.contains(Probes::CPU);
         if wants { clock.cpu_ns() } else { None }
     }
 
@@ -363,37 +356,40 @@ impl Stopwatch {
         wanted: Probes,
         mut tell: impl FnMut(&'static Registered, &Run),
     ) {
+        if !self.inner.is_running {
+            return;
+        }
+        let now = self.end_of_spans(clock);
+        let mut ended = self.inner;
+        ended.probes = ended.probes.and(wanted);
+        ended.cpu = sum_of(ended, self.cpu_now(clock)).filter(|_| ended.probes.contains(Probes::CPU));
+        self.each(ended.laps, |lap| {
+            let run = run_of(lap, &ended, clock, now);
+            lap.group.into_iter().for_each(|group| tell(group, &run));
+            lap.clear();
+        });
+        self.go_on(clock, wanted);
+    }
+
+    /// When the iteration ends: now if anything is open, else when the last guard left, which is one reading less.
+    fn end_of_spans<C: Clock>(&mut self, clock: &C) -> Reading {
+        if self.inner.guards == 0 && !self.inner.is_custom {
+            return self.inner.last;
+        }
         let now = self.read(clock);
         self.stop(u64::MAX, now);
-        let cpu = self.cpu_now(clock);
-        let Some(mut ended) = self.current().map(|current| *current).filter(|it| it.is_running) else {
-            return;
-        };
-        ended.probes = ended.probes.and(wanted);
-        ended.cpu = sum_of(ended, cpu).filter(|_| ended.probes.contains(Probes::CPU));
-        for place in bits(ended.laps) {
-            let Some(lap) = self.laps.get_mut(place) else { continue };
-            let run = run_of(lap, &ended, clock, now);
-            if let Some(group) = lap.group {
-                tell(group, &run);
-            }
-            lap.clear();
-        }
-        self.go_on(clock, wanted);
+        now
     }
 
     /// What is open after the end of an iteration is the beginning of the next.
     fn go_on<C: Clock>(&mut self, clock: &C, probes: Probes) {
-        let Some(current) = self.current() else { return };
-        current.laps = current.open;
-        current.implied &= current.open;
-        current.is_running = current.guards > 0;
-        if current.is_running {
-            let open = current.open;
+        self.used &= !(self.inner.laps & !self.inner.open);
+        self.inner.laps = self.inner.open;
+        self.inner.implied &= self.inner.open;
+        self.inner.is_running = self.inner.guards > 0;
+        if self.inner.is_running {
             let now = self.restart(clock, probes);
-            for place in bits(open) {
-                self.laps.get_mut(place).into_iter().for_each(|lap| lap.since = now);
-            }
+            self.each(self.inner.open, |lap| lap.since = now);
         }
     }
 }

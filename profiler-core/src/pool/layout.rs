@@ -91,7 +91,7 @@ pub mod header {
     pub const BOOT_HIGH: u64 = 152;
     /// What of groups is measured, see `groups::Probes`. Written by the process.
     pub const PROBES: u64 = 160;
-    /// Groups that found no room. Written by the process.
+    /// How many groups found no room when they were used first. Written by the process.
     pub const GROUPS_LEFT_OUT: u64 = 168;
     /// Seven pairs of (offset, length), in the order of [`super::Region`].
     pub const REGIONS: u64 = 256;

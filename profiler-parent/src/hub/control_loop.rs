@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender};
 use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
 use ipc_protocol::transport::TransportError;
 use profiler_core::grave::Grave;
+use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
 use profiler_core::manager::update::{ManagerUpdate, Update};
 use profiler_core::pool::FLOOR_PAGES;
@@ -142,7 +143,19 @@ impl Hub {
         let allowance = self.allowance(key);
         let all = [Some(Control::EnsureStarted), self.paused, self.sampling_paused, self.probes];
         for control in all.into_iter().flatten() {
-            link.control(control, None, &self.shared.params, allowance);
+            link.control(self.fit_for(key, control), None, &self.shared.params, allowance);
+        }
+    }
+
+    /// What this child is told instead. Reading a thread's processor clock is a system call, for which a sandbox may
+    /// kill: a child that may be in one is not asked for it.
+    fn fit_for(&self, key: PoolId, control: Control) -> Control {
+        let may_call = || self.shared.processes.lock().get(&key).is_none_or(|process| process.is_trusted);
+        match control {
+            Control::SetProbes(probes) if probes.contains(Probes::CPU) && !may_call() => {
+                Control::SetProbes(probes.without(Probes::CPU))
+            }
+            _ => control,
         }
     }
 
@@ -257,7 +270,7 @@ impl Hub {
         }
         let keys: Vec<PoolId> = self.links.keys().copied().collect();
         for key in &keys {
-            let allowance = self.allowance(*key);
+            let (allowance, control) = (self.allowance(*key), self.fit_for(*key, control));
             if let Some(link) = self.links.get_mut(key) {
                 link.control(control, Some(confirm.clone()), &self.shared.params, allowance);
             }

@@ -101,6 +101,8 @@ pub(crate) struct Process {
     pub(crate) released: Option<Child>,
     /// Whether the host has a handle to it.
     pub(crate) handle: Weak<()>,
+    /// It may make any system call, as far as is known.
+    pub(crate) is_trusted: bool,
     /// What its groups came to, once its pool is gone.
     pub(crate) groups: Option<Arc<profiler_core::reader::groups::PoolGroups>>,
     /// Its pool lies in a file, of which the file system also counts what describes it.
@@ -285,6 +287,7 @@ impl Process {
             abandon: None,
             released: None,
             handle: Weak::new(),
+            is_trusted: true,
             groups: None,
             in_file: false,
         }

@@ -221,6 +221,7 @@ fn spawn_profiled(
     process.outbox = Some(outbox);
     process.in_file = shared.pools.is_some();
     process.abandon = Some(abandon);
+    process.is_trusted = trust == Trust::Trusted;
     shared.processes.add(key, process);
     if let Err(error) = listen(hub, key, pid, listener, token) {
         // The caller hears that nothing was started, so nothing may run.

@@ -197,7 +197,8 @@ impl Session {
 
     /// Has this measured of groups in all processes, also in those that are started later, until the monitor is dropped.
     /// Several may want the same. Does not wait: a child measures as soon as it has heard, and
-    /// [`GroupsSnapshot`] says of each what it measures.
+    /// [`GroupsSnapshot`] says of each what it measures. Children that are not trusted are not asked for
+    /// [`Probes::CPU`]: it needs a system call for which their sandbox might kill them.
     pub fn monitor(&self, probes: Probes) -> Monitor {
         Monitor::new(Arc::clone(&self.shared.groups), self.hub.handle.clone(), probes)
     }

@@ -65,7 +65,7 @@ impl Thread {
 
     fn enter(&mut self, groups: &[Id]) -> Owned {
         let implied = self.implied.map(Some);
-        self.watch.enter(&self.clock, self.probes, implied, groups.iter().copied())
+        self.watch.enter(&self.clock, self.probes, || implied, groups.iter().copied())
     }
 
     fn exit(&mut self, owned: Owned) {

@@ -15,7 +15,7 @@ pub use totals::{GroupTotals, Histogram, Peak};
 use super::ReadError;
 use super::source::{ByteSource, high, low, word};
 use crate::codec;
-use crate::groups::{GroupKind, MAX_LABELS, Probes};
+use crate::groups::{GroupKind, MAX_LABELS, MAX_NAME_BYTES, Probes};
 use crate::ids::{DefinitionId, GroupIndex, ProcessKey};
 use crate::pool::definitions::{Definition, READY};
 use crate::pool::layout::{GROUP_BYTES, Layout, Life, MAX_GROUPS, Region, header as at};
@@ -27,8 +27,6 @@ const CELLS_AT_ONCE: u64 = 16;
 const TRIES: usize = 3;
 /// Longest encoded definition that is read: more than the longest that a process of ours writes.
 const MAX_DEFINITION_BYTES: usize = 16 * 1024;
-/// Longest name of a group, and of a label's key or value, in bytes; a longer one is cut.
-pub(crate) const MAX_NAME_BYTES: usize = 256;
 
 /// What a group is. Never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
