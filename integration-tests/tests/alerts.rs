@@ -115,7 +115,8 @@ fn a3_listeners_hear_their_targets_from_when_they_come_until_they_go() -> anyhow
 }
 
 #[test]
-fn a4_a_slow_run_of_a_child_is_heard_with_its_process_also_of_a_child_that_comes_later() -> anyhow::Result<()> {
+fn a4_a_slow_run_of_a_child_is_heard_with_its_process_also_of_a_child_that_comes_later() -> anyhow::Result<()>
+{
     let session = session::start(|builder| builder)?;
     let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
     let alerts = session.alerts(rules(), EvidenceOptions::none())?;
@@ -162,8 +163,14 @@ fn a5_the_most_janky_comes_first_and_has_a_profile_of_exactly_its_time() -> anyh
     assert_eq!((told[0].evidence_error.as_deref(), told[1].evidence.as_deref()), (None, None));
     let path = told[0].evidence.as_deref().context("no evidence")?;
     let names = marker_names(path)?;
-    assert!(["inside", "through", "numbered"].iter().all(|name| names.contains(&(*name).to_owned())), "{names:?}");
-    assert!(["long before", "point", "after"].iter().all(|name| !names.contains(&(*name).to_owned())), "{names:?}");
+    assert!(
+        ["inside", "through", "numbered"].iter().all(|name| names.contains(&(*name).to_owned())),
+        "{names:?}"
+    );
+    assert!(
+        ["long before", "point", "after"].iter().all(|name| !names.contains(&(*name).to_owned())),
+        "{names:?}"
+    );
     run("a5 worst", RUN);
     let next = one(&all)?;
     assert!(next.evidence.is_some_and(|path| path.exists()) && !path.exists(), "the oldest goes");
@@ -178,7 +185,8 @@ fn marker_names(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
     let strings = profile["shared"]["stringArray"].as_array().context("no texts")?;
     let threads = profile["threads"].as_array().context("no threads")?;
     let numbers = threads.iter().filter_map(|thread| thread["markers"]["name"].as_array()).flatten();
-    let name = |number: &Value| strings.get(usize::try_from(number.as_u64()?).ok()?)?.as_str().map(str::to_owned);
+    let name =
+        |number: &Value| strings.get(usize::try_from(number.as_u64()?).ok()?)?.as_str().map(str::to_owned);
     Ok(numbers.filter_map(name).collect())
 }
 
@@ -198,7 +206,8 @@ fn a_session_ends_with_alerts_that_are_still_held() -> anyhow::Result<()> {
     let alerts = session.alerts(rules(), EvidenceOptions::none())?;
     let all = listen(&alerts, Target::All, "test")?;
     session.end();
-    let threads = || integration_tests::own::thread_names().iter().any(|name| name.starts_with("profiler-alerts"));
+    let threads =
+        || integration_tests::own::thread_names().iter().any(|name| name.starts_with("profiler-alerts"));
     ensure!(until(|| !threads()), "the thread stays");
     drop(alerts);
     assert!(all.try_recv().is_err());

@@ -146,7 +146,9 @@ fn t3_nested_spans_pair_from_the_inside_and_texts_keep_timers_apart() -> anyhow:
     }
     let mut told = Told::default();
     told.until(&observer, |told| told.count("timer") == 4 && told.count("nested") == 2)?;
-    let text = |one: &ObservedMarker| serde_json::to_value(&one.fields).ok()?[0]["value"].as_str().map(str::to_owned);
+    let text = |one: &ObservedMarker| {
+        serde_json::to_value(&one.fields).ok()?[0]["value"].as_str().map(str::to_owned)
+    };
     let mut starts: Vec<(SessionNs, Option<String>)> =
         told.named("timer").map(|one| (one.start, text(one))).collect();
     let ends: Vec<Option<String>> = told.named("timer").map(text).collect();
@@ -184,7 +186,9 @@ fn t4_a_long_span_is_told_once_with_its_start_and_shown_as_running_until_then() 
     }
     child.ask("close-span")?;
     child.ask("close-span")?;
-    told.until(&observer, |told| told.count("stays open") == 2 && told.last().is_ok_and(|it| it.running.is_empty()))?;
+    told.until(&observer, |told| {
+        told.count("stays open") == 2 && told.last().is_ok_and(|it| it.running.is_empty())
+    })?;
     for (ended, shown) in told.named("stays open").collect::<Vec<_>>().into_iter().rev().zip(&running) {
         assert_eq!((ended.span, ended.opened_before), (shown.span, shown.opened_before));
         assert!(ended.start.0.abs_diff(shown.start.0) < 1_000_000, "the original start");
@@ -250,7 +254,8 @@ fn t5_a_flow_has_one_number_in_both_processes() -> anyhow::Result<()> {
     child.ask("receive 4711")?;
     let mut told = Told::default();
     told.until(&observer, |told| told.count("sent") == 1 && told.count("received") == 1)?;
-    let flow = |name| told.named(name).flat_map(|one| &one.flows).map(|flow| (flow.id.as_str(), flow.ends)).next();
+    let flow =
+        |name| told.named(name).flat_map(|one| &one.flows).map(|flow| (flow.id.as_str(), flow.ends)).next();
     assert_eq!((flow("sent"), flow("received")), (Some(("1267", false)), Some(("1267", true))));
     Ok(())
 }
@@ -316,7 +321,8 @@ fn t7_who_does_not_read_loses_what_does_not_fit_and_is_told_how_much() -> anyhow
         child.ask("mark 1")?;
         got += 1;
         let before = some.markers.len();
-        let sum = |told: &Told| told.markers.len() as u64 + told.batches.last().map_or(0, |batch| batch.dropped);
+        let sum =
+            |told: &Told| told.markers.len() as u64 + told.batches.last().map_or(0, |batch| batch.dropped);
         some.until(&slow, |told| told.markers.len() > before)?;
         if sum(&some) == 20_000 + got {
             break;

@@ -26,7 +26,7 @@ pub struct EvidenceOptions {
 
 impl Default for EvidenceOptions {
     fn default() -> Self {
-        Self { directory: None, at_once: 1, kept: 16, margin: Duration::ZERO }
+        Self { directory: None, at_once: 1, kept: 16, margin: Duration::from_millis(1) }
     }
 }
 
@@ -53,7 +53,8 @@ impl EvidenceOptions {
         self
     }
 
-    /// With so much time before and after.
+    /// With so much time before and after. Default: 1 ms, because runs are not known more exactly than to 16 µs, and by
+    /// the clock of their process.
     pub const fn margin(mut self, margin: Duration) -> Self {
         self.margin = margin;
         self

@@ -105,7 +105,8 @@ impl Listeners {
         *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
         let all: Vec<Arc<Listener>> = self.lock().clone();
         for listener in all {
-            let mine: Vec<Alert> = alerts.iter().filter(|alert| listener.target.is_of(alert)).cloned().collect();
+            let mine: Vec<Alert> =
+                alerts.iter().filter(|alert| listener.target.is_of(alert)).cloned().collect();
             if !mine.is_empty() && !listener.call(&mine) {
                 let _ = self.remove(&listener.target, &listener.name);
             }
@@ -130,7 +131,9 @@ mod tests {
     fn counting(listeners: &Listeners, target: Target, name: &str) -> Arc<AtomicUsize> {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);
-        let callback = Box::new(move |alerts: &[Alert]| drop(counted.fetch_add(alerts.len(), Ordering::Relaxed)));
+        let callback = Box::new(move |alerts: &[Alert]| {
+            counted.fetch_add(alerts.len(), Ordering::Relaxed);
+        });
         listeners.add(target, name, callback).unwrap();
         count
     }

@@ -102,8 +102,19 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         self.withheld
     }
 
+    /// Which processes are there, also such as have no groups. Called before each look.
+    pub(super) fn meet(&mut self, now: SessionNs, processes: impl IntoIterator<Item = P>) {
+        for process in processes {
+            self.processes.entry(process).or_insert((now, 0)).1 = self.looks + 1;
+        }
+    }
+
     /// Takes what all groups show now; gives the alerts of a collection that is over, the most janky first.
-    pub(super) fn look(&mut self, now: SessionNs, all: impl IntoIterator<Item = Look<K, P>>) -> Vec<Draft<K>> {
+    pub(super) fn look(
+        &mut self,
+        now: SessionNs,
+        all: impl IntoIterator<Item = Look<K, P>>,
+    ) -> Vec<Draft<K>> {
         self.looks += 1;
         for look in all {
             self.take(now, look);
@@ -117,7 +128,9 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
     fn take(&mut self, now: SessionNs, look: Look<K, P>) {
         let process = self.processes.entry(look.process.clone()).or_insert((now, 0));
         process.1 = self.looks;
-        let warm = SessionNs(process.0.0.saturating_add(self.rules.warm_up_ns));
+        let is_warm = |run: &&Run| {
+            self.rules.warm_up_ns == 0 || run.ended.0 >= process.0.0.saturating_add(self.rules.warm_up_ns)
+        };
         let is_new = !self.groups.contains_key(&look.id);
         let known = self.groups.entry(look.id.clone()).or_default();
         if is_new && now <= self.since {
@@ -130,7 +143,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
             run.ended >= self.since && threshold.is_some_and(|threshold| run.duration_ns >= threshold)
         };
         let fresh = look.runs.iter().filter(|run| !before.contains(run)).filter(is_slow);
-        let (slow, cold): (Vec<Run>, Vec<Run>) = fresh.partition(|run| run.ended >= warm);
+        let (slow, cold): (Vec<Run>, Vec<Run>) = fresh.partition(is_warm);
         self.withheld.warm_up = self.withheld.warm_up.saturating_add(cold.len() as u64);
         slow.into_iter().for_each(|run| self.pend(now, &look, run));
         if let Some((_, blocking_ns)) = self.pending.get_mut(&look.id) {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, select};
 use profiler_core::ids::{PoolId, ProcessId};
 
+use super::Alert;
 use super::evidence::Evidence;
 use super::listeners::Listeners;
 use super::machine::{Draft, Look, Machine, Run, Withheld};
 use super::rules::AlertRules;
-use super::Alert;
 use crate::groups::{GroupId, GroupsSnapshot};
 use crate::hub::{HubHandle, Shared};
 use crate::observe::SessionNs;
@@ -37,7 +37,9 @@ impl Watch {
         let mut snapshot = crate::groups::snapshot(&self.shared, TIMEOUT);
         let mut machine = Machine::new(rules, SessionNs(snapshot.at_ns));
         loop {
-            let drafts = machine.look(SessionNs(snapshot.at_ns), looks(&snapshot));
+            let now = SessionNs(snapshot.at_ns);
+            machine.meet(now, snapshot.processes.iter().map(|process| process.pool));
+            let drafts = machine.look(now, looks(&snapshot));
             *self.withheld.lock().unwrap_or_else(PoisonError::into_inner) = machine.withheld();
             if !drafts.is_empty() && !self.listeners.is_empty() {
                 let mut alerts = alerts(drafts, &snapshot);
@@ -71,8 +73,11 @@ fn run(ended_ns: u64, duration_ns: u64) -> Run {
 }
 
 fn alerts(drafts: Vec<Draft<GroupId>>, snapshot: &GroupsSnapshot) -> Vec<Alert> {
-    let names: BTreeMap<PoolId, (ProcessId, &str)> =
-        snapshot.processes.iter().map(|process| (process.pool, (process.pid, process.name.as_str()))).collect();
+    let names: BTreeMap<PoolId, (ProcessId, &str)> = snapshot
+        .processes
+        .iter()
+        .map(|process| (process.pool, (process.pid, process.name.as_str())))
+        .collect();
     let alert = |draft: Draft<GroupId>| {
         let (process, name) = names.get(&draft.id.pool).copied().unwrap_or((ProcessId::new(0), ""));
         Alert {

@@ -12,8 +12,8 @@ use profiler_core::profile::{CategoryRow, ProcessSummary, ProfileSpec};
 use profiler_core::reader::PoolReader;
 use profiler_core::time::{Anchor, Timestamp};
 
-use super::{CapturedProcess, TimeRange};
 use super::log::GatheringLog;
+use super::{CapturedProcess, TimeRange};
 use crate::gather::state::DEATH_NEWS;
 use crate::gather::verdict::{Verdict, Why};
 use crate::hub::{Process, ProcessState, Remains, Shared};

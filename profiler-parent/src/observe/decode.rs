@@ -78,7 +78,8 @@ impl SiteInfo {
         let category = site.and_then(|site| definitions.category(site.category));
         let marker_type = site.and_then(|site| definitions.marker_type(site.marker_type));
         let field = |key: &String| {
-            let format = marker_type.and_then(|known| known.schema.field_named(key)).map(|field| &field.format);
+            let format =
+                marker_type.and_then(|known| known.schema.field_named(key)).map(|field| &field.format);
             FieldInfo::new(key, format)
         };
         Self {
@@ -112,7 +113,9 @@ impl FieldInfo {
     fn new(key: &str, format: Option<&FieldFormat>) -> Self {
         let (format, flow) = match format {
             Some(FieldFormat::Value(format @ Format::FlowId)) => (format.name(u32::MAX), Some(false)),
-            Some(FieldFormat::Value(format @ Format::TerminatingFlowId)) => (format.name(u32::MAX), Some(true)),
+            Some(FieldFormat::Value(format @ Format::TerminatingFlowId)) => {
+                (format.name(u32::MAX), Some(true))
+            }
             Some(FieldFormat::Value(format)) => (format.name(u32::MAX), None),
             Some(FieldFormat::Table(_)) => ("table", None),
             None => ("string", None),

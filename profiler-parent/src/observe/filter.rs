@@ -93,7 +93,8 @@ impl Filter {
         let wants = |wanted: &Option<String>, number, name: &str| {
             wanted.as_deref().is_none_or(|pattern| is_number(pattern, number) || matches(pattern, name))
         };
-        wants(&self.process, process, &origin.process_name) && wants(&self.thread, thread, &origin.thread_name)
+        wants(&self.process, process, &origin.process_name)
+            && wants(&self.thread, thread, &origin.thread_name)
     }
 }
 
@@ -193,7 +194,9 @@ mod tests {
         match (pattern.split_first(), text.split_first()) {
             (None, _) => text.is_empty(),
             (Some(('*', rest)), _) => (0..=text.len()).any(|skipped| naive(rest, &text[skipped..])),
-            (Some((one, rest)), Some((letter, after))) => (*one == '?' || one == letter) && naive(rest, after),
+            (Some((one, rest)), Some((letter, after))) => {
+                (*one == '?' || one == letter) && naive(rest, after)
+            }
             (Some(_), None) => false,
         }
     }

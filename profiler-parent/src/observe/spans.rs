@@ -87,7 +87,12 @@ impl Spans {
     }
 
     /// The innermost span of this name and text that has no number ends on its thread.
-    pub(super) fn end_named(&mut self, thread: ThreadId, name: &str, label: Option<&str>) -> Option<OpenSpan> {
+    pub(super) fn end_named(
+        &mut self,
+        thread: ThreadId,
+        name: &str,
+        label: Option<&str>,
+    ) -> Option<OpenSpan> {
         let numbers = self.by_thread.get(&thread).map(Vec::as_slice).unwrap_or_default();
         let is_it = |number: &&SpanNumber| {
             let span = self.open.get(number);

@@ -114,7 +114,12 @@ pub(super) struct Subscriber {
 }
 
 impl Subscriber {
-    pub(super) fn new(filter: Filter, options: ObserverOptions, inbox: Weak<Inbox>, clock: BatchClock) -> Self {
+    pub(super) fn new(
+        filter: Filter,
+        options: ObserverOptions,
+        inbox: Weak<Inbox>,
+        clock: BatchClock,
+    ) -> Self {
         Self {
             filter,
             options,

@@ -19,8 +19,8 @@ use super::names::Symbols;
 use super::process::{Process, Written};
 use super::sift::{Role, Shared, Sifted, SiftedThread, Terms, sift};
 use super::visible::{Activity, Visible, choose};
-use super::{counters, overhead, tables};
 use super::window::Window;
+use super::{counters, overhead, tables};
 
 /// Opens a pool; called once per look, so that not all of many are open at once.
 pub(crate) type OpenPool<'a> = Box<dyn Fn() -> io::Result<Arc<File>> + 'a>;

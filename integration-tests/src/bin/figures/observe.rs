@@ -9,8 +9,8 @@ use anyhow::{Result, ensure};
 use profiler_core::marker;
 use profiler_core::marker::category;
 use profiler_core::session::Features;
-use profiler_parent::observe::{Filter, Forwarding};
 use profiler_parent::Session;
+use profiler_parent::observe::{Filter, Forwarding};
 
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::{cores, median, median_ratio, monotonic_ns, ns_each, pin_to};
@@ -50,7 +50,7 @@ fn cost_with(session: &Session, observers: usize) -> Result<f64> {
     let last = cores.last().copied().unwrap_or(0);
     let served: Result<Vec<Forwarding>> = {
         let _elsewhere = pin_to(last); // threads inherit it
-        let observe = |_| Ok(session.observe(Filter::default())?.forward(|batch| drop(batch))?);
+        let observe = |_| Ok(session.observe(Filter::default())?.forward(drop)?);
         (0..observers).map(observe).collect()
     };
     let served = served?;

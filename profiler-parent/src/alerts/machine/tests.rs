@@ -24,7 +24,11 @@ fn machine(rules: AlertRules) -> Machine<u32, u32> {
 }
 
 fn at(machine: &mut Machine<u32, u32>, ms: i64, looks: Vec<Look<u32, u32>>) -> Vec<(u32, u64)> {
-    machine.look(SessionNs(ms * MS), looks).iter().map(|draft| (draft.id, draft.highest_ns / 1_000_000)).collect()
+    machine
+        .look(SessionNs(ms * MS), looks)
+        .iter()
+        .map(|draft| (draft.id, draft.highest_ns / 1_000_000))
+        .collect()
 }
 
 #[test]
@@ -91,6 +95,19 @@ fn a5_a_process_warms_up_first() {
 }
 
 #[test]
+fn a4_a_process_that_shows_its_first_group_with_a_slow_run_is_heard() {
+    let mut machine = machine(AlertRules::default().buffering(Duration::ZERO));
+    let looks = || vec![Look { process: 7, ..look(2, &[run(900, 100)]) }];
+    assert_eq!(at(&mut machine, 1000, looks()), [(2, 100)], "nothing has to warm up");
+    let rules = AlertRules::default().warm_up(Duration::from_millis(500)).buffering(Duration::ZERO);
+    let mut machine = self::machine(rules);
+    machine.meet(SessionNs(100 * MS), [7]);
+    assert_eq!(at(&mut machine, 100, Vec::new()), []);
+    machine.meet(SessionNs(1000 * MS), [7]);
+    assert_eq!(at(&mut machine, 1000, looks()), [(2, 100)], "it was there long before its first group");
+}
+
+#[test]
 fn a5_when_too_many_are_slow_at_once_the_machine_is_the_culprit() {
     let mut machine = machine(AlertRules::default().at_once(2).buffering(Duration::ZERO));
     let slow = |count: u32, ended| (0..count).map(|id| look(id, &[run(ended, 80)])).collect::<Vec<_>>();
@@ -139,7 +156,13 @@ fn of_groups_that_are_gone_nothing_is_kept() {
 type Shown = (i64, u32, Run);
 
 /// Everything that was ever shown, and all decided by looking back.
-fn model(shown: &[Shown], looks: &[i64], buffering: i64, at_once: usize, repeat: i64) -> Vec<(i64, u32, u64)> {
+fn model(
+    shown: &[Shown],
+    looks: &[i64],
+    buffering: i64,
+    at_once: usize,
+    repeat: i64,
+) -> Vec<(i64, u32, u64)> {
     let slow: Vec<&Shown> = shown.iter().filter(|(_, _, run)| run.duration_ns >= 64_000_000).collect();
     let mut alerts: Vec<(i64, u32, u64)> = Vec::new();
     let mut from = i64::MIN;
