@@ -115,10 +115,13 @@ const CONTRAST = `(() => {
   };
   const contrast = (front, back) => { const [a, b] = [light(front), light(back)].sort((x, y) => y - x); return (a + 0.05) / (b + 0.05); };
   const of = (selector, property) => getComputedStyle(document.querySelector(selector))[property];
-  const panel = of("section:not([hidden])", "backgroundColor");
-  return { page: of("body", "backgroundColor"), text: contrast(of("#groups td", "color"), of("#processes", "backgroundColor") === "rgba(0, 0, 0, 0)" ? of("#processes-title", "color") && getComputedStyle(document.querySelector("#processes").closest("section")).backgroundColor : panel),
-    soft: contrast(of("#groups-count", "color"), getComputedStyle(document.querySelector("#groups").closest("section")).backgroundColor),
-    main: contrast(of("#capture", "color"), of("#capture", "backgroundColor")) };
+  const panel = getComputedStyle(document.querySelector("#groups").closest("section")).backgroundColor;
+  return {
+    page: of("body", "backgroundColor"),
+    text: contrast(of("#groups td", "color"), panel),
+    soft: contrast(of("#groups-count", "color"), panel),
+    main: contrast(of("#capture", "color"), of("#capture", "backgroundColor")),
+  };
 })()`;
 
 async function looks(browser) {

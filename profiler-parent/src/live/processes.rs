@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
 use profiler_core::losses::EntryCounts;
-use profiler_core::reader::{CounterInfo, PoolReader};
+use profiler_core::reader::{CounterDefinition, CounterInfo, PoolReader};
 use serde::Serialize;
 
 use super::query::Query;
@@ -175,7 +175,7 @@ impl ProcessBook {
             let read = |pool: &Arc<File>| PoolReader::open(&**pool)?.snapshot();
             if let (Some(known), Some(Ok(snapshot))) = (self.0.get_mut(&one.key), one.pool().map(read)) {
                 known.note_books(at, snapshot.counts());
-                known.counters = snapshot.counters;
+                known.counters = snapshot.counters.into_iter().filter(is_the_programs).collect();
             }
         }
     }
@@ -234,6 +234,12 @@ fn list(shared: &Shared) -> Vec<Listed> {
     drop(all);
     listed.sort_by_key(|one| one.order);
     listed
+}
+
+/// Whether it is not one that the profiler keeps for what the page shows anyhow: groups, processor time, memory.
+fn is_the_programs(counter: &CounterInfo) -> bool {
+    let CounterDefinition { name, category, .. } = &counter.definition;
+    !matches!(category.as_str(), "Group" | "CPU") && name != "Resident memory"
 }
 
 /// The rows that somebody asked for.
