@@ -49,7 +49,8 @@ struct Page {
 
 impl Page {
     fn of(url: &str) -> anyhow::Result<Self> {
-        let (host, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).context("no url")?;
+        let (host, path) =
+            url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).context("no url")?;
         Ok(Self { address: host.parse()?, path: format!("/{path}") })
     }
 
@@ -168,10 +169,12 @@ fn l1_processes_say_what_they_hold_how_they_are_and_how_they_ended() -> anyhow::
     children[0].ask("mark 500")?;
     assert!(children[1].freeze(), "it does not stop");
     children[2].end("exit 3")?;
-    let state = |table: &Value, name: &str| row(table, name).and_then(|row| row["state"].as_str().map(str::to_owned));
+    let state =
+        |table: &Value, name: &str| row(table, name).and_then(|row| row["state"].as_str().map(str::to_owned));
     let table = page.until("processes.json", |table| {
         let is = |name: &str, wanted: &str| state(table, name).is_some_and(|state| state.contains(wanted));
-        is("child-1", "frozen") && is("child-2", "code 3")
+        is("child-1", "frozen")
+            && is("child-2", "code 3")
             && row(table, "child-0").is_some_and(|row| row["recorded"].as_u64() >= Some(500))
     })?;
     assert_eq!(names(&table), ["parent", "child-0", "child-1", "child-2"]);
@@ -204,7 +207,11 @@ fn l1_an_alert_leads_to_its_evidence() -> anyhow::Result<()> {
     assert_eq!((&alert["process_name"], &alert["process"]), (&"child".into(), &child.pid().into()));
     assert!(alert["highest_ns"].as_u64() >= Some(90_000_000), "{alert}");
     let number = alert["number"].as_u64().context("no number")?;
-    assert_eq!(page.json(&format!("alerts.json?alert={number}"))?, Value::Array(Vec::new()), "only later ones");
+    assert_eq!(
+        page.json(&format!("alerts.json?alert={number}"))?,
+        Value::Array(Vec::new()),
+        "only later ones"
+    );
     assert_eq!(page.ask("POST", &format!("capture?alert={number}&what=the%20slow%20one"))?.status, 202);
     is_captured(&page, "the slow one")?;
     assert_eq!(page.ask("POST", "capture?alert=999")?.status, 404);
@@ -271,7 +278,9 @@ fn l1_who_does_not_know_the_token_learns_nothing() -> anyhow::Result<()> {
     let address = live.address();
     let own = address.to_string();
     let wrong = "0".repeat(32);
-    for path in ["/", "/live.json", &format!("/{wrong}/"), &format!("/{wrong}/live.json"), "/favicon.ico", "//"] {
+    for path in
+        ["/", "/live.json", &format!("/{wrong}/"), &format!("/{wrong}/live.json"), "/favicon.ico", "//"]
+    {
         let answer = ask(address, "GET", path, &own)?;
         assert_eq!((answer.status, answer.body.len()), (404, 0), "{path}: {}", answer.head);
     }
@@ -319,7 +328,18 @@ impl Recording {
     fn start() -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let mut command = Command::new(tools::profiler()?);
-        command.args(["record", "-o", "out.json.gz", "--live", "127.0.0.1:0", "--name", "helper", "--", CHILD, "init"]);
+        command.args([
+            "record",
+            "-o",
+            "out.json.gz",
+            "--live",
+            "127.0.0.1:0",
+            "--name",
+            "helper",
+            "--",
+            CHILD,
+            "init",
+        ]);
         command.current_dir(directory.path()).process_group(0);
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = pipes.spawn()?;

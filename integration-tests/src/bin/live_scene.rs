@@ -78,7 +78,12 @@ fn perform(hosts: &mut [Puppet]) -> Result<()> {
             hosts[0].ask("wait-for tenant acme 30")?;
         }
         QUEUED.set(i64::try_from(round % 17 * 3)?);
-        profiler_parent::text_marker!("round", &category::TEST, Default::default(), &format!("number {round}"));
+        profiler_parent::text_marker!(
+            "round",
+            &category::TEST,
+            Default::default(),
+            &format!("number {round}")
+        );
         match lines.try_recv() {
             Ok(line) if line == "overtake" => drop(hosts[0].ask("work-for plugin tortoise 5000 0")?),
             Ok(_) | Err(TryRecvError::Empty) => {}
@@ -92,6 +97,8 @@ fn perform(hosts: &mut [Puppet]) -> Result<()> {
 /// What is said on standard input, until it is closed.
 fn lines() -> Receiver<String> {
     let (said, heard) = channel();
-    std::thread::spawn(move || std::io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
+    std::thread::spawn(move || {
+        std::io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| said.send(line))
+    });
     heard
 }

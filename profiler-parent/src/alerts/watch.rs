@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// hundredth of a processor.
 const REST: u32 = 300;
 /// But no longer than this.
-const LONGEST_REST: Duration = Duration::from_secs(2);
+const LONGEST_REST: Duration = Duration::from_secs(3);
 /// How long a look may take before it begins no further pool.
 const TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -1,4 +1,4 @@
-//! A look at everything, at most once a second, whoever asks and however often.
+//! A look at everything, at most once a second and rarer where it costs much, whoever asks and however often.
 //!
 //! Called by requests, on the server's thread. Invariants: nothing is read between requests; all rows of one look are of one
 //! moment; what is remembered of earlier looks is bounded, and forgotten when nobody has asked for a while.
@@ -19,6 +19,10 @@ use crate::hub::Shared;
 
 /// How old a look may be, in nanoseconds: less than a second, so that who asks every second gets a new one.
 const FRESH: i64 = 900_000_000;
+/// Where there are many processes: so many times as long as it took, so that looks take half a hundredth of a processor.
+const REST: i64 = 200;
+/// But no older than this.
+const OLDEST: i64 = 1_900_000_000;
 /// What "lately" means.
 const LATELY: i64 = 10_000_000_000;
 /// Time between two looks that are remembered.
@@ -83,6 +87,8 @@ impl Look {
 #[derive(Debug, Default)]
 struct Memory {
     look: Option<Arc<Look>>,
+    /// How old it may become.
+    fresh: i64,
     /// Oldest first.
     groups: VecDeque<Arc<GroupsSnapshot>>,
     processes: ProcessBook,
@@ -114,13 +120,15 @@ impl Desk {
     pub(super) fn look(&self) -> Arc<Look> {
         let now = self.now();
         let mut memory = self.memory();
-        if let Some(look) = memory.look.as_ref().filter(|look| now.saturating_sub(look.at_ns()) < FRESH) {
+        let fresh = memory.fresh;
+        if let Some(look) = memory.look.as_ref().filter(|look| now.saturating_sub(look.at_ns()) < fresh) {
             return Arc::clone(look);
         }
         let groups = Arc::new(crate::groups::snapshot(&self.shared, TIMEOUT));
         memory.forget_before(now.saturating_sub(FORGET));
         let look = Arc::new(memory.look_at(&self.shared, groups));
         memory.look = Some(Arc::clone(&look));
+        memory.fresh = fresh_for(self.now().saturating_sub(now));
         look
     }
 
@@ -129,6 +137,11 @@ impl Desk {
         let long_ago = self.now().saturating_sub(FORGET);
         self.memory().forget_before(long_ago);
     }
+}
+
+/// How old a look may become that took so long.
+fn fresh_for(took: i64) -> i64 {
+    took.saturating_mul(REST).clamp(FRESH, OLDEST)
 }
 
 impl Memory {
@@ -175,6 +188,13 @@ mod tests {
 
     fn at(seconds: i64) -> Arc<GroupsSnapshot> {
         Arc::new(GroupsSnapshot { at_ns: seconds * 1_000_000_000, ..GroupsSnapshot::default() })
+    }
+
+    #[test]
+    fn looks_are_rarer_where_they_cost_more() {
+        assert_eq!(fresh_for(1_000_000), FRESH);
+        assert_eq!(fresh_for(7_000_000), 1_400_000_000);
+        assert_eq!(fresh_for(1_000_000_000), OLDEST);
     }
 
     #[test]

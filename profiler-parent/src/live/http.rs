@@ -87,7 +87,7 @@ fn run(runtime: Runtime, listener: TcpListener, site: &Arc<Site>, ends: &[Receiv
         while !is_over() && !accepting.is_finished() {
             tokio::time::sleep(LOOK).await;
             looks = looks.wrapping_add(1);
-            if looks % TIDY == 0 {
+            if looks.is_multiple_of(TIDY) {
                 site.tidy();
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::query::Query;
-use crate::observe::{Filter, NoBatch, Observatory, ObservedMarker, Observer, ObserverOptions};
+use crate::observe::{Filter, Observatory, ObservedMarker, Observer, ObserverOptions};
 
 /// Filters that are watched at once; a further one takes the place of the one that was asked for longest ago.
 const WATCHED: usize = 4;
@@ -64,7 +64,7 @@ impl Watched {
         for _ in 0..BATCHES {
             let batch = match self.observer.next(Duration::ZERO) {
                 Ok(batch) => batch,
-                Err(NoBatch::Timeout) | Err(_) => return,
+                Err(_) => return, // nothing more, now or ever
             };
             (self.dropped, self.missed) = (batch.dropped, batch.missed);
             self.running = batch.running;
@@ -135,13 +135,16 @@ impl Markers {
 }
 
 fn filter(query: &Query) -> Filter {
-    let mut filter = Filter::default();
-    filter.process = query.text("process");
-    filter.thread = query.text("thread");
-    filter.group = query.text("group");
-    filter.category = query.text("category");
-    filter.name =
-        query.text("name").map(|name| if name.contains(['*', '?']) { name } else { format!("*{name}*") });
+    // A part of a name is enough.
+    let part = |name: String| if name.contains(['*', '?']) { name } else { format!("*{name}*") };
     let ms = query.number::<f64>("min_ms").filter(|ms| (0.0..1e9).contains(ms)).unwrap_or(0.0);
+    let filter = Filter {
+        process: query.text("process"),
+        thread: query.text("thread"),
+        group: query.text("group"),
+        category: query.text("category"),
+        name: query.text("name").map(part),
+        ..Filter::default()
+    };
     filter.min_duration(Duration::from_secs_f64(ms / 1e3))
 }

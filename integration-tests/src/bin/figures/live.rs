@@ -52,9 +52,8 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
 
 /// As a child: works for so many groups that no other process has, again and again.
 pub(crate) fn enter_own(groups: u64) -> ! {
-    let register = |number| {
-        Group::register(GroupKind::Plugin, &format!("plugin {number} of {}", std::process::id()))
-    };
+    let register =
+        |number| Group::register(GroupKind::Plugin, &format!("plugin {number} of {}", std::process::id()));
     let groups: Vec<Group> = (0..groups).map(register).collect();
     workers::until_closed("entered");
     loop {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! $ profiler top http://127.0.0.1:41229/5a…/
-//! 3 processes running, 12.1 of 128.0 MiB recorded                    last 10.0 s, by time
+//! 3 processes running, 12.1 MiB of 128.0 MiB recorded; 1 of 1 groups, last 10.0 s, by wall
 //! GROUP            KIND     TIME     CPU      BLOCKING ENTRIES  MEDIAN   99%      LONGEST  PROCESSES
 //! spell checker    plugin   2.31 s   2.30 s   –        412      5.12 ms  21.9 ms  64.2 ms  3
 //! ```
@@ -95,8 +95,8 @@ enum Window {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let page = LivePage::at(&options.url)?;
     let is_terminal = io::stdout().is_terminal();
-    if options.once && options.window == Window::Lately {
-        // Two looks, or there is nothing to compare with.
+    if options.once && (options.window == Window::Lately || options.processes) {
+        // Two looks, or there is nothing to compare with: what was done lately, rates.
         let _ = page.ask(&options.query(ROWS));
         std::thread::sleep(EVERY);
     }
