@@ -16,6 +16,7 @@ use integration_tests::puppet::Puppet;
 use profiler_parent::Session;
 use profiler_parent::core::counter::Counter;
 use profiler_parent::core::marker::category;
+use profiler_parent::core::sys::spawn_quiet;
 
 const ROUND: Duration = Duration::from_millis(100);
 /// What each host does in a round: kind, group, entries, microseconds each.
@@ -64,7 +65,7 @@ fn child() -> Result<PathBuf> {
 }
 
 fn perform(hosts: &mut [Puppet]) -> Result<()> {
-    let lines = lines();
+    let lines = lines()?;
     for round in 1_u64.. {
         let [first, second, ..] = &mut *hosts else { return Ok(()) };
         for (host, works) in [first, second].into_iter().zip(WORK) {
@@ -95,10 +96,10 @@ fn perform(hosts: &mut [Puppet]) -> Result<()> {
 }
 
 /// What is said on standard input, until it is closed.
-fn lines() -> Receiver<String> {
+fn lines() -> Result<Receiver<String>> {
     let (said, heard) = channel();
-    std::thread::spawn(move || {
-        std::io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| said.send(line))
-    });
-    heard
+    spawn_quiet("scene-lines", move || {
+        let _ = std::io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| said.send(line));
+    })?;
+    Ok(heard)
 }
