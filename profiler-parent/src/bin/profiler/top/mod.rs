@@ -98,7 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.once && (options.window == Window::Lately || options.processes) {
         // Two looks, or there is nothing to compare with: what was done lately, rates.
         let _ = page.ask(&options.query(ROWS));
-        std::thread::sleep(EVERY);
+        std::thread::sleep(EVERY * 2); // the page looks no more often where a look costs much
     }
     let mut shown = 0_u64;
     loop {
