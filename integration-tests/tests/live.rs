@@ -105,7 +105,7 @@ fn l1_nothing_runs_unless_asked() -> anyhow::Result<()> {
     let session = start()?;
     let serves = |name: &String| name.starts_with("profiler-live") || name.starts_with("profiler-observ");
     // A capture of the test before may still be ending.
-    assert!(until(|| !thread_names().iter().any(|name| serves(name))), "something runs already");
+    assert!(until(|| !thread_names().iter().any(serves)), "something runs already");
     let (live, page) = served(&session)?;
     let ours = || thread_names().into_iter().filter(serves).collect::<Vec<_>>();
     assert!(until(|| ours() == ["profiler-live"]), "one thread, and nobody observes: {:?}", ours());
