@@ -11,7 +11,7 @@ use profiler_core::time::{Anchor, Timestamp};
 use serde::Serialize;
 
 use super::counters::{CounterBook, CounterRow};
-use super::groups::{Table, wants_lately};
+use super::groups::{Table, merged_since, wants_lately};
 use super::processes::{ProcessBook, ProcessRow};
 use super::query::Query;
 use crate::groups::{GroupsSnapshot, MergedGroup};
@@ -60,21 +60,19 @@ pub(super) struct Look {
     /// An earlier one, to say what was done since.
     before: Arc<GroupsSnapshot>,
     merged: OnceLock<Vec<MergedGroup>>,
-    lately: OnceLock<(GroupsSnapshot, Vec<MergedGroup>)>,
+    lately: OnceLock<Vec<MergedGroup>>,
 }
 
 impl Look {
     /// Gives the rows of groups that are asked for to `then`.
     pub(super) fn groups<T>(&self, query: &Query, then: impl FnOnce(&Table<'_>) -> T) -> T {
         if wants_lately(query) {
-            let (difference, merged) = self.lately.get_or_init(|| {
-                let difference = self.groups.since(&self.before);
-                let merged = difference.merged();
-                (difference, merged)
-            });
-            return then(&Table::of(difference, merged, query));
+            let merged = self.lately.get_or_init(|| merged_since(&self.groups, &self.before));
+            let interval = self.groups.at_ns.saturating_sub(self.before.at_ns);
+            return then(&Table::of(&self.groups, interval, merged, query));
         }
-        then(&Table::of(&self.groups, self.merged.get_or_init(|| self.groups.merged()), query))
+        let merged = self.merged.get_or_init(|| self.groups.merged());
+        then(&Table::of(&self.groups, self.groups.at_ns, merged, query))
     }
 
     /// When it was taken, in nanoseconds since the session's start.

@@ -4,13 +4,14 @@
 //! that a thousand groups cost the page no more than it shows.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use profiler_core::groups::GroupKind;
 use profiler_core::reader::groups::GroupTotals;
 use serde::Serialize;
 
 use super::query::Query;
-use crate::groups::{GroupsSnapshot, Member, MergedGroup, MissingProcess, ProcessStanding};
+use crate::groups::{GroupId, GroupsSnapshot, Member, MergedGroup, MissingProcess, ProcessStanding};
 
 /// Rows unless more are asked for.
 const ROWS: usize = 25;
@@ -177,6 +178,36 @@ struct Row<'a> {
     members: Option<Vec<MemberRow<'a>>>,
 }
 
+/// What was added to the groups since, merged over processes. The same as the difference of the snapshots, merged, but for
+/// groups that are gone; without the copies of everything that those have, because the page asks for it every second.
+pub(super) fn merged_since(now: &GroupsSnapshot, before: &GroupsSnapshot) -> Vec<MergedGroup> {
+    let earlier: HashMap<GroupId, &GroupTotals> =
+        before.rows().map(|(_, row)| (row.id, &row.totals)).collect();
+    let nothing = GroupTotals::nothing();
+    let mut places = HashMap::new();
+    let mut merged: Vec<MergedGroup> = Vec::new();
+    for (process, row) in now.rows() {
+        let totals = row.totals.since(earlier.get(&row.id).unwrap_or(&&nothing));
+        let place = *places.entry((row.kind, &row.name, &row.labels)).or_insert(merged.len());
+        let (kind, name, labels) = (row.kind, &row.name, &row.labels);
+        match merged.get_mut(place) {
+            Some(group) => group.totals = group.totals.plus(&totals),
+            None => merged.push(MergedGroup {
+                kind,
+                name: name.clone(),
+                labels: labels.clone(),
+                totals: totals.clone(),
+                members: Vec::new(),
+            }),
+        }
+        if let Some(group) = merged.get_mut(place) {
+            let (id, pid, process, standing) = (row.id, process.pid, process.name.clone(), process.standing);
+            group.members.push(Member { id, pid, process, standing, totals });
+        }
+    }
+    merged
+}
+
 /// The rows that somebody asked for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Table<'a> {
@@ -199,8 +230,13 @@ pub(super) fn wants_lately(query: &Query) -> bool {
 }
 
 impl<'a> Table<'a> {
-    /// The table of these groups, which are of this snapshot or difference.
-    pub(super) fn of(snapshot: &'a GroupsSnapshot, merged: &'a [MergedGroup], query: &Query) -> Self {
+    /// The table of these groups of this snapshot, which came to this in so many nanoseconds.
+    pub(super) fn of(
+        snapshot: &'a GroupsSnapshot,
+        interval_ns: i64,
+        merged: &'a [MergedGroup],
+        query: &Query,
+    ) -> Self {
         let (sort, column) = Column::of(query);
         let is_ascending = match query.get("order") {
             Some("asc") => true,
@@ -209,10 +245,9 @@ impl<'a> Table<'a> {
         };
         let mut chosen: Vec<&MergedGroup> = merged.iter().filter(|group| is_wanted(group, query)).collect();
         order(&mut chosen, column, is_ascending);
-        let age = u64::try_from(snapshot.at_ns).unwrap_or(0);
         Self {
             window: if wants_lately(query) { "10s" } else { "start" },
-            interval_ns: snapshot.interval_ns.unwrap_or(age),
+            interval_ns: u64::try_from(interval_ns).unwrap_or(0),
             sort,
             order: if is_ascending { "asc" } else { "desc" },
             total: chosen.len(),

@@ -43,7 +43,7 @@ fn snapshot(at_ns: i64, factor: u64) -> GroupsSnapshot {
 /// The table as it goes out.
 fn table(snapshot: &GroupsSnapshot, query: &str) -> Value {
     let merged = snapshot.merged();
-    serde_json::to_value(Table::of(snapshot, &merged, &Query::parse(query))).unwrap()
+    serde_json::to_value(Table::of(snapshot, snapshot.at_ns, &merged, &Query::parse(query))).unwrap()
 }
 
 fn names(table: &Value) -> Vec<&str> {
@@ -100,8 +100,10 @@ fn l1_every_column_of_the_page_is_one_to_sort_by() {
 #[test]
 fn l1_lately_is_what_was_added() {
     let (earlier, now) = (snapshot(1_000, 1), snapshot(11_000, 4));
-    let lately = now.since(&earlier);
-    let table = table(&lately, "window=10s&sort=ticks");
+    let merged = merged_since(&now, &earlier);
+    assert_eq!(merged, now.since(&earlier).merged());
+    let query = Query::parse("window=10s&sort=ticks");
+    let table = serde_json::to_value(Table::of(&now, 10_000, &merged, &query)).unwrap();
     assert_eq!((table["interval_ns"].as_u64(), table["window"].as_str()), (Some(10_000), Some("10s")));
     let rows = table["rows"].as_array().unwrap();
     let ticks: Vec<_> = rows.iter().map(|row| row["ticks"].as_u64().unwrap()).collect();
