@@ -12,6 +12,8 @@ pub mod export;
 pub mod gather;
 pub mod groups;
 mod hub;
+#[cfg(feature = "live")]
+pub mod live;
 pub mod observe;
 pub mod outbox;
 pub mod output;
@@ -23,6 +25,8 @@ pub mod session;
 pub mod spawn;
 pub mod symbols;
 mod sys;
+#[cfg(any(feature = "cli", feature = "live"))]
+mod token;
 #[cfg(feature = "cli")]
 pub mod view;
 
@@ -31,6 +35,8 @@ pub use capture::{Capture, CaptureError, CaptureEvent, CaptureReport, CapturedPr
 pub use gather::verdict::{Verdict, Why};
 pub use groups::{GroupsSnapshot, Monitor};
 pub use hub::{ChildSignals, ProcessReport, ProcessState, ProfiledChild, SpawnedError};
+#[cfg(feature = "live")]
+pub use live::{LiveError, LiveOptions, LiveServer};
 pub use observe::{Filter, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use profiler_core as core;

@@ -91,7 +91,7 @@ pub(crate) struct Watches(Mutex<(bool, Vec<Sender<()>>)>);
 
 impl Watches {
     /// Something that is heard when the session ends.
-    fn join(&self) -> Receiver<()> {
+    pub(crate) fn join(&self) -> Receiver<()> {
         let (end, ended) = bounded(0);
         let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !watches.0 {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, select};
 use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::time::{Anchor, Timestamp};
 
 use super::Alert;
 use super::evidence::Evidence;
@@ -16,8 +17,13 @@ use crate::groups::{GroupId, GroupsSnapshot};
 use crate::hub::{HubHandle, Shared};
 use crate::observe::SessionNs;
 
-/// Time between two looks. Peaks are kept for some seconds, so none is missed.
+/// Time between two looks, as long as they are cheap. Peaks are kept for five seconds, so none is missed.
 const LOOK: Duration = Duration::from_millis(200);
+/// Where there are many processes: so many times as long as a look took is waited, so that all looks together take a third of a
+/// hundredth of a processor.
+const REST: u32 = 300;
+/// But no longer than this.
+const LONGEST_REST: Duration = Duration::from_secs(3);
 /// How long a look may take before it begins no further pool.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -50,11 +56,21 @@ impl Watch {
             select! {
                 recv(stopped) -> _ => return,
                 recv(over) -> _ => return,
-                default(LOOK) => {}
+                default(rest_after(self.since(now))) => {}
             }
             snapshot = crate::groups::snapshot(&self.shared, TIMEOUT);
         }
     }
+
+    fn since(&self, begun: SessionNs) -> Duration {
+        let now = self.shared.clock.converter(Anchor::take()).since_start_ns(Timestamp::now());
+        Duration::from_nanos(u64::try_from(now.saturating_sub(begun.0)).unwrap_or(0))
+    }
+}
+
+/// How long to wait after a look that took so long.
+fn rest_after(took: Duration) -> Duration {
+    took.saturating_mul(REST).clamp(LOOK, LONGEST_REST)
 }
 
 fn looks(snapshot: &GroupsSnapshot) -> impl Iterator<Item = Look<GroupId, PoolId>> + '_ {
@@ -96,4 +112,16 @@ fn alerts(drafts: Vec<Draft<GroupId>>, snapshot: &GroupsSnapshot) -> Vec<Alert> 
         }
     };
     drafts.into_iter().map(alert).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_rarer_where_they_cost_more_but_no_peak_is_missed() {
+        assert_eq!(rest_after(Duration::from_micros(300)), LOOK);
+        assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(1_200));
+        assert_eq!(rest_after(Duration::from_secs(1)), LONGEST_REST);
+    }
 }

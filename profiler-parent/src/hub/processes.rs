@@ -368,7 +368,7 @@ impl Process {
         }
     }
 
-    fn report(&self) -> ProcessReport {
+    pub(crate) fn report(&self) -> ProcessReport {
         let true_bytes = self.true_bytes(); // once: it changes all the time
         let unprofiled = match &self.remains {
             Remains::Unprofiled(why) => Some(why.clone()),

@@ -45,7 +45,7 @@ use subscriber::Subscriber;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The session's side: the reader thread, while somebody observes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Observatory {
     shared: Arc<Shared>,
     state: Arc<Mutex<State>>,

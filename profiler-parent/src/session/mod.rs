@@ -25,6 +25,8 @@ use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Watches};
 use crate::capture::Capture;
 use crate::groups::{GroupsSnapshot, Monitor};
 use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError, Trust};
+#[cfg(feature = "live")]
+use crate::live::{LiveOptions, LiveServer};
 use crate::observe::{Filter, Observatory, Observer, ObserverOptions};
 use crate::pools::PoolDirectory;
 
@@ -119,6 +121,36 @@ impl Session {
     pub fn alerts(&self, rules: AlertRules, evidence: EvidenceOptions) -> io::Result<Alerts> {
         let monitor = self.monitor(Probes::JANK.with(Probes::BLOCKING));
         Alerts::start((&self.shared, &self.hub.handle, &self.watches), monitor, rules, evidence)
+    }
+
+    /// Serves a page with everything that can be seen of this session now, on this address of this machine (port 0:
+    /// any that is free), until the server is dropped or the session ends. Groups are measured meanwhile.
+    ///
+    /// # Errors
+    /// [`LiveError`](crate::live::LiveError); nothing is served then.
+    #[cfg(feature = "live")]
+    pub fn serve_live(&self, address: std::net::SocketAddr) -> Result<LiveServer, crate::live::LiveError> {
+        self.serve_live_with(address, LiveOptions::default())
+    }
+
+    /// The same, with other rules for alerts.
+    ///
+    /// # Errors
+    /// As [`Session::serve_live`].
+    #[cfg(feature = "live")]
+    pub fn serve_live_with(
+        &self,
+        address: std::net::SocketAddr,
+        options: LiveOptions,
+    ) -> Result<LiveServer, crate::live::LiveError> {
+        let sources = crate::live::Sources {
+            shared: Arc::clone(&self.shared),
+            hub: self.hub.handle.clone(),
+            observatory: self.observatory.clone(),
+            over: self.watches.join(),
+        };
+        let alerts = options.start_alerts(self)?;
+        LiveServer::start(address, sources, alerts, self.monitor(crate::live::PROBES))
     }
 
     /// Records nothing anywhere until [`Session::resume`]. Returns when every child has confirmed, or

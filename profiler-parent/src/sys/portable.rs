@@ -113,6 +113,12 @@ pub(crate) fn is_stopped(_: profiler_core::ids::ProcessId) -> bool {
     false
 }
 
+/// Not known here.
+#[cfg(feature = "live")]
+pub(crate) fn usage(_: profiler_core::ids::ProcessId) -> Option<super::Usage> {
+    None
+}
+
 /// Other systems have none.
 pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::Unsupported.into())

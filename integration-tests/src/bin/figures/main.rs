@@ -17,6 +17,7 @@ mod gather;
 mod groups;
 mod json;
 mod limit;
+mod live;
 mod measure;
 mod observe;
 mod open;
@@ -51,6 +52,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("groups", groups::measure),
     ("observers", observe::measure),
     ("export", export::measure),
+    ("live", live::measure),
 ];
 
 #[global_allocator]

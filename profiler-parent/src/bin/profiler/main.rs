@@ -11,6 +11,7 @@ mod record;
 mod recover;
 mod report;
 mod signals;
+mod top;
 mod view;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ enum Command {
     Export(export::Options),
     Import(import::Options),
     Recover(recover::Options),
+    Top(top::Options),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Ok(Options { command: Command::Export(options) }) => export::run(&options).map(done),
         Ok(Options { command: Command::Import(options) }) => import::run(&options).map(done),
         Ok(Options { command: Command::Recover(options) }) => recover::run(&options).map(done),
+        Ok(Options { command: Command::Top(options) }) => top::run(&options).map(done),
         Err(stop) => return explain(&stop),
     };
     ended.unwrap_or_else(|error| fail(&sentence(&error)))
