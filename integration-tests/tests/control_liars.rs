@@ -128,6 +128,32 @@ fn a_child_that_never_says_hello() -> anyhow::Result<()> {
     tell(|_, _| Ok(()), &silent, &silent)
 }
 
+/// Whoever captures right after a start finds children that record, and have not got round to their hello.
+#[test]
+fn a_child_that_is_about_to_say_hello_is_waited_for() -> anyhow::Result<()> {
+    let _turn = session::turn();
+    let directory = tempfile::tempdir()?;
+    let session = Session::builder().features(Features::NONE).start()?;
+    // On a busy machine one may be too late even so.
+    for number in 0..10 {
+        let name = format!("late {number}");
+        let mut late = Puppet::spawn_as(&session, CHILD, &name, "liar")?;
+        let report = std::thread::scope(|scope| {
+            let capture = session.capture();
+            let path = directory.path().join("profile.json");
+            let capturing = scope.spawn(move || capture.save(path));
+            std::thread::sleep(Duration::from_millis(50));
+            late.ask("hello")?;
+            anyhow::Ok(capturing.join().expect("no panic")?)
+        })?;
+        let found = report.processes.iter().find(|process| process.name == name);
+        if found.is_some_and(|process| process.verdict == profiler_parent::Verdict::Complete) {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("nobody was waited for")
+}
+
 #[test]
 fn a_child_that_says_hello_and_nothing_more() -> anyhow::Result<()> {
     tell(|liar, _| says("hello", liar), &Outcome::Heard([FROZEN; 2]), &Outcome::Heard([FROZEN; 2]))

@@ -1,6 +1,6 @@
 //! Who is in a capture: every process of the session, with what is needed to take its part.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,14 @@ use profiler_core::time::{Anchor, Timestamp};
 
 use super::log::GatheringLog;
 use super::{CapturedProcess, TimeRange};
-use crate::gather::state::DEATH_NEWS;
+use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
 use crate::hub::{Process, ProcessState, Remains, Shared};
 use crate::observe::SessionNs;
 use crate::outbox::Outbox;
+
+/// A child says hello within a millisecond of its start, if it gets a processor.
+const HELLO: Millis = Millis::new(500);
 
 /// One process of a capture.
 #[derive(Debug)]
@@ -68,6 +71,7 @@ impl Member {
 
 /// Takes the roll, the parent first.
 pub(super) fn call(shared: &Shared) -> Vec<Member> {
+    await_hellos(shared);
     let all = shared.processes.lock();
     let mut members: Vec<_> = all
         .iter()
@@ -134,6 +138,23 @@ pub(super) fn await_news(shared: &Shared, keys: impl Iterator<Item = PoolId>) {
         };
         keys.iter().any(is_open)
     });
+}
+
+/// Waits shortly for the hellos of those that record already: they were started a moment ago.
+fn await_hellos(shared: &Shared) {
+    let is_new = |process: &Process| process.state == ProcessState::Starting;
+    let new: Vec<(PoolId, Remains)> = {
+        let all = shared.processes.lock();
+        all.iter()
+            .filter(|(_, process)| is_new(process))
+            .map(|(key, process)| (*key, process.remains.clone()))
+            .collect()
+    };
+    let begun: Vec<PoolId> = new.iter().filter(|(_, pool)| pool.is_taken()).map(|(key, _)| *key).collect();
+    if !begun.is_empty() {
+        let is_silent = |key: &PoolId, all: &BTreeMap<PoolId, Process>| all.get(key).is_some_and(is_new);
+        shared.processes.wait_while(HELLO.into(), |all| begun.iter().any(|key| is_silent(key, all)));
+    }
 }
 
 /// What is said of a process that left nothing because it never recorded.

@@ -263,7 +263,7 @@ impl Remains {
     }
 
     /// Whether a process has attached the pool, or had.
-    fn is_taken(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         match self {
             Self::Pool(file) => {
                 PoolReader::open(&**file).is_ok_and(|reader| reader.header().life != Life::Created)
