@@ -305,6 +305,10 @@ pub(crate) fn with_manager<T>(body: impl FnOnce(&ChunkManager) -> Option<T>) -> 
 
 #[inline(never)]
 fn with_shared_manager<T>(body: impl FnOnce(&ChunkManager) -> Option<T>) -> Option<T> {
+    // A forked child knows its parent's session, whose pool is not mapped there.
+    if gate::is_forked_child() {
+        return None;
+    }
     let session = CURRENT.try_read().ok()?.clone()?;
     body(&session.manager)
 }
