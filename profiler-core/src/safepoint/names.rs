@@ -1,7 +1,8 @@
 //! The functions of an interpreter: numbers of its own, and the definitions that frames name.
 //!
 //! A function is described when it is seen first, and defined unless the pool has it from an earlier run. Memory is
-//! bounded by [`MOST`]; functions beyond, or for whose names the pool has no room, are shown as one.
+//! bounded by [`MOST`]; functions beyond, or for whose names the pool has no room, are shown as one, which has no name if the
+//! pool has no room for that either.
 
 use std::collections::HashMap;
 
@@ -51,7 +52,8 @@ impl Names {
         let defined =
             known.map(|(id, label)| ((label.name.clone(), label.file.clone(), label.line), id)).collect();
         let mut names = Self { about, seen: HashMap::new(), defined, others: Frame::Unknown(0) };
-        names.others = names.frame(OTHERS)?;
+        // A full pool has no room even for that.
+        names.others = names.frame(OTHERS).unwrap_or(names.others);
         Some(names)
     }
 
