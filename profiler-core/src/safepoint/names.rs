@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::entry::stack::Frame;
+use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::ids::DefinitionId;
 use crate::marker::CategoryPair;
 use crate::reader::PoolReader;
@@ -92,6 +92,10 @@ impl StackRoom<'_> {
     /// seen for the first time.
     pub fn push<'n>(&mut self, id: FunctionId, describe: impl FnOnce() -> FunctionName<'n>) {
         let frame = self.names.of(id, describe);
+        // The innermost are kept: of more than that the writer takes as many, and says so.
+        if self.frames.len() >= 2 * MAX_FRAMES {
+            self.frames.drain(..MAX_FRAMES);
+        }
         self.frames.push(frame);
     }
 }
