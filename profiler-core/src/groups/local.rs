@@ -81,7 +81,7 @@ pub(crate) fn begin_session(manager: &ChunkManager, epoch: u64) {
     manager.pool().set_header(at::PROBES, wanted);
     gate::set_groups(true, |_| (epoch << EPOCH_SHIFT) | wanted | ON);
     // Somebody may have asked for something else meanwhile.
-    set_probes(Probes::from_bits(u8::try_from(WANTED.load(Ordering::SeqCst)).unwrap_or(0)));
+    until_settled(&WANTED, apply);
 }
 
 /// Sets what is measured in this process, in this session and later ones. Called by a child's control thread for
@@ -90,8 +90,23 @@ pub fn set_probes(probes: Probes) {
     if gate::is_forked_child() {
         return;
     }
-    let wanted = u64::from(probes.bits());
-    WANTED.store(wanted, Ordering::SeqCst);
+    WANTED.store(u64::from(probes.bits()), Ordering::SeqCst);
+    until_settled(&WANTED, apply);
+}
+
+/// Applies what is wanted, until that is what is wanted: then whoever applies last applies the latest, and nobody
+/// takes back what another one has asked for.
+fn until_settled(wanted: &AtomicU64, mut apply: impl FnMut(u64)) {
+    loop {
+        let now = wanted.load(Ordering::SeqCst);
+        apply(now);
+        if wanted.load(Ordering::SeqCst) == now {
+            return;
+        }
+    }
+}
+
+fn apply(wanted: u64) {
     gate::set_groups(false, |word| epoch_of(word) << EPOCH_SHIFT | wanted | ON);
     let _ = local::with_manager(|manager| {
         manager.pool().set_header(at::PROBES, wanted);
@@ -337,9 +352,25 @@ impl Drop for NestedLoop {
             if own.watch.is_innermost(serial) {
                 own.settle(word);
                 own.watch.end_nested(&SessionTime);
-                if own.watch.is_over() {
-                    own.settle(word);
-                }
+            }
+            if is_in && own.watch.is_over() {
+                own.settle(word);
+            }
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p10_who_applies_what_was_wanted_does_not_take_back_what_is_wanted_now() {
+        let (wanted, mut applied) = (AtomicU64::new(2), Vec::new());
+        until_settled(&wanted, |now| {
+            applied.push(now);
+            if applied.len() == 1 {
+                wanted.store(4, Ordering::SeqCst); // another thread, meanwhile
             }
         });
     }
