@@ -177,11 +177,18 @@ impl Own {
 
     /// Ends the iteration: writes what it came to into the cells.
     fn settle(&mut self, word: u64) {
-        let watch = &mut self.watch;
+        let (epoch, watch) = (self.epoch, &mut self.watch);
         let mut is_told = false;
         let told = local::with_manager(|manager| {
             is_told = true;
-            watch.settle(&SessionTime, probes_of(word), |group, run| group.commit(manager, run));
+            // Since the word was read the session may have ended, and another one begun in the same pool. One that ends from now
+            // on waits for us.
+            let is_same = epoch_of(gate::groups()) == epoch;
+            watch.settle(&SessionTime, probes_of(word), |group, run| {
+                if is_same {
+                    group.commit(manager, run);
+                }
+            });
             Some(())
         });
         if told.is_none() && !is_told {

@@ -313,9 +313,9 @@ fn with_shared_manager<T>(body: impl FnOnce(&ChunkManager) -> Option<T>) -> Opti
     body(&session.manager)
 }
 
-/// Changes what threads join. Called by `session`, which opens the gate afterwards.
-pub(crate) fn set_current(session: Option<Arc<ActiveSession>>) {
-    *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = session;
+/// Changes what threads join; gives back what they joined before. Called by `session`, which opens the gate afterwards.
+pub(crate) fn set_current(session: Option<Arc<ActiveSession>>) -> Option<Arc<ActiveSession>> {
+    std::mem::replace(&mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner), session)
 }
 
 /// The recorders of all threads that have one.
