@@ -56,8 +56,6 @@ const fn ticks_in(word: u64, session: u64) -> u64 {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::sync::Barrier;
-
     use super::*;
 
     #[test]
@@ -78,21 +76,30 @@ mod tests {
 
     #[test]
     fn the_first_ticks_of_a_session_are_not_wiped_by_another_threads() {
-        const THREADS: u64 = 3;
-        let (kept, barrier) = (Kept::new(), Barrier::new(THREADS as usize));
-        let add_in_each = |check: bool| {
-            for session in 1..2000 {
-                barrier.wait();
-                kept.add(session, 1);
-                barrier.wait();
-                if check {
-                    assert_eq!(kept.0.load(Ordering::Relaxed), pack(session, THREADS));
-                }
-            }
+        const SESSIONS: u64 = 20_000;
+        let (kept, begun, done) = (Kept::new(), AtomicU64::new(0), AtomicU64::new(0));
+        let wait_for = |word: &AtomicU64, session: u64| {
+            let tries = (1_u32..).take_while(|_| word.load(Ordering::Acquire) != session);
+            tries.filter(|tries| tries % 1000 == 0).for_each(|_| std::thread::yield_now());
         };
-        std::thread::scope(|scope| {
-            (1..THREADS).for_each(|_| _ = scope.spawn(|| add_in_each(false)));
-            add_in_each(true);
+        let is_whole = |session: u64| {
+            begun.store(session, Ordering::Release);
+            // As long as the other one takes to see it, once in a while.
+            (0..session % 500).for_each(|step| _ = std::hint::black_box(step));
+            kept.add(session, 1);
+            wait_for(&done, session);
+            kept.0.load(Ordering::Relaxed) == pack(session, 2)
+        };
+        let lost = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for session in 1..=SESSIONS {
+                    wait_for(&begun, session);
+                    kept.add(session, 1);
+                    done.store(session, Ordering::Release);
+                }
+            });
+            (1..=SESSIONS).filter(|session| !is_whole(*session)).count()
         });
+        assert_eq!(lost, 0);
     }
 }
