@@ -1,7 +1,9 @@
 //! Groups in a real session of this process: guards, futures, threads, the pool and its reader.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::future::Future;
+use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,8 +13,8 @@ use std::time::Duration;
 use profiler_core::groups::{
     self, Group, GroupKind, Groups, InGroups, Probes, blocking, custom_loop, nested_loop,
 };
-use profiler_core::reader::PoolReader;
 use profiler_core::reader::groups::{GroupReader, GroupTotals, PoolGroups};
+use profiler_core::reader::{ByteSource, PoolReader};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::{blocking, group};
 
@@ -249,6 +251,107 @@ fn p7_work_in_a_nested_loop_is_counted_in_it_alone() {
     );
     assert_eq!((outer.nested, inner.nested, outer.ticks, inner.ticks), (1, 0, 1, 1));
     assert!(inner.wall_ns >= 20_000_000 && outer.wall_ns < inner.wall_ns, "{outer:?} {inner:?}");
+}
+
+#[test]
+fn p7_a_loop_that_is_left_before_those_inside_of_it_takes_them_with_it() {
+    let mut recording = Recording::start(Probes::JANK);
+    let outer = group!("p7 left").enter();
+    let (first, second) = (nested_loop(), nested_loop());
+    let inside = group!("p7 inside").enter();
+    drop(first);
+    std::thread::sleep(Duration::from_millis(20));
+    drop((second, inside)); // their loops are over
+    drop(outer);
+    let (left, inside) = (
+        recording.totals(GroupKind::Component, "p7 left"),
+        recording.totals(GroupKind::Component, "p7 inside"),
+    );
+    assert_eq!((left.ticks, left.nested, inside.ticks), (1, 1, 1));
+    assert!(left.wall_ns >= 19_900_000, "it goes on: {left:?}");
+    assert!(inside.wall_ns < left.wall_ns, "{inside:?}");
+}
+
+#[test]
+fn p15_a_wait_that_is_left_in_another_loop_is_over() {
+    let mut recording = Recording::start(Probes::ALL);
+    {
+        let _outer = group!("p15 outer").enter();
+        let waits = blocking!("p15 crossed");
+        let nested = nested_loop();
+        drop(waits);
+        drop(nested);
+    }
+    {
+        let _after = group!("p15 after").enter();
+        spin(Duration::from_millis(50));
+    }
+    let after = recording.totals(GroupKind::Component, "p15 after");
+    assert_eq!(after.blocking_ns, 0, "{after:?}");
+    assert!(after.cpu_ns >= 49_000_000, "{after:?}");
+}
+
+#[test]
+fn p15_a_wait_for_a_group_that_is_entered_is_blocking_time() {
+    let mut recording = Recording::start(Probes::ALL);
+    let store = Group::register(GroupKind::Component, "p15 store");
+    {
+        let _works = store.enter();
+        let _waits = blocking(&store);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let totals = recording.totals(GroupKind::Component, "p15 store");
+    assert!(totals.blocking_ns >= 19_900_000 && totals.ticks == 1, "{totals:?}");
+}
+
+#[test]
+fn p2_a_group_is_left_with_the_last_of_its_guards() {
+    let mut recording = Recording::start(Probes::JANK);
+    let first = group!("p2 held").enter();
+    let second = group!("p2 held").enter();
+    drop(first);
+    std::thread::sleep(Duration::from_millis(20));
+    drop(second);
+    let totals = recording.totals(GroupKind::Component, "p2 held");
+    assert!(totals.wall_ns >= 19_900_000 && totals.ticks == 1, "{totals:?}");
+}
+
+/// A pool whose session ends after so many reads.
+struct EndsInBetween {
+    file: File,
+    reads: Cell<u32>,
+}
+
+impl ByteSource for EndsInBetween {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.reads.get() == 0 {
+            session::stop();
+        }
+        self.reads.set(self.reads.get().wrapping_sub(1));
+        ByteSource::read_at(&self.file, buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        ByteSource::len(&self.file)
+    }
+}
+
+#[test]
+fn p13_what_a_session_leaves_when_it_ends_is_not_told_as_its_numbers() {
+    for reads in 0..12 {
+        let recording = Recording::start(Probes::JANK);
+        (0..3).for_each(|_| drop(group!("p13 ends").enter()));
+        let file = session::pool_file().unwrap();
+        let source = EndsInBetween { file, reads: Cell::new(u32::MAX) };
+        let mut reader = GroupReader::open(&source).unwrap();
+        source.reads.set(reads);
+        let found = reader.read().unwrap();
+        let ticks = found.groups.iter().find(|row| row.definition.name == "p13 ends");
+        let ticks = ticks.map(|row| row.totals.ticks);
+        let is_right = if found.epoch == 0 { found.groups.is_empty() } else { ticks == Some(3) };
+        assert!(is_right, "ended at read {reads}: session {} with {ticks:?}", found.epoch);
+        drop(recording);
+    }
 }
 
 #[test]

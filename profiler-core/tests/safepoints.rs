@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use profiler_core::entry::Entry;
 use profiler_core::entry::sample::Stacks;
-use profiler_core::ids::ThreadId;
+use profiler_core::ids::{ByteLimit, ThreadId};
+use profiler_core::marker::category;
 use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler, StackRoom};
-use profiler_core::sampler::Frame;
+use profiler_core::sampler::{Frame, MAX_FRAMES, define_label};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::time::Anchor;
 
@@ -59,12 +60,15 @@ struct Turn(#[allow(dead_code)] MutexGuard<'static, ()>);
 impl Turn {
     fn new() -> Self {
         let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let features = Features::STACK_WALK.with(Features::CPU).with(Features::NO_SAMPLING);
-        let params = SessionParams { features, ..SessionParams::default() };
-        session::start(params, StartOptions { name: "script".to_owned(), ..StartOptions::default() })
-            .unwrap();
+        start(SessionParams::default().limit);
         Self(turn)
     }
+}
+
+fn start(limit: ByteLimit) {
+    let features = Features::STACK_WALK.with(Features::CPU).with(Features::NO_SAMPLING);
+    let params = SessionParams { features, limit, ..SessionParams::default() };
+    session::start(params, StartOptions { name: "script".to_owned(), ..StartOptions::default() }).unwrap();
 }
 
 impl Drop for Turn {
@@ -256,4 +260,86 @@ fn without_a_session_it_stays_off_and_in_another_one_it_begins_anew() {
     let (_, cpu, names) = all.last().unwrap();
     assert_eq!(names.last().map(String::as_str), Some("seen"));
     assert!(cpu.is_some_and(|ns| ns > 0), "its own thread's processor time is measured");
+}
+
+/// Defines labels until there is no room for one more; how many.
+fn fill_definitions() -> u64 {
+    let mut number = 0;
+    for prefix in ["x".repeat(200), String::new()] {
+        while define_label(&format!("{prefix}{number}"), &category::OTHER, "", 1).is_some() {
+            number += 1;
+        }
+    }
+    number
+}
+
+#[test]
+fn x7_a_pool_without_room_for_names_is_read_once_and_samples_go_on_without_them() {
+    let _turn = Turn::new();
+    let mut sampler = SafePointSampler::new(ROW, Duration::ZERO);
+    assert!(sampler.start());
+    session::stop();
+    start(ByteLimit::new(4 << 20));
+    let labels = fill_definitions();
+    assert!(labels > 1000, "{labels}");
+    sampler.poll(|stack| push(stack, 1, "unseen")); // takes note of the other session
+    sampler.poll(|stack| push(stack, 1, "nameless"));
+    let calls = CALLS.with(Cell::get);
+    let mut polls = 0;
+    for _ in 0..20 {
+        sampler.poll(|stack| {
+            polls += 1;
+            push(stack, 1, "nameless");
+        });
+    }
+    let calls = CALLS.with(Cell::get) - calls;
+    assert!(calls < labels, "{calls} allocations: what is defined was read again");
+    let all = samples(ROW);
+    let nameless = all.iter().filter(|(.., names)| *names == ["Unknown(0)"]).count();
+    assert!(polls > 0 && nameless >= polls, "{polls} {all:?}");
+    let mut other = SafePointSampler::new(ROW, Duration::ZERO);
+    assert!(other.start(), "also one that begins now");
+}
+
+#[test]
+fn x8_what_a_deep_stack_needs_is_bounded_and_the_innermost_functions_are_kept() {
+    const DEPTH: u64 = 1_000_000;
+    let _turn = Turn::new();
+    let mut sampler = SafePointSampler::new(ROW, Duration::ZERO);
+    assert!(sampler.start());
+    let held = HELD.with(Cell::get);
+    for _ in 0..2 {
+        sampler.poll(|stack| {
+            (0..DEPTH).for_each(|_| push(stack, 1, "recursive"));
+            push(stack, 2, "leaf");
+        });
+    }
+    let held = HELD.with(Cell::get) - held;
+    assert!(held < 500_000, "{held} bytes are kept");
+    let all = samples(ROW);
+    let (.., names) = all.iter().find(|(.., names)| !names.is_empty()).unwrap();
+    assert_eq!(names.len(), MAX_FRAMES);
+    assert_eq!(names.iter().filter(|name| *name == "leaf").count(), 1);
+    assert_eq!(names.last().map(String::as_str), Some("leaf"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_forked_child_samples_and_defines_nothing_and_is_not_harmed() {
+    let _turn = Turn::new();
+    let mut sampler = SafePointSampler::new(profiler_core::thread::current(), Duration::ZERO);
+    assert!(sampler.start());
+    sampler.poll(|stack| push(stack, 1, "parent"));
+    // SAFETY: the child polls, defines and ends; the allocator of the C library works in forked children.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        sampler.poll(|stack| push(stack, 2, "child"));
+        let defined = define_label("child", &category::OTHER, "", 1);
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(i32::from(defined.is_some())) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child that was just made.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child was harmed, or defined something");
 }

@@ -28,6 +28,10 @@ pub(crate) trait Clock {
 
     /// Nanoseconds from the session's start to a reading.
     fn session_ns(&self, reading: Reading) -> u64;
+
+    /// To be called before readings up to this one are converted: costs one load, and about a microsecond whenever the
+    /// session is twice as old.
+    fn keep_exact(&self, now: Reading);
 }
 
 /// The clock of the running session.
@@ -65,15 +69,6 @@ fn learn(now: Anchor) {
     NEXT.store(now.ticks.raw().saturating_add(ticks.max(1)), Ordering::Relaxed);
 }
 
-impl SessionTime {
-    /// To be called now and then: costs one load, and about a microsecond whenever the session is twice as old.
-    pub(crate) fn keep_exact(now: Reading) {
-        if now.ticks >= NEXT.load(Ordering::Relaxed) {
-            learn(Anchor::take());
-        }
-    }
-}
-
 impl Clock for SessionTime {
     #[inline]
     fn read(&self) -> Reading {
@@ -91,5 +86,11 @@ impl Clock for SessionTime {
 
     fn session_ns(&self, reading: Reading) -> u64 {
         self.ns_of(reading.ticks.saturating_sub(START.load(Ordering::Relaxed)))
+    }
+
+    fn keep_exact(&self, now: Reading) {
+        if now.ticks >= NEXT.load(Ordering::Relaxed) {
+            learn(Anchor::take());
+        }
     }
 }

@@ -5,9 +5,11 @@
 //! first counts it. Invariants: once a group has its cell, nothing here takes a lock or allocates; before, nothing on
 //! the way of an entry waits for a lock: what cannot be placed at once is kept and placed with the next iteration.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
+use super::kept::Kept;
 use super::kind::GroupKind;
 use crate::counter::GroupTrack;
 use crate::definition_cell::belongs_to;
@@ -27,8 +29,13 @@ pub(crate) const MAX_NAME_BYTES: usize = 256;
 pub(crate) const MAX_LABELS: usize = 16;
 /// Groups with a track of their own in the profile; the program's own counters need rows, too.
 const MAX_TRACKS: u32 = 512;
-/// Threads that are told apart by name; the rest are one group.
+/// Threads that are told apart by name; the rest are one group, also when there is no room for more names.
 const MAX_THREADS: usize = 1024;
+/// Groups that are implied, for which there is always room: every entry asks for the process's and a thread's.
+const PROCESS: &str = "process";
+const UNNAMED_THREADS: &str = "(unnamed threads)";
+const OTHER_THREADS: &str = "(other threads)";
+const RESERVED: u64 = 3;
 /// A pool without room is asked again after so many iterations of a group.
 const ASK_AGAIN: u64 = 256;
 /// Tries to get the registry at the first use of a group: about a microsecond.
@@ -54,20 +61,63 @@ pub(crate) struct Registered {
     /// The pool that had no room for it when it was asked last.
     refused_by: AtomicU64,
     tries: AtomicU64,
-    /// Ticks that could not be placed yet, and the session that they belong to.
-    waiting: AtomicU64,
-    waiting_in: AtomicU64,
+    /// Ticks that could not be placed yet.
+    waiting: Kept,
 }
 
-type Known = HashMap<Identity, &'static Registered>;
+impl Identity {
+    fn is_reserved(&self) -> bool {
+        let is_it = match self.kind {
+            GroupKind::Process => self.name == PROCESS,
+            GroupKind::Thread => self.name == UNNAMED_THREADS || self.name == OTHER_THREADS,
+            _ => false,
+        };
+        is_it && self.labels.is_empty() && !self.is_fine
+    }
+}
+
+/// All groups of the process.
+#[derive(Debug, Default)]
+struct Known {
+    groups: HashMap<Identity, &'static Registered>,
+    /// How many of them are of threads.
+    threads: usize,
+    /// Those for which there was no room, by hash, and the pool in whose books they are. At most as many as groups.
+    refused: HashSet<u64>,
+    refused_in: u64,
+}
+
+impl Known {
+    fn has_room_for(&self, identity: &Identity) -> bool {
+        let used = self.groups.len() as u64;
+        used < MAX_GROUPS - RESERVED || used < MAX_GROUPS && identity.is_reserved()
+    }
+
+    /// Counts a group that is left out, once in a pool however often it is asked for.
+    fn refuse(&mut self, identity: &Identity) {
+        let mut hasher = DefaultHasher::new();
+        identity.hash(&mut hasher);
+        let _ = crate::record::local::with_manager(|manager| {
+            if self.refused_in != manager.tag() {
+                self.refused.clear();
+                self.refused_in = manager.tag();
+            }
+            let is_full = self.refused.len() as u64 >= MAX_GROUPS;
+            if is_full && !self.refused.contains(&hasher.finish()) || self.refused.insert(hasher.finish()) {
+                manager.pool().count_group_left_out();
+            }
+            Some(())
+        });
+    }
+}
 
 static REGISTRY: Mutex<Option<Known>> = Mutex::new(None);
 
 impl Registered {
     fn new(identity: Identity) -> Self {
         let word = || AtomicU64::new(0);
-        let (waiting, waiting_in) = (word(), word());
-        Self { identity, cell: word(), track: word(), refused_by: word(), tries: word(), waiting, waiting_in }
+        let waiting = Kept::new();
+        Self { identity, cell: word(), track: word(), refused_by: word(), tries: word(), waiting }
     }
 
     pub(crate) const fn is_fine(&self) -> bool {
@@ -89,19 +139,11 @@ impl Registered {
     /// Remembers ticks until they can be placed.
     #[cold]
     pub(crate) fn keep(&self, ticks: u64) {
-        let session = gate::epoch_of(gate::word());
-        if self.waiting_in.swap(session, Ordering::Relaxed) != session {
-            self.waiting.store(0, Ordering::Relaxed);
-        }
-        self.waiting.fetch_add(ticks, Ordering::Relaxed);
+        self.waiting.add(gate::epoch_of(gate::word()), ticks);
     }
 
     fn take_kept(&self) -> u64 {
-        if self.waiting.load(Ordering::Relaxed) == 0 {
-            return 0;
-        }
-        let kept = self.waiting.swap(0, Ordering::Relaxed);
-        if self.waiting_in.load(Ordering::Relaxed) == gate::epoch_of(gate::word()) { kept } else { 0 }
+        if self.waiting.is_empty() { 0 } else { self.waiting.take(gate::epoch_of(gate::word())) }
     }
 
     fn cell<'a>(&self, manager: &'a ChunkManager) -> Option<&'a GroupCell> {
@@ -168,7 +210,9 @@ fn number_in(word: u64, tag: u64) -> Option<u32> {
 
 /// A session has begun: every group that is known, but for the fine ones, can be seen from now on.
 pub(super) fn place_all(manager: &ChunkManager) {
-    let all: Vec<&'static Registered> = lock().iter().flat_map(HashMap::values).copied().collect();
+    let all: Vec<&'static Registered> = lock().map_or_else(Vec::new, |known| {
+        known.iter().flat_map(|known| known.groups.values()).copied().collect()
+    });
     for group in all {
         // The implied ones come when they are needed.
         if !group.is_fine() && !matches!(group.identity.kind, GroupKind::Process | GroupKind::Thread) {
@@ -177,8 +221,14 @@ pub(super) fn place_all(manager: &ChunkManager) {
     }
 }
 
-fn lock() -> MutexGuard<'static, Option<Known>> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+/// Waits for the registry. `None` in a forked child, where another thread may hold it for ever: so whoever takes it has
+/// prepared for forks before.
+fn lock() -> Option<MutexGuard<'static, Option<Known>>> {
+    if !cfg!(feature = "enabled") || gate::is_forked_child() {
+        return None;
+    }
+    gate::set_up();
+    Some(REGISTRY.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The registry, unless somebody has it all the time.
@@ -195,20 +245,18 @@ fn try_lock() -> Option<MutexGuard<'static, Option<Known>>> {
 
 /// The group with this identity, which is registered if it is new; `None` if there are too many.
 fn find(known: &mut Option<Known>, identity: Identity) -> Option<&'static Registered> {
-    let known = known.get_or_insert_with(HashMap::new);
-    if let Some(found) = known.get(&identity) {
+    let known = known.get_or_insert_with(Known::default);
+    if let Some(found) = known.groups.get(&identity) {
         return Some(found);
     }
-    if known.len() as u64 >= MAX_GROUPS {
-        let _ = crate::record::local::with_manager(|manager| {
-            manager.pool().count_group_left_out();
-            Some(())
-        });
+    if !known.has_room_for(&identity) {
+        known.refuse(&identity);
         return None;
     }
+    known.threads += usize::from(identity.kind == GroupKind::Thread);
     // For ever, as its cell: at most so many.
     let group: &'static Registered = Box::leak(Box::new(Registered::new(identity.clone())));
-    known.insert(identity, group);
+    known.groups.insert(identity, group);
     Some(group)
 }
 
@@ -220,24 +268,22 @@ fn identity(kind: GroupKind, name: &str, labels: &[(&str, &str)], is_fine: bool)
 
 /// The group of the whole process. `None` while the registry is not to be had.
 pub(super) fn of_process() -> Option<&'static Registered> {
-    static PROCESS: OnceLock<&'static Registered> = OnceLock::new();
-    if let Some(known) = PROCESS.get() {
+    static FOUND: OnceLock<&'static Registered> = OnceLock::new();
+    if let Some(known) = FOUND.get() {
         return Some(known);
     }
-    let found = find(&mut *try_lock()?, identity(GroupKind::Process, "process", &[], false))?;
-    Some(PROCESS.get_or_init(|| found))
+    let found = find(&mut *try_lock()?, identity(GroupKind::Process, PROCESS, &[], false))?;
+    Some(FOUND.get_or_init(|| found))
 }
 
 /// The group of threads of this name; those without one, and those beyond the most, are one group each.
 pub(super) fn of_thread(name: Option<&str>) -> Option<&'static Registered> {
     let mut known = try_lock()?;
-    let is_thread = |identity: &&Identity| identity.kind == GroupKind::Thread;
-    let own = identity(GroupKind::Thread, name.unwrap_or("(unnamed threads)"), &[], false);
-    let is_new = !known.as_ref().is_some_and(|known| known.contains_key(&own));
-    let threads = known.iter().flat_map(HashMap::keys).filter(is_thread);
-    if is_new && threads.count() >= MAX_THREADS {
-        return find(&mut known, identity(GroupKind::Thread, "(other threads)", &[], false));
-    }
+    let own = identity(GroupKind::Thread, name.unwrap_or(UNNAMED_THREADS), &[], false);
+    let is_told_apart = known.as_ref().is_none_or(|known| {
+        known.groups.contains_key(&own) || known.threads < MAX_THREADS && known.has_room_for(&own)
+    });
+    let own = if is_told_apart { own } else { identity(GroupKind::Thread, OTHER_THREADS, &[], false) };
     find(&mut known, own)
 }
 
@@ -245,7 +291,7 @@ pub(super) fn of_thread(name: Option<&str>) -> Option<&'static Registered> {
 ///
 /// As a static, by [`crate::group!`] or [`Group::new`], or registered while the program runs. All with the same kind,
 /// name and labels are one group of the process. A program has few of them compared with what it does for each: they
-/// stay for the life of the process, and beyond 4,096 they are left out and counted.
+/// stay for the life of the process, and beyond 4,093 they are left out and counted, each once.
 #[derive(Debug)]
 pub struct Group {
     /// `None`: the kind stands before a colon in the name.
@@ -254,7 +300,7 @@ pub struct Group {
     is_fine: bool,
     registered: OnceLock<Option<&'static Registered>>,
     /// Entries at a time when the registry could not be had.
-    missed: AtomicU64,
+    missed: Kept,
 }
 
 impl Group {
@@ -274,7 +320,7 @@ impl Group {
     }
 
     const fn make(kind: Option<GroupKind>, name: &'static str, is_fine: bool) -> Self {
-        Self { kind, name, is_fine, registered: OnceLock::new(), missed: AtomicU64::new(0) }
+        Self { kind, name, is_fine, registered: OnceLock::new(), missed: Kept::new() }
     }
 
     /// The group of this kind and name, for names that are known only when the program runs, such as a tenant's. Takes a lock and
@@ -295,9 +341,7 @@ impl Group {
 
     fn registered_as(identity: Identity) -> Self {
         let is_fine = identity.is_fine;
-        // In a forked child another thread may have held the lock for ever.
-        let is_on = cfg!(feature = "enabled") && !gate::is_forked_child();
-        let found = if is_on { find(&mut lock(), identity) } else { None };
+        let found = lock().and_then(|mut known| find(&mut known, identity));
         if let Some(group) = found.filter(|_| !is_fine && gate::is_active()) {
             // So that it can be seen before it is entered.
             let _ = crate::record::local::with_manager(|manager| group.place(manager, true));
@@ -322,27 +366,55 @@ impl Group {
         }
     }
 
+    /// The same, but waits for the registry: not for entries.
+    pub(super) fn resolve(&self) -> Option<&'static Registered> {
+        match self.registered.get() {
+            Some(known) => *known,
+            None => lock().and_then(|known| self.register_in(known)),
+        }
+    }
+
     #[cold]
     fn find(&self) -> Option<&'static Registered> {
+        if let Some(known) = try_lock() {
+            return self.register_in(known);
+        }
+        self.miss();
+        None
+    }
+
+    fn register_in(&self, mut known: MutexGuard<'static, Option<Known>>) -> Option<&'static Registered> {
         let (kind, name) = self.kind.map_or_else(|| GroupKind::split(self.name), |kind| (kind, self.name));
-        let Some(mut known) = try_lock() else {
-            self.missed.fetch_add(1, Ordering::Relaxed);
-            return None;
-        };
         let found = find(&mut known, identity(kind, name, &[], self.is_fine));
         drop(known);
         let found = *self.registered.get_or_init(|| found);
-        let missed = self.missed.swap(0, Ordering::Relaxed);
-        if let Some(found) = found.filter(|_| missed > 0) {
+        found.into_iter().for_each(|found| self.hand_over(found));
+        found
+    }
+
+    /// Counts an entry at a time when the registry could not be had.
+    fn miss(&self) {
+        self.missed.add(gate::epoch_of(gate::word()), 1);
+        // Whoever has got it meanwhile may have collected what was missed before this entry.
+        if let Some(Some(found)) = self.registered.get() {
+            self.hand_over(found);
+        }
+    }
+
+    /// Whoever was registered looks once, after that: see [`Kept`] for why no entry is missed by all.
+    fn hand_over(&self, found: &'static Registered) {
+        let missed = self.missed.take(gate::epoch_of(gate::word()));
+        if missed > 0 {
             found.keep(missed);
         }
-        found
     }
 }
 
 /// The same group.
 impl Clone for Group {
     fn clone(&self) -> Self {
+        // Once for all clones, and what they miss is missed by none.
+        let _ = self.resolve();
         let group = Self::make(self.kind, self.name, self.is_fine);
         if let Some(known) = self.registered.get() {
             let _ = group.registered.set(*known);
@@ -367,31 +439,10 @@ pub(super) mod model {
 
         /// Ticks that wait for a cell.
         pub(crate) fn kept(&self) -> u64 {
-            self.waiting.load(Ordering::Relaxed)
+            self.waiting.look()
         }
     }
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_handles_of_one_identity_are_one_group() {
-        static BY_TEXT: Group = Group::named("plugin:same");
-        static BY_KIND: Group = Group::new(GroupKind::Plugin, "same");
-        let by_register = Group::register(GroupKind::Plugin, "same");
-        let found = [&BY_TEXT, &BY_KIND, &by_register, &by_register.clone()].map(|group| group.registered());
-        assert!(found.iter().all(|group| std::ptr::eq(group.unwrap(), found[0].unwrap())));
-        let other = Group::register_with(GroupKind::Plugin, "same", &[("version", "2")]);
-        assert!(!std::ptr::eq(other.registered().unwrap(), found[0].unwrap()), "labels belong to it");
-    }
-
-    #[test]
-    fn a_number_counts_only_for_its_pool() {
-        assert_eq!(number_in(tagged(7, 0), 7), Some(0));
-        assert_eq!(number_in(tagged(7, 4095), 7), Some(4095));
-        assert_eq!(number_in(tagged(7, 1), 8), None);
-        assert_eq!(number_in(0, 0), None);
-    }
-}
+mod tests;

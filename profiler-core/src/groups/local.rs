@@ -81,7 +81,7 @@ pub(crate) fn begin_session(manager: &ChunkManager, epoch: u64) {
     manager.pool().set_header(at::PROBES, wanted);
     gate::set_groups(true, |_| (epoch << EPOCH_SHIFT) | wanted | ON);
     // Somebody may have asked for something else meanwhile.
-    set_probes(Probes::from_bits(u8::try_from(WANTED.load(Ordering::SeqCst)).unwrap_or(0)));
+    until_settled(&WANTED, apply);
 }
 
 /// Sets what is measured in this process, in this session and later ones. Called by a child's control thread for
@@ -90,8 +90,23 @@ pub fn set_probes(probes: Probes) {
     if gate::is_forked_child() {
         return;
     }
-    let wanted = u64::from(probes.bits());
-    WANTED.store(wanted, Ordering::SeqCst);
+    WANTED.store(u64::from(probes.bits()), Ordering::SeqCst);
+    until_settled(&WANTED, apply);
+}
+
+/// Applies what is wanted, until that is what is wanted: then whoever applies last applies the latest, and nobody
+/// takes back what another one has asked for.
+fn until_settled(wanted: &AtomicU64, mut apply: impl FnMut(u64)) {
+    loop {
+        let now = wanted.load(Ordering::SeqCst);
+        apply(now);
+        if wanted.load(Ordering::SeqCst) == now {
+            return;
+        }
+    }
+}
+
+fn apply(wanted: u64) {
     gate::set_groups(false, |word| epoch_of(word) << EPOCH_SHIFT | wanted | ON);
     let _ = local::with_manager(|manager| {
         manager.pool().set_header(at::PROBES, wanted);
@@ -143,7 +158,12 @@ impl Own {
     }
 
     #[inline]
-    fn enter(&mut self, word: u64, groups: impl Iterator<Item = &'static Registered> + Clone) -> Owned {
+    fn enter(
+        &mut self,
+        word: u64,
+        groups: impl Iterator<Item = &'static Registered> + Clone,
+        waits: bool,
+    ) -> Owned {
         let Self { watch, group, .. } = self;
         let implied = || {
             if group.is_none() {
@@ -151,7 +171,7 @@ impl Own {
             }
             [*group, group::of_process()]
         };
-        watch.enter(&SessionTime, probes_of(word), implied, groups)
+        watch.enter(&SessionTime, probes_of(word), implied, groups, waits)
     }
 
     fn exit(&mut self, word: u64, owned: Owned) {
@@ -162,66 +182,69 @@ impl Own {
 
     /// Ends the iteration: writes what it came to into the cells.
     fn settle(&mut self, word: u64) {
-        let watch = &mut self.watch;
+        let (epoch, watch) = (self.epoch, &mut self.watch);
         let mut is_told = false;
         let told = local::with_manager(|manager| {
             is_told = true;
-            watch.settle(&SessionTime, probes_of(word), |group, run| group.commit(manager, run));
+            // Since the word was read the session may have ended, and another one begun in the same pool. One that ends from now
+            // on waits for us.
+            let is_same = epoch_of(gate::groups()) == epoch;
+            watch.settle(&SessionTime, probes_of(word), |group, run| {
+                if is_same {
+                    group.commit(manager, run);
+                }
+            });
             Some(())
         });
         if told.is_none() && !is_told {
             // The session is just beginning or ending: only ticks are worth keeping.
             watch.settle(&SessionTime, Probes::NONE, |group, run| group.keep(run.ticks));
         }
-        if probes_of(word).needs_time() {
-            SessionTime::keep_exact(self.watch.last());
-        }
     }
 }
 
-/// A thread works for one or several groups until this is dropped.
+/// A thread works for one or several groups until this is dropped. Guards may be dropped in any order: a group is left
+/// with the last of its guards on the thread.
 ///
-/// Belongs to the thread that made it. One that is never dropped leaves the thread in its groups.
+/// Belongs to the thread that made it. One that is never dropped leaves the thread in its groups. Not to be held across an
+/// `.await`: whatever else the thread's executor polls meanwhile would count as work for these groups. For futures there is
+/// [`InGroups::in_group`](super::InGroups::in_group).
 #[derive(Debug)]
 #[must_use = "the group is left at once"]
 pub struct Entered {
     owned: Owned,
-    is_blocking: bool,
     _of_thread: PhantomData<*const ()>,
 }
 
 impl Entered {
-    pub(super) const NOTHING: Self =
-        Self { owned: Owned::NOTHING, is_blocking: false, _of_thread: PhantomData };
+    pub(super) const NOTHING: Self = Self::new(Owned::NOTHING);
+
+    const fn new(owned: Owned) -> Self {
+        Self { owned, _of_thread: PhantomData }
+    }
 }
 
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
         if !self.owned.is_nothing() {
-            leave(self.owned, self.is_blocking);
+            leave(self.owned);
         }
     }
 }
 
 #[inline(never)]
-fn leave(owned: Owned, is_blocking: bool) {
+fn leave(owned: Owned) {
     let word = gate::groups();
-    if word == 0 {
-        return;
+    if word != 0 {
+        with_own(word, |own| own.exit(word, owned));
     }
-    with_own(word, |own| {
-        if is_blocking {
-            own.watch.set_blocking(&SessionTime, false);
-        }
-        own.exit(word, owned);
-    });
 }
 
-/// Whether this group is counted now, by the one word.
+/// Whether such groups are counted now, by the one word.
 #[inline(always)]
-fn is_on(word: u64, group: &Group) -> bool {
-    let wants = if group.is_fine() { Probes::FINE.bits() as u64 } else { ON };
+fn is_on(word: u64, is_fine: bool) -> bool {
+    let wants = if is_fine { u64::from(Probes::FINE.bits()) } else { ON };
     cfg!(feature = "enabled") && word & wants != 0
 }
 
@@ -229,37 +252,51 @@ fn is_on(word: u64, group: &Group) -> bool {
 #[inline(always)]
 pub(super) fn enter(group: &Group) -> Entered {
     let word = gate::groups();
-    if is_on(word, group) { enter_one(word, group) } else { Entered::NOTHING }
+    if is_on(word, group.is_fine()) { enter_one(word, group) } else { Entered::NOTHING }
 }
 
 #[inline(never)]
 fn enter_one(word: u64, group: &Group) -> Entered {
-    let Some(group) = group.registered() else { return Entered::NOTHING };
-    let owned = with_own(word, |own| own.enter(word, std::iter::once(group)));
-    Entered { owned: owned.unwrap_or(Owned::NOTHING), ..Entered::NOTHING }
+    group.registered().map_or(Entered::NOTHING, |group| enter_found(word, std::iter::once(group), false))
+}
+
+/// Enters one group whose handle is not at hand.
+#[inline]
+pub(super) fn enter_registered(group: &'static Registered) -> Entered {
+    let word = gate::groups();
+    if is_on(word, group.is_fine()) {
+        enter_found(word, std::iter::once(group), false)
+    } else {
+        Entered::NOTHING
+    }
+}
+
+#[inline]
+fn enter_found(word: u64, groups: impl Iterator<Item = &'static Registered> + Clone, waits: bool) -> Entered {
+    Entered::new(with_own(word, |own| own.enter(word, groups, waits)).unwrap_or(Owned::NOTHING))
 }
 
 /// Enters several groups at the same instant.
 #[inline]
-pub(super) fn enter_all(groups: &[&Group]) -> Entered {
+pub(super) fn enter_all<const N: usize>(groups: &[&Group; N]) -> Entered {
     let word = gate::groups();
     if !cfg!(feature = "enabled") || word == 0 {
         return Entered::NOTHING;
     }
-    let counted = groups.iter().filter(|group| is_on(word, group)).filter_map(|group| group.registered());
-    let owned = with_own(word, |own| own.enter(word, counted));
-    Entered { owned: owned.unwrap_or(Owned::NOTHING), ..Entered::NOTHING }
+    // Each is asked once: one that is not to be had now counts that.
+    let found = groups.map(|group| if is_on(word, group.is_fine()) { group.registered() } else { None });
+    enter_found(word, found.iter().copied().flatten(), false)
 }
 
-/// Enters a group that stands for something waited for.
+/// Enters a group that stands for something waited for. If it is not to be had, the wait is one of all others that are
+/// entered.
 #[inline]
 pub(super) fn enter_blocking(group: &Group) -> Entered {
-    let mut entered = enter(group);
-    if !entered.owned.is_nothing() {
-        let begun = with_own(gate::groups(), |own| own.watch.set_blocking(&SessionTime, true));
-        entered.is_blocking = begun.is_some();
+    let word = gate::groups();
+    if !is_on(word, group.is_fine()) {
+        return Entered::NOTHING;
     }
-    entered
+    enter_found(word, group.registered().into_iter(), true)
 }
 
 /// Ends the calling thread's iteration now, also inside of groups: what it came to is counted, and what is entered goes on
@@ -334,13 +371,32 @@ impl Drop for NestedLoop {
         let word = gate::groups();
         let (Some(serial), true) = (self.serial, word != 0) else { return };
         with_own(word, |own| {
-            if own.watch.is_innermost(serial) {
+            let is_in = own.watch.is_in(serial);
+            // Loops inside of it that are still there end with it.
+            while own.watch.is_in(serial) {
                 own.settle(word);
                 own.watch.end_nested(&SessionTime);
-                if own.watch.is_over() {
-                    own.settle(word);
-                }
+            }
+            if is_in && own.watch.is_over() {
+                own.settle(word);
             }
         });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p10_who_applies_what_was_wanted_does_not_take_back_what_is_wanted_now() {
+        let (wanted, mut applied) = (AtomicU64::new(2), Vec::new());
+        until_settled(&wanted, |now| {
+            applied.push(now);
+            if applied.len() == 1 {
+                wanted.store(4, Ordering::SeqCst); // another thread, meanwhile
+            }
+        });
+        assert_eq!((applied, wanted.load(Ordering::SeqCst)), (vec![2, 4], 4));
     }
 }

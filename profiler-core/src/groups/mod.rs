@@ -18,7 +18,8 @@
 //! ```
 //!
 //! # What is counted
-//! - **Ticks**: entries from outside. Entering a group again inside of itself counts nothing, so time is never counted twice.
+//! - **Ticks**: entries from outside. Entering a group again inside of itself counts nothing, so time is never counted twice; it is
+//!   left with the last of its guards.
 //! - An **iteration** of a thread begins when it enters its first group, and ends when it leaves the last. For loops that
 //!   know better: [`custom_loop`], [`turn`]. All totals change only then, all of one thread's at once.
 //! - A **run** is what one iteration came to for one group. Runs have wall time, processor time, buckets and a histogram.
@@ -38,6 +39,7 @@
 mod clock;
 mod future;
 mod group;
+mod kept;
 mod kind;
 mod local;
 mod stopwatch;
@@ -76,7 +78,7 @@ impl<'a, const N: usize> Groups<'a, N> {
 
 /// Waits for something until the guard is dropped: a synchronous call to another process, a lock, the disk, a database. It counts as
 /// blocking time of all groups that are entered, and not as their processor time; `what` is a group of its own, so that it can
-/// be seen how long was waited for it. [`crate::blocking!`] makes one by name.
+/// be seen how long was waited for it. It may be one that is entered already. [`crate::blocking!`] makes one by name.
 #[inline]
 pub fn blocking(what: &Group) -> Entered {
     local::enter_blocking(what)

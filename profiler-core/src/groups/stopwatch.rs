@@ -9,7 +9,8 @@
 //! loop 1                └ nested: A is paused; iterations of its own ┘
 //! ```
 //!
-//! - A **lap** is a group in the present iteration of one loop. The outermost entry opens it; entering again does nothing.
+//! - A **lap** is a group in the present iteration of one loop. The first guard opens it; those that enter again hold it open,
+//!   and the last of them ends it, in whatever order they leave.
 //! - The thread's and the process's laps are open as long as any other is.
 //! - A **loop** is where iterations follow each other: the thread's own, and those nested inside of one iteration. A nested
 //!   loop pauses all laps around it, so that nothing is counted twice, and each says how often that happened.
@@ -30,17 +31,19 @@ pub(crate) const LAPS: usize = 64;
 /// Loops inside each other.
 pub(crate) const LOOPS: usize = 8;
 
-/// Which laps a guard has opened, and where.
+/// Which laps a guard holds open, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owned {
     laps: u64,
     /// The loop, told from all others; 0: nothing was entered.
     serial: u64,
+    /// The thread waits until it leaves.
+    waits: bool,
 }
 
 impl Owned {
     /// Nothing was entered, so nothing is left.
-    pub(crate) const NOTHING: Self = Self { laps: 0, serial: 0 };
+    pub(crate) const NOTHING: Self = Self { laps: 0, serial: 0, waits: false };
 
     #[inline(always)]
     pub(crate) const fn is_nothing(self) -> bool {
@@ -52,6 +55,8 @@ impl Owned {
 #[derive(Clone, Copy, Debug, Default)]
 struct Lap {
     group: Option<&'static Registered>,
+    /// Guards that hold it open.
+    holds: u32,
     since: Reading,
     ticks: u64,
     blocked: u64,
@@ -74,8 +79,14 @@ impl Lap {
         self.since = now;
     }
 
+    /// A guard has left; whether it was the last one.
+    fn let_go(&mut self) -> bool {
+        self.holds = self.holds.saturating_sub(1);
+        self.holds == 0
+    }
+
     fn clear(&mut self) {
-        *self = Self { group: self.group, since: self.since, ..Self::default() };
+        *self = Self { group: self.group, holds: self.holds, since: self.since, ..Self::default() };
     }
 }
 
@@ -88,7 +99,7 @@ struct Loop {
     /// Iterations end only when the program says so.
     is_custom: bool,
     probes: Probes,
-    /// Guards that are alive.
+    /// Guards that are alive, and those of them that wait.
     guards: u32,
     blocking: u32,
     /// Laps of this iteration, those of them that are open, those of them that are implied.
@@ -103,13 +114,11 @@ struct Loop {
 }
 
 impl Loop {
-    /// A guard has left.
-    const fn leave(&mut self, laps: u64) {
-        self.open &= !laps;
+    /// A guard has left, and with it these laps have ended.
+    fn leave(&mut self, ended: u64, waited: bool) {
+        self.open &= !ended;
         self.guards = self.guards.saturating_sub(1);
-        if self.guards == 0 {
-            self.open &= !self.implied;
-        }
+        self.blocking = self.blocking.saturating_sub(u32::from(waited));
     }
 }
 
@@ -144,6 +153,16 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     })
 }
 
+/// The laps that end when a guard leaves that holds these; those that are implied end with the last guard.
+#[inline]
+fn ended_by(laps: &mut [Lap; LAPS], it: &Loop, held: u64) -> u64 {
+    if it.guards <= 1 {
+        return u64::MAX;
+    }
+    let ended = bits(held).filter(|place| laps.get_mut(*place).is_some_and(Lap::let_go));
+    ended.fold(0, |ended, place| ended | 1_u64 << place) & !it.implied
+}
+
 impl Stopwatch {
     pub(crate) fn new() -> Self {
         let (laps, around) = ([Lap::default(); LAPS], [Loop::default(); LOOPS - 1]);
@@ -157,8 +176,9 @@ impl Stopwatch {
         *self = Self { serial, inner: Loop { serial, ..Loop::default() }, ..Self::new() };
     }
 
-    /// Enters groups, all at the same instant. Those that are entered already are not entered again; if that is all of
-    /// them no clock is read. `implied` is asked for the groups that are open with any other.
+    /// Enters groups, all at the same instant; from then on the thread `waits`, or works. Those that are entered already
+    /// are held open; if that is all of them, and nobody waits, no clock is read. `implied` is asked for the groups that are
+    /// open with any other.
     #[inline]
     pub(crate) fn enter<C: Clock>(
         &mut self,
@@ -166,18 +186,35 @@ impl Stopwatch {
         probes: Probes,
         implied: impl FnOnce() -> [Option<&'static Registered>; 2],
         groups: impl Iterator<Item = &'static Registered> + Clone,
+        waits: bool,
     ) -> Owned {
-        if groups.clone().all(|group| self.find(self.inner.open, group).is_some()) {
+        if groups.clone().next().is_none() && (!waits || self.inner.guards == 0) {
             return Owned::NOTHING;
         }
+        let all_open = |laps: u64, group| Some(laps | 1_u64 << self.find(self.inner.open, group)?);
+        let held = groups.clone().try_fold(0, all_open).filter(|_| !waits);
+        let laps = held.unwrap_or_else(|| self.open_all(clock, probes, implied, groups));
+        self.each(laps, |lap| lap.holds = lap.holds.saturating_add(1));
+        self.inner.guards = self.inner.guards.saturating_add(1);
+        self.inner.blocking = self.inner.blocking.saturating_add(u32::from(waits));
+        Owned { laps, serial: self.inner.serial, waits }
+    }
+
+    /// Opens the laps of all these groups that are not open; their bits.
+    #[inline]
+    fn open_all<C: Clock>(
+        &mut self,
+        clock: &C,
+        probes: Probes,
+        implied: impl FnOnce() -> [Option<&'static Registered>; 2],
+        groups: impl Iterator<Item = &'static Registered>,
+    ) -> u64 {
         let now = self.begin_or_read(clock, probes);
         if self.inner.guards == 0 {
             let opened = implied().into_iter().flatten().fold(0, |laps, group| laps | self.open(group, now));
             self.inner.implied |= opened;
         }
-        let laps = groups.fold(0, |laps, group| laps | self.open(group, now));
-        self.inner.guards += 1;
-        Owned { laps, serial: self.inner.serial }
+        groups.fold(0, |laps, group| laps | self.open(group, now))
     }
 
     /// The place of a group among these laps.
@@ -187,8 +224,8 @@ impl Stopwatch {
         bits(among).find(|place| self.laps.get(*place).is_some_and(is_it))
     }
 
-    /// Opens a group's lap, and gives its bit. Nothing if it is open already, or there is no room: then its tick is
-    /// counted all the same.
+    /// Opens a group's lap, unless it is open, and gives its bit. Nothing if there is no room: then its tick is counted all
+    /// the same.
     #[inline]
     fn open(&mut self, group: &'static Registered, now: Reading) -> u64 {
         let free = (self.used != u64::MAX).then_some(self.used.trailing_ones() as usize);
@@ -197,11 +234,14 @@ impl Stopwatch {
             return 0;
         };
         let bit = 1 << place;
-        let (Some(lap), false) = (self.laps.get_mut(place), self.inner.open & bit != 0) else { return 0 };
+        if self.inner.open & bit != 0 {
+            return bit;
+        }
+        let Some(lap) = self.laps.get_mut(place) else { return 0 };
         if self.inner.laps & bit == 0 {
             *lap = Lap { group: Some(group), ..Lap::default() };
         }
-        lap.since = now;
+        (lap.since, lap.holds) = (now, 0);
         lap.sums.ticks += 1;
         self.used |= bit;
         self.inner.laps |= bit;
@@ -216,10 +256,14 @@ impl Stopwatch {
             self.exit_around(owned);
             return Exit::Inner;
         }
-        let now = self.read(clock);
         let is_last = self.inner.guards <= 1;
-        self.stop(if is_last { u64::MAX } else { owned.laps }, now);
-        self.inner.leave(owned.laps);
+        let ended = ended_by(&mut self.laps, &self.inner, owned.laps);
+        // Of a guard that had entered again nothing ends.
+        if ended != 0 || owned.waits {
+            let now = self.read(clock);
+            self.stop(ended, now);
+        }
+        self.inner.leave(ended, owned.waits);
         if is_last && !self.inner.is_custom { Exit::Outermost } else { Exit::Inner }
     }
 
@@ -227,7 +271,10 @@ impl Stopwatch {
     #[cold]
     fn exit_around(&mut self, owned: Owned) {
         let around = self.around.iter_mut().take(self.level);
-        around.filter(|it| it.serial == owned.serial).for_each(|it| it.leave(owned.laps));
+        for it in around.filter(|it| it.serial == owned.serial) {
+            let ended = ended_by(&mut self.laps, it, owned.laps);
+            it.leave(ended, owned.waits);
+        }
     }
 
     /// Ends the spans of these laps, those of them that are open in the present loop.
@@ -284,21 +331,9 @@ impl Stopwatch {
         now
     }
 
-    /// The thread is about to wait, or has waited. Of several waits inside each other the outermost counts.
-    pub(crate) fn set_blocking<C: Clock>(&mut self, clock: &C, begins: bool) {
-        self.read(clock);
-        let depth = self.inner.blocking;
-        self.inner.blocking = if begins { depth.saturating_add(1) } else { depth.saturating_sub(1) };
-    }
-
     /// Iterations end only by [`Stopwatch::settle`], or no longer so.
     pub(crate) const fn set_custom(&mut self, is_custom: bool) {
         self.inner.is_custom = is_custom;
-    }
-
-    /// The latest reading of the clock.
-    pub(crate) const fn last(&self) -> Reading {
-        self.inner.last
     }
 
     /// Whether an iteration is over that has not been settled.
@@ -323,9 +358,10 @@ impl Stopwatch {
         Some(self.serial)
     }
 
-    /// Whether the loop of this number is the innermost one.
-    pub(crate) const fn is_innermost(&self, serial: u64) -> bool {
-        self.level > 0 && self.inner.serial == serial
+    /// Whether the thread is in the nested loop of this number, or in one inside of it.
+    pub(crate) fn is_in(&self, serial: u64) -> bool {
+        let around = self.around.iter().take(self.level);
+        self.level > 0 && (self.inner.serial == serial || around.skip(1).any(|it| it.serial == serial))
     }
 
     /// Ends the innermost loop, whose last iteration has been settled, and goes on with the one around it.
@@ -360,6 +396,7 @@ impl Stopwatch {
             return;
         }
         let now = self.end_of_spans(clock);
+        clock.keep_exact(now);
         let mut ended = self.inner;
         ended.probes = ended.probes.and(wanted);
         ended.cpu = sum_of(ended, self.cpu_now(clock)).filter(|_| ended.probes.contains(Probes::CPU));

@@ -1,11 +1,12 @@
 //! The functions of an interpreter: numbers of its own, and the definitions that frames name.
 //!
 //! A function is described when it is seen first, and defined unless the pool has it from an earlier run. Memory is
-//! bounded by [`MOST`]; functions beyond, or for whose names the pool has no room, are shown as one.
+//! bounded by [`MOST`]; functions beyond, or for whose names the pool has no room, are shown as one, which has no name if the
+//! pool has no room for that either.
 
 use std::collections::HashMap;
 
-use crate::entry::stack::Frame;
+use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::ids::DefinitionId;
 use crate::marker::CategoryPair;
 use crate::reader::PoolReader;
@@ -51,7 +52,8 @@ impl Names {
         let defined =
             known.map(|(id, label)| ((label.name.clone(), label.file.clone(), label.line), id)).collect();
         let mut names = Self { about, seen: HashMap::new(), defined, others: Frame::Unknown(0) };
-        names.others = names.frame(OTHERS)?;
+        // A full pool has no room even for that.
+        names.others = names.frame(OTHERS).unwrap_or(names.others);
         Some(names)
     }
 
@@ -90,6 +92,10 @@ impl StackRoom<'_> {
     /// seen for the first time.
     pub fn push<'n>(&mut self, id: FunctionId, describe: impl FnOnce() -> FunctionName<'n>) {
         let frame = self.names.of(id, describe);
+        // The innermost are kept: of more than that the writer takes as many, and says so.
+        if self.frames.len() >= 2 * MAX_FRAMES {
+            self.frames.drain(..MAX_FRAMES);
+        }
         self.frames.push(frame);
     }
 }

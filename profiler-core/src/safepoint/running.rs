@@ -69,6 +69,8 @@ impl Running {
     pub(super) fn sample(&mut self, now: Timestamp, stack: impl FnOnce(&mut StackRoom<'_>)) {
         // Another session's pool knows none of the names. What it did in between it did unseen.
         if pool_tag() != self.tag {
+            // Beginning costs more than a sample: if it cannot be done now, not again before a sample is due.
+            self.grid.take(now);
             if let Some(anew) = Self::begin(self.thread, self.interval, self.about) {
                 *self = anew;
             }
@@ -108,5 +110,30 @@ impl Running {
     /// The sampled thread's processor time, if it is the one that runs here.
     fn cpu_now(&self) -> Option<u64> {
         (sys::current_thread_id() == self.thread).then(sys::thread_cpu_ns).flatten()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::PoisonError;
+
+    use super::*;
+    use crate::marker::category;
+    use crate::session::{Features, SessionParams, StartOptions};
+
+    #[test]
+    fn a_session_that_cannot_be_joined_is_asked_again_when_a_sample_is_due_again() {
+        let _alone = session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let params = SessionParams { features: Features::NO_SAMPLING, ..SessionParams::default() };
+        let start = || session::start(params.clone(), StartOptions::default()).unwrap();
+        start();
+        let hour = Duration::from_secs(3600);
+        let mut running = Running::begin(ThreadId::new(7), hour, (&category::OTHER).into()).unwrap();
+        start();
+        session::stop(); // another pool, which is gone
+        let later = Timestamp::from_raw(u64::MAX / 2);
+        assert!(running.is_due(later));
+        running.sample(later, |_| unreachable!("nobody takes a sample"));
+        assert!(!running.is_due(later));
     }
 }

@@ -22,6 +22,8 @@ struct Told {
     cpu: Cell<u64>,
     reads: Cell<u64>,
     cpu_reads: Cell<u64>,
+    /// The reading until which it is exact; nanoseconds of one further on are twice as many.
+    exact: Cell<Option<u64>>,
 }
 
 impl Clock for Told {
@@ -36,11 +38,16 @@ impl Clock for Told {
     }
 
     fn ns_of(&self, ticks: u64) -> u64 {
-        ticks
+        let is_exact = self.exact.get().is_none_or(|exact| exact >= self.now.get().ticks);
+        if is_exact { ticks } else { 2 * ticks }
     }
 
     fn session_ns(&self, reading: Reading) -> u64 {
-        reading.ticks
+        self.ns_of(reading.ticks)
+    }
+
+    fn keep_exact(&self, now: Reading) {
+        self.exact.set(self.exact.get().map(|_| now.ticks));
     }
 }
 
@@ -64,8 +71,16 @@ impl Thread {
     }
 
     fn enter(&mut self, groups: &[Id]) -> Owned {
+        self.enter_and(groups, false)
+    }
+
+    fn wait(&mut self, groups: &[Id]) -> Owned {
+        self.enter_and(groups, true)
+    }
+
+    fn enter_and(&mut self, groups: &[Id], waits: bool) -> Owned {
         let implied = self.implied.map(Some);
-        self.watch.enter(&self.clock, self.probes, || implied, groups.iter().copied())
+        self.watch.enter(&self.clock, self.probes, || implied, groups.iter().copied(), waits)
     }
 
     fn exit(&mut self, owned: Owned) {
@@ -85,9 +100,9 @@ impl Thread {
     }
 
     fn blocked(&mut self, ns: u64) {
-        self.watch.set_blocking(&self.clock, true);
+        let waits = self.wait(&[]);
         self.pass(ns, 0);
-        self.watch.set_blocking(&self.clock, false);
+        self.exit(waits);
     }
 
     /// Time goes by, of which the thread has a processor so long.
@@ -159,9 +174,9 @@ fn p2_entering_a_group_inside_of_itself_counts_once() {
     thread.spin(10);
     let reads = thread.clock.reads.get();
     let inner = thread.enter(&[group]);
-    assert!(inner.is_nothing() && thread.clock.reads.get() == reads, "and reads no clock");
     thread.spin(10);
     thread.exit(inner);
+    assert_eq!(thread.clock.reads.get(), reads, "and reads no clock");
     thread.spin(10);
     thread.exit(outer);
     let totals = thread.totals("a");
@@ -291,7 +306,7 @@ proptest! {
                 Step::Nested(ns) => {
                     let serial = thread.watch.begin_nested(&thread.clock).unwrap();
                     thread.run(&[groups[0]], ns);
-                    assert!(thread.watch.is_innermost(serial));
+                    assert!(thread.watch.is_in(serial));
                     thread.watch.end_nested(&thread.clock);
                 }
                 Step::Turn => thread.turn(),
@@ -347,8 +362,9 @@ fn p7_a_nested_loop_is_not_in_the_outer_measure_and_says_so() {
     thread.run(&[inner], 30 * MS);
     thread.run(&[outer], 5 * MS); // the same group again, in an iteration of its own
     assert_eq!(thread.totals("inner").wall_ns, 30 * MS, "iterations of the inner loop are told at once");
-    assert!(thread.watch.is_innermost(serial));
+    assert!(thread.watch.is_in(serial));
     thread.watch.end_nested(&thread.clock);
+    assert!(!thread.watch.is_in(serial));
     thread.spin(2 * MS);
     thread.exit(around);
     let totals = thread.totals("outer");
@@ -466,13 +482,135 @@ fn p15_blocked_time_is_blocking_time_and_not_processor_time() {
 fn p15_waits_inside_of_each_other_count_once() {
     let mut thread = Thread::new(ALL);
     let owned = thread.enter(&[unregistered("a")]);
-    thread.watch.set_blocking(&thread.clock, true);
+    let waits = thread.wait(&[unregistered("disk")]);
     thread.pass(3, 0);
     thread.blocked(4);
     thread.pass(5, 0);
-    thread.watch.set_blocking(&thread.clock, false);
+    thread.exit(waits);
     thread.exit(owned);
-    assert_eq!(thread.totals("a").blocking_ns, 12);
+    assert_eq!(["a", "disk"].map(|name| thread.totals(name).blocking_ns), [12, 12]);
+}
+
+#[test]
+fn p15_a_wait_for_what_is_entered_already_is_blocking_time() {
+    let mut thread = Thread::new(ALL);
+    let group = unregistered("a");
+    let owned = thread.enter(&[group]);
+    thread.spin(10);
+    let waits = thread.wait(&[group]);
+    thread.pass(30, 0);
+    thread.exit(waits);
+    thread.spin(10);
+    thread.exit(owned);
+    let totals = thread.totals("a");
+    assert_eq!((totals.ticks, totals.wall_ns, totals.cpu_ns, totals.blocking_ns), (1, 50, 20, 30));
+}
+
+#[test]
+fn p15_a_wait_for_what_finds_no_group_is_blocking_time_of_the_others() {
+    let mut thread = Thread::new(ALL);
+    let nothing = thread.wait(&[]);
+    assert!(nothing.is_nothing(), "nobody waits");
+    let owned = thread.enter(&[unregistered("a")]);
+    thread.blocked(7);
+    thread.exit(owned);
+    assert_eq!(thread.totals("a").blocking_ns, 7);
+}
+
+#[test]
+fn p15_a_wait_that_ends_out_of_order_ends_in_its_own_loop() {
+    let mut thread = Thread::new(ALL);
+    let around = thread.enter(&[unregistered("outer")]);
+    let waits = thread.wait(&[unregistered("waits")]);
+    let serial = thread.watch.begin_nested(&thread.clock).unwrap();
+    thread.exit(waits);
+    thread.run(&[unregistered("inner")], 20);
+    assert!(thread.watch.is_in(serial));
+    thread.watch.end_nested(&thread.clock);
+    thread.spin(5);
+    thread.exit(around);
+    thread.run(&[unregistered("after")], 50);
+    for (name, ns) in [("outer", 5), ("inner", 20), ("after", 50)] {
+        let totals = thread.totals(name);
+        assert_eq!((totals.wall_ns, totals.cpu_ns, totals.blocking_ns), (ns, ns, 0), "{name}");
+    }
+}
+
+#[test]
+fn p15_a_wait_of_an_earlier_session_ends_nothing_in_a_later_one() {
+    let mut thread = Thread::new(ALL);
+    let old = thread.wait(&[unregistered("old")]);
+    thread.watch.reset();
+    let owned = thread.wait(&[unregistered("new")]);
+    thread.pass(3, 0);
+    thread.exit(old);
+    thread.pass(4, 0);
+    thread.exit(owned);
+    assert_eq!(thread.totals("new").blocking_ns, 7);
+}
+
+#[test]
+fn p2_a_group_is_left_with_the_last_of_its_guards_in_whatever_order_they_go() {
+    let mut thread = Thread::new(ALL);
+    let (a, b) = (unregistered("a"), unregistered("b"));
+    let first = thread.enter(&[a]);
+    thread.spin(1);
+    let both = thread.enter(&[b, a, a]);
+    let third = thread.enter(&[a]);
+    thread.spin(2);
+    thread.exit(first);
+    thread.spin(4);
+    thread.exit(both);
+    thread.spin(8);
+    assert_eq!(thread.commits, 0, "the thread is in a group");
+    thread.exit(third);
+    let (a, b) = (thread.totals("a"), thread.totals("b"));
+    assert_eq!((a.ticks, a.runs, a.wall_ns, a.cpu_ns), (1, 1, 15, 15));
+    assert_eq!((b.ticks, b.wall_ns), (1, 6));
+    assert_eq!(thread.totals("process").wall_ns, 15);
+}
+
+#[test]
+fn p2_an_end_on_the_way_and_a_pause_change_nothing_of_who_holds_a_group() {
+    let mut thread = Thread::new(ALL);
+    let group = unregistered("a");
+    let (first, second) = (thread.enter(&[group]), thread.enter(&[group]));
+    thread.spin(1);
+    thread.turn();
+    thread.watch.begin_nested(&thread.clock).unwrap();
+    thread.exit(first); // while its loop is paused
+    thread.watch.end_nested(&thread.clock);
+    thread.spin(2);
+    thread.exit(second);
+    assert_eq!((thread.totals("a").ticks, thread.totals("a").wall_ns), (1, 3));
+    thread.run(&[group], 4);
+    assert_eq!((thread.totals("a").ticks, thread.totals("a").wall_ns), (2, 7));
+}
+
+#[test]
+fn p2_entering_what_is_implied_does_not_end_it() {
+    let mut thread = Thread::new(ALL);
+    let process = thread.implied[1];
+    let around = thread.enter(&[unregistered("a")]);
+    let inner = thread.enter(&[process]);
+    thread.spin(1);
+    thread.exit(inner);
+    thread.spin(2);
+    thread.exit(around);
+    assert_eq!((thread.totals("process").ticks, thread.totals("process").wall_ns), (1, 3));
+}
+
+#[test]
+fn p9_the_rate_of_the_clock_is_learned_before_it_is_used() {
+    let mut thread = Thread::new(ALL);
+    thread.clock.exact.set(Some(0));
+    thread.run(&[unregistered("a")], 3 * MS);
+    let owned = thread.enter(&[unregistered("a")]);
+    thread.spin(MS);
+    thread.turn();
+    thread.exit(owned);
+    let totals = thread.totals("a");
+    assert_eq!((totals.wall_ns, totals.histogram.longest_ns() <= 3 * MS), (4 * MS, true));
 }
 
 #[test]

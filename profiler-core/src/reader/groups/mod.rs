@@ -23,7 +23,8 @@ use crate::pool::live::group::word as cell_word;
 
 /// Cells that are read at once.
 const CELLS_AT_ONCE: u64 = 16;
-/// Looks at a cell that is being written, until what was found is taken as it is.
+/// Looks at a cell that is being written, until what was found is taken as it is; and at a pool whose session changes,
+/// until it is taken for one without.
 const TRIES: usize = 3;
 /// Longest encoded definition that is read: more than the longest that a process of ours writes.
 const MAX_DEFINITION_BYTES: usize = 16 * 1024;
@@ -90,6 +91,28 @@ impl<S: ByteSource> GroupReader<S> {
     /// # Errors
     /// When the source cannot be read any more, or is no pool any more.
     pub fn read(&mut self) -> Result<PoolGroups, ReadError> {
+        let mut found = self.read_once()?;
+        for _ in 1..TRIES {
+            // Cells are cleared when a session ends: those of two sessions are of none.
+            crate::sync::full_fence();
+            if self.epoch()? == found.epoch {
+                return Ok(found);
+            }
+            found = self.read_once()?;
+        }
+        if self.epoch()? != found.epoch {
+            (found.epoch, found.groups) = (0, Vec::new());
+        }
+        Ok(found)
+    }
+
+    fn epoch(&self) -> io::Result<u64> {
+        let mut epoch = [0; 8];
+        self.source.read_at(&mut epoch, at::EPOCH)?;
+        Ok(word(&epoch, 0))
+    }
+
+    fn read_once(&mut self) -> Result<PoolGroups, ReadError> {
         let header = super::read_header(&self.source)?;
         self.layout = header.layout;
         let mut words = [0; 16];
