@@ -41,7 +41,14 @@ impl Wishes {
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     wishes: Mutex<Wishes>,
-    readers: Mutex<HashMap<PoolId, Reader>>,
+    readers: Mutex<Readers>,
+}
+
+/// Readers that are kept. Each keeps its pool, so none outlives the need for that.
+#[derive(Debug, Default)]
+struct Readers {
+    all: HashMap<PoolId, Reader>,
+    is_over: bool,
 }
 
 impl Desk {
@@ -49,7 +56,7 @@ impl Desk {
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn readers(&self) -> MutexGuard<'_, HashMap<PoolId, Reader>> {
+    fn readers(&self) -> MutexGuard<'_, Readers> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,22 +76,33 @@ impl Desk {
     pub(crate) fn close(&self) {
         self.wishes().is_over = true;
         groups::set_probes(Probes::NONE);
-        self.readers().clear();
+        let mut readers = self.readers();
+        readers.is_over = true;
+        readers.all.clear();
     }
 
     /// A reader of that pool, to be put back; a new one if somebody has it.
     pub(super) fn take_reader(&self, key: PoolId) -> Option<Reader> {
-        self.readers().remove(&key)
+        self.readers().all.remove(&key)
     }
 
-    /// Keeps a reader for the next time.
+    /// Keeps a reader for the next time, unless the session is over.
     pub(super) fn keep_reader(&self, key: PoolId, reader: Reader) {
-        self.readers().insert(key, reader);
+        let mut readers = self.readers();
+        if !readers.is_over {
+            readers.all.insert(key, reader);
+        }
+    }
+
+    /// Nobody needs this pool any more.
+    pub(crate) fn forget_reader(&self, key: PoolId) {
+        let reader = self.readers().all.remove(&key);
+        drop(reader); // without the lock: closing a pool frees it
     }
 
     /// Forgets readers of pools that are gone.
     pub(super) fn keep_only(&self, mut is_there: impl FnMut(PoolId) -> bool) {
-        self.readers().retain(|key, _| is_there(*key));
+        self.readers().all.retain(|key, _| is_there(*key));
     }
 }
 
@@ -116,7 +134,36 @@ impl Drop for Monitor {
 
 #[cfg(test)]
 mod tests {
+    use profiler_core::ids::ByteLimit;
+    use profiler_core::pool::{self, PoolSpec};
+    use profiler_core::session::SessionParams;
+    use profiler_core::time::SessionClock;
+
     use super::*;
+
+    /// A reader of a pool of its own, and who else has that.
+    fn reader() -> (Reader, Arc<File>) {
+        let (id, limit) = (pool::new_id().unwrap(), ByteLimit::new(1 << 20));
+        let (clock, params) = (SessionClock::start_now(), SessionParams::default());
+        let spec = PoolSpec { id, limit, allowance: limit, clock, params, name: "pool".into() };
+        let file = Arc::new(pool::create(&spec).unwrap());
+        (Reader::open(Arc::clone(&file)).unwrap(), file)
+    }
+
+    #[test]
+    fn p12_a_reader_keeps_its_pool_no_longer_than_somebody_needs_that() {
+        let (desk, key) = (Desk::default(), PoolId::new(1));
+        let (kept, file) = reader();
+        desk.keep_reader(key, kept);
+        desk.forget_reader(key);
+        assert_eq!(Arc::strong_count(&file), 1, "its memory is gone");
+        let (kept, file) = reader();
+        desk.keep_reader(key, kept);
+        let late = desk.take_reader(key).unwrap();
+        desk.close();
+        desk.keep_reader(key, late);
+        assert_eq!(Arc::strong_count(&file), 1, "the session was over before the snapshot was");
+    }
 
     #[test]
     fn p11_a_probe_is_wanted_until_the_last_has_let_go() {

@@ -355,6 +355,7 @@ impl Hub {
             }
             Command::DropDead { key } => {
                 self.shared.processes.change(key.pool, drop_pool);
+                self.shared.groups.forget_reader(key.pool);
                 self.shared.forget_pool(key.pool);
                 self.shared.processes.note_empty(key.pool);
                 return Some(Event::Forgotten { key });
