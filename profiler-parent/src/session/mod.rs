@@ -168,7 +168,7 @@ impl Session {
     /// [`GroupsSnapshot`] says of each what it measures. Children that are not trusted are not asked for
     /// [`Probes::CPU`]: it needs a system call for which their sandbox might kill them.
     pub fn monitor(&self, probes: Probes) -> Monitor {
-        Monitor::new(Arc::clone(&self.shared.groups), self.hub.handle.clone(), probes)
+        Monitor::new(Arc::clone(&self.shared.groups), self.hub.handle.bell(), probes)
     }
 
     /// The limit on the bytes that all processes together may hold.
