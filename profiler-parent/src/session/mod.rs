@@ -115,7 +115,7 @@ impl Session {
     /// it is measured meanwhile. Looks at all groups five times a second, on a thread of its own.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system gives no thread, or the directory for the evidence cannot be made.
     pub fn alerts(&self, rules: AlertRules, evidence: EvidenceOptions) -> io::Result<Alerts> {
         let monitor = self.monitor(Probes::JANK.with(Probes::BLOCKING));
         Alerts::start((&self.shared, &self.hub.handle, &self.watches), monitor, rules, evidence)
