@@ -47,7 +47,7 @@ pub(super) fn clock_now(shared: &Shared) -> BatchClock {
 
 /// Reads for observers until nobody can tell it anything any more.
 pub(super) fn run(shared: &Arc<Shared>, commands: &Receiver<Command>, quiet: &Quiet) {
-    lock(quiet).insert(profiler_core::thread::current());
+    let _hushed = Hushed::new(quiet);
     let mut reader = Reader::new(Arc::clone(shared), Arc::clone(quiet));
     loop {
         match commands.recv_timeout(reader.until_due()) {
@@ -64,10 +64,31 @@ pub(super) fn run(shared: &Arc<Shared>, commands: &Receiver<Command>, quiet: &Qu
     if !reader.subscribers.is_empty() {
         reader.serve(true);
     }
-    lock(quiet).remove(&profiler_core::thread::current());
 }
 
-pub(super) fn lock(quiet: &Quiet) -> std::sync::MutexGuard<'_, BTreeSet<ThreadId>> {
+/// A thread that serves observers, while this is there: also when it panics its number is another's later.
+#[derive(Debug)]
+pub(super) struct Hushed<'a> {
+    quiet: &'a Quiet,
+    thread: ThreadId,
+}
+
+impl<'a> Hushed<'a> {
+    /// What the calling thread records is not reported.
+    pub(super) fn new(quiet: &'a Quiet) -> Self {
+        let thread = profiler_core::thread::current();
+        lock(quiet).insert(thread);
+        Self { quiet, thread }
+    }
+}
+
+impl Drop for Hushed<'_> {
+    fn drop(&mut self) {
+        lock(self.quiet).remove(&self.thread);
+    }
+}
+
+fn lock(quiet: &Quiet) -> std::sync::MutexGuard<'_, BTreeSet<ThreadId>> {
     quiet.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -205,5 +226,23 @@ impl Reader {
 
     fn tallies(&self) -> Tallies {
         self.watched.values().fold(self.gone, |sum, watched| sum.plus(watched.tallies()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn t9_a_thread_that_panics_is_not_hushed_any_more() {
+        let quiet = Quiet::default();
+        let panics = AssertUnwindSafe(|| {
+            let _hushed = Hushed::new(&quiet);
+            assert!(!lock(&quiet).contains(&profiler_core::thread::current()), "as it must");
+        });
+        assert!(catch_unwind(panics).is_err(), "it was hushed");
+        assert!(lock(&quiet).is_empty());
     }
 }
