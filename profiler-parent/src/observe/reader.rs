@@ -32,6 +32,10 @@ pub(super) enum Command {
 /// Threads of this process that serve observers. What they record is not reported.
 pub(super) type Quiet = Arc<Mutex<BTreeSet<ThreadId>>>;
 
+/// Bytes of one process that a pass reads: a process that makes work keeps nobody else waiting for long. It is much more
+/// than an honest one records in a period; what is left is read next.
+const BUDGET: u64 = 16 << 20;
+
 /// Nobody is due for so long if nobody is there.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -132,7 +136,7 @@ impl Reader {
     fn attach(&mut self, mut subscriber: Subscriber) {
         let since = subscriber.begin();
         self.subscribers.push(subscriber);
-        self.read(since);
+        self.read(since, u64::MAX);
         let tallies = self.tallies();
         if let Some(subscriber) = self.subscribers.last_mut() {
             subscriber.catch_up(tallies);
@@ -146,7 +150,7 @@ impl Reader {
     /// Reads, and sends the batches that are due, or all.
     fn serve(&mut self, all: bool) {
         self.forget_who_left();
-        let clock = self.read(Timestamp::ZERO);
+        let clock = self.read(Timestamp::ZERO, if all { u64::MAX } else { BUDGET });
         let tallies = self.tallies();
         let converter = self.shared.clock.converter(Anchor::take());
         for subscriber in &mut self.subscribers {
@@ -159,8 +163,9 @@ impl Reader {
         }
     }
 
-    /// Reads what was added to all pools. Processes that ended before `since` are of no interest.
-    fn read(&mut self, since: Timestamp) -> BatchClock {
+    /// Reads what was added to all pools, of each about so many bytes at most. Processes that ended before `since` are of
+    /// no interest.
+    fn read(&mut self, since: Timestamp, budget: u64) -> BatchClock {
         self.take_the_roll(since);
         self.passes += 1;
         let clock = clock_now(&self.shared);
@@ -172,8 +177,10 @@ impl Reader {
             quiet: &quiet,
             subscribers: &mut self.subscribers,
             next_span: &mut self.next_span,
+            budget,
         };
         for watched in self.watched.values_mut() {
+            pass.budget = budget;
             if watched.is_over { watched.conclude(&mut pass) } else { watched.advance(&mut pass) }
         }
         let over = self.watched.extract_if(.., |_, watched| watched.is_over);
