@@ -471,8 +471,8 @@ fn what_a_thread_left_open_goes_when_it_has_ended() -> anyhow::Result<()> {
     let session = start()?;
     let observer = often(&session, Filter::default())?;
     let leaves = || add_untyped_marker("left open", &category::TEST, MarkerOptions::interval_start());
-    std::thread::Builder::new().spawn(leaves)?.join().ok();
     add_untyped_marker("own", &category::TEST, MarkerOptions::interval_start());
+    std::thread::Builder::new().spawn(leaves)?.join().ok();
     let mut told = Told::default();
     told.until(&observer, |told| told.batches.iter().any(|batch| batch.running.len() == 2))?;
     told.until(&observer, |told| told.last().is_ok_and(|batch| batch.running.len() == 1))?;
