@@ -457,7 +457,11 @@ fn a_name_is_told_up_to_a_kilobyte_also_of_a_span_that_runs() -> anyhow::Result<
     let mut told = Told::default();
     told.until(&observer, |told| !told.markers.is_empty() && !told.batches[0].running.is_empty())?;
     for one in [&told.markers[0], &told.batches[0].running[0]] {
-        assert!(long.starts_with(&*one.name) && (1_000..=1_024).contains(&one.name.len()), "{}", one.name.len());
+        assert!(
+            long.starts_with(&*one.name) && (1_000..=1_024).contains(&one.name.len()),
+            "{}",
+            one.name.len()
+        );
         assert!(one.cut, "and that is said");
     }
     add_untyped_marker(&long, &category::TEST, MarkerOptions::interval_end());

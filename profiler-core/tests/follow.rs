@@ -229,7 +229,8 @@ fn a_follower_that_may_read_little_at_once_serves_all_threads_in_turn_and_loses_
         assert!(follower.advance_within(1, |one| seen.take(one)).unwrap().is_behind);
     }
     assert_eq!(seen.0.len(), THREADS, "one has kept the others waiting");
-    let most = (0..10_000).take_while(|_| follower.advance_within(1, |one| seen.take(one)).unwrap().is_behind);
+    let most =
+        (0..10_000).take_while(|_| follower.advance_within(1, |one| seen.take(one)).unwrap().is_behind);
     assert!((1..10_000).contains(&most.count()));
     assert_eq!(seen.entries(), committed());
     assert!(seen.0.values().all(|numbers| numbers.iter().copied().eq(0..40_000)));

@@ -132,7 +132,8 @@ mod tests {
         let peak = |place| Peak { ended_ns: place, duration_ns: 1 };
         let shown = |number: u32| {
             let mut row = row(1, number, "same", 1);
-            row.totals.peaks = (0..10).map(|place| peak(u64::from(number) * 7919 % 10_007 * 10 + place)).collect();
+            row.totals.peaks =
+                (0..10).map(|place| peak(u64::from(number) * 7919 % 10_007 * 10 + place)).collect();
             row
         };
         let all = snapshot(0, vec![process(1, (0..ROWS).map(shown).collect())]);

@@ -75,11 +75,8 @@ pub(crate) fn snapshot(shared: &Shared, timeout: Duration) -> GroupsSnapshot {
     };
     for candidate in candidates(shared) {
         let is_late = Timestamp::now().since(start) > bound;
-        let groups = if is_late {
-            Err("the time-out had passed".to_owned())
-        } else {
-            read(shared, &candidate)
-        };
+        let groups =
+            if is_late { Err("the time-out had passed".to_owned()) } else { read(shared, &candidate) };
         match groups {
             Ok(groups) => snapshot.processes.push(shown(&candidate, &groups)),
             Err(why) => {

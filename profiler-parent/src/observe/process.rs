@@ -156,11 +156,7 @@ impl Watched {
 }
 
 /// Remembers how a thread is called, and that another had its number before.
-fn note_thread(
-    thread: &ThreadInfo,
-    threads: &mut HashMap<ThreadId, Known>,
-    spans: &mut Spans,
-) {
+fn note_thread(thread: &ThreadInfo, threads: &mut HashMap<ThreadId, Known>, spans: &mut Spans) {
     let known = threads.get(&thread.tid);
     let is_same = known.is_some_and(|known| known.registered == thread.registered);
     if is_same && known.is_some_and(|known| *known.name == *thread.name) {

@@ -175,7 +175,8 @@ impl Spans {
 
     /// The groups to which belongs what this thread records now.
     pub(super) fn groups(&self, thread: ThreadId) -> Vec<SharedText> {
-        let groups = self.by_thread.get(&thread).map(|of| of.groups.keys().take(MOST_GROUPS).cloned().collect());
+        let groups =
+            self.by_thread.get(&thread).map(|of| of.groups.keys().take(MOST_GROUPS).cloned().collect());
         groups.unwrap_or_default()
     }
 

@@ -177,7 +177,8 @@ fn a5_a_collection_that_lasts_holds_a_bounded_number_of_groups() {
     let mut machine = machine(AlertRules::default().buffering(Duration::from_secs(60)));
     for step in 0..100_u32 {
         // Each look shows other groups, of twenty processes.
-        let groups = (0..1_000).map(|n| Look { process: n % 20, ..look(10 + step * 1_000 + n, &[run(1, 80)]) });
+        let groups =
+            (0..1_000).map(|n| Look { process: n % 20, ..look(10 + step * 1_000 + n, &[run(1, 80)]) });
         assert_eq!(at(&mut machine, i64::from(step) + 1, groups.collect()), []);
     }
     assert_eq!(machine.pending.len(), MOST_PENDING);

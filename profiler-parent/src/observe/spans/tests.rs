@@ -166,7 +166,9 @@ fn t2_a_thread_is_in_the_groups_of_its_open_spans_until_the_last_of_a_group_ends
     spans.end_numbered(3, Timestamp::ZERO, 1);
     assert_eq!(groups(&spans), ["a"]);
     spans.end_numbered(2, Timestamp::ZERO, 1);
-    assert!(spans.groups(T).is_empty() && spans.groups(ThreadId::new(2)).is_empty() && spans.by_thread.is_empty());
+    assert!(
+        spans.groups(T).is_empty() && spans.groups(ThreadId::new(2)).is_empty() && spans.by_thread.is_empty()
+    );
     (10..500).for_each(|id| start(&mut spans, id, grouped(id, &format!("group {id}"))));
     assert_eq!(spans.groups(T).len(), MOST_GROUPS);
 }
