@@ -243,13 +243,14 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         let surplus = self.last.len().saturating_sub(MOST_REMEMBERED);
         if surplus > 0 {
             let mut times: Vec<SessionNs> = self.last.values().copied().collect();
-            let (_, newest, _) = times.select_nth_unstable(surplus - 1);
+            let (older, newest, _) = times.select_nth_unstable(surplus - 1);
             let newest = *newest;
-            let mut left = surplus;
+            // Those of the very same time go by name, so many as must.
+            let mut left = surplus - older.iter().filter(|last| **last < newest).count();
             self.last.retain(|_, last| {
-                let goes = left > 0 && *last <= newest;
-                left -= usize::from(goes);
-                !goes
+                let is_surplus = *last == newest && left > 0;
+                left -= usize::from(is_surplus);
+                *last >= newest && !is_surplus
             });
         }
     }
