@@ -1,11 +1,13 @@
 //! Alerts: rows A1 to A5 in real processes. The rules by themselves, on any clock: `profiler_parent::alerts`.
 
 use std::io::Read;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use integration_tests::patience::{LONG, until};
+use integration_tests::own;
+use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use profiler_parent::alerts::ListenerError;
@@ -78,15 +80,21 @@ fn a2_slow_runs_are_collected_and_the_maximum_begins_anew() -> anyhow::Result<()
     let session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules().buffering(Duration::from_secs(1)), EvidenceOptions::none())?;
     let all = listen(&alerts, Target::All, "test")?;
-    (0..4).for_each(|_| run("a2", RUN));
+    run("a2", 4 * RUN);
+    (0..3).for_each(|_| run("a2", RUN));
     let first = one(&all)?;
-    assert!(first.highest_ns >= 95_000_000);
-    // Later ones of the same burst belong to the next collection at most.
-    while all.recv_timeout(Duration::from_secs(2)).is_ok() {}
-    run("a2", Duration::from_millis(400));
+    assert!(first.highest_ns >= 395_000_000 && lasted(&first) >= first.highest_ns, "{first:?}");
+    run("a2", RUN);
+    // Whatever is told now is of later runs, however the machine has stretched them.
     let second = one(&all)?;
-    assert!(second.highest_ns >= 395_000_000 && second.from > first.to, "{first:?} {second:?}");
-    nothing(&all)
+    assert!(second.highest_ns >= 95_000_000 && second.to > first.to, "{first:?} {second:?}");
+    assert!(second.highest_ns <= lasted(&second), "the maximum began anew: {first:?} {second:?}");
+    Ok(())
+}
+
+/// From the start of the first run that was too long to the end of the last.
+fn lasted(alert: &Alert) -> u64 {
+    alert.to.0.abs_diff(alert.from.0)
 }
 
 #[test]
@@ -143,7 +151,9 @@ fn a5_the_most_janky_comes_first_and_has_a_profile_of_exactly_its_time() -> anyh
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
     measured(&session)?;
     marker!("long before", &category::TEST);
+    let less = Stopwatch::start();
     run("a5 less", RUN);
+    let less = less.elapsed();
     child.ask("point")?; // before the worst
     std::thread::sleep(Duration::from_millis(20));
     let began = Timestamp::now();
@@ -151,16 +161,18 @@ fn a5_the_most_janky_comes_first_and_has_a_profile_of_exactly_its_time() -> anyh
         let _run = Group::register(GroupKind::Plugin, "a5 worst").enter();
         marker!("inside", &category::TEST);
         child.ask("mark 1")?;
-        std::thread::sleep(3 * RUN);
+        std::thread::sleep(2 * less + RUN);
         marker!("through", &category::TEST, MarkerOptions::interval_until_now_from(began));
     }
     std::thread::sleep(Duration::from_millis(20));
     marker!("after", &category::TEST);
-    let told = all.recv_timeout(LONG)?;
-    let groups: Vec<&str> = told.iter().map(|alert| alert.group.as_str()).collect();
-    assert_eq!(groups, ["a5 worst", "a5 less"]);
-    assert!(told[0].highest_ns > told[1].highest_ns);
-    assert_eq!((told[0].evidence_error.as_deref(), told[1].evidence.as_deref()), (None, None));
+    let mut told = all.recv_timeout(LONG)?;
+    if told[0].group == "a5 less" && told.len() == 1 {
+        told = all.recv_timeout(LONG)?; // a machine so busy that one collection was over before the other run
+    }
+    assert_eq!(told[0].group, "a5 worst");
+    assert!(told.iter().skip(1).all(|one| one.group == "a5 less" && one.highest_ns < told[0].highest_ns));
+    assert!(told[0].evidence_error.is_none() && told.iter().skip(1).all(|one| one.evidence.is_none()));
     let path = told[0].evidence.as_deref().context("no evidence")?;
     let names = marker_names(path)?;
     assert!(
@@ -201,15 +213,56 @@ fn a5_withheld_alerts_are_counted() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_session_ends_with_alerts_that_are_still_held() -> anyhow::Result<()> {
+fn a5_looks_go_on_while_a_callback_takes_its_time() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let alerts = session.alerts(rules().repeat(NEVER), EvidenceOptions::none())?;
+    let ((told, hear), (release, released)) = (channel(), channel::<()>());
+    alerts.add(Target::All, "slow", move |alerts| {
+        drop(told.send(alerts.to_vec()));
+        let _ = released.recv_timeout(2 * LONG);
+    })?;
+    run("a5 held up", RUN);
+    one(&hear)?;
+    run("a5 held up", 6 * RUN);
+    ensure!(until(|| alerts.withheld().repeat >= 1), "nobody looks: {:?}", alerts.withheld());
+    drop(release);
+    Ok(())
+}
+
+#[test]
+fn a5_the_directory_is_made_for_its_owner_and_no_evidence_is_written_over_another() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let directory = session.path("made/here");
+    let mut paths = Vec::new();
+    for _ in 0..2 {
+        let alerts = session.alerts(rules(), EvidenceOptions::in_directory(&directory))?;
+        let all = listen(&alerts, Target::Group("a5 again".into()), "test")?;
+        run("a5 again", RUN);
+        let alert = one(&all)?;
+        paths.push(alert.evidence.with_context(|| format!("{:?}", alert.evidence_error))?);
+    }
+    assert!(paths[0] != paths[1] && paths.iter().all(|path| path.exists()), "{paths:?}");
+    let mode = std::fs::metadata(&directory)?.permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    Ok(())
+}
+
+#[test]
+fn a_session_ends_with_alerts_that_are_still_held_and_they_keep_nothing_of_it() -> anyhow::Result<()> {
+    let before = {
+        let _turn = session::turn();
+        own::pool_descriptors()
+    };
     let mut session = session::start(|builder| builder)?;
-    let alerts = session.alerts(rules(), EvidenceOptions::none())?;
+    let alerts = session.alerts(rules().buffering(NEVER), EvidenceOptions::none())?;
     let all = listen(&alerts, Target::All, "test")?;
+    run("never told", RUN);
     session.end();
-    let threads =
-        || integration_tests::own::thread_names().iter().any(|name| name.starts_with("profiler-alerts"));
-    ensure!(until(|| !threads()), "the thread stays");
+    let is_ours = |name: &String| name.starts_with("profiler-alerts") || name.starts_with("profiler-tell");
+    ensure!(until(|| !own::thread_names().iter().any(is_ours)), "a thread stays");
+    ensure!(until(|| own::pool_descriptors() <= before), "a pool stays open");
+    assert_eq!(all.try_recv(), Err(TryRecvError::Empty), "the collection was not over");
     drop(alerts);
-    assert!(all.try_recv().is_err());
+    assert_eq!(all.try_recv(), Err(TryRecvError::Disconnected), "the callback stays");
     Ok(())
 }

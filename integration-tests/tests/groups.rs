@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use integration_tests::own::pool_descriptors;
 use integration_tests::patience::{Stopwatch, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -57,6 +58,8 @@ fn p11_a_probe_is_on_everywhere_until_the_last_who_wants_it_leaves() -> anyhow::
 fn p12_a_process_that_has_ended_keeps_its_final_totals_also_when_its_memory_is_gone() -> anyhow::Result<()> {
     let session = session::start(|builder| builder.memory_limit(2 << 20))?;
     let _monitor = session.monitor(Probes::ALL);
+    session.groups();
+    let descriptors = pool_descriptors();
     let mut puppet = Puppet::spawn(&session, CHILD, "mortal", "init")?;
     assert!(all_measure(&session, Probes::ALL));
     puppet.ask("work-for plugin a 5 2000")?;
@@ -82,7 +85,9 @@ fn p12_a_process_that_has_ended_keeps_its_final_totals_also_when_its_memory_is_g
         dead.is_some_and(|it| it.true_bytes == 0 && matches!(it.state, ProcessState::Exited(_)))
     };
     assert!(until(is_empty), "its memory goes for what is newer");
+    assert!(until(|| pool_descriptors() <= descriptors), "its pool is still open");
     let after = session.groups();
+    assert!(pool_descriptors() <= descriptors, "its pool was opened again");
     assert_eq!(after.row(id).map(|row| &row.totals), dead.row(id).map(|row| &row.totals));
     assert_eq!(after.process("mortal").map(|it| it.standing), Some(ProcessStanding::Gone));
     Ok(())

@@ -448,6 +448,43 @@ fn the_last_entries_of_a_killed_process_come_and_its_open_spans_are_unfinished()
 }
 
 #[test]
+fn a_name_is_told_up_to_a_kilobyte_also_of_a_span_that_runs() -> anyhow::Result<()> {
+    let session = start()?;
+    let observer = often(&session, Filter::default())?;
+    let long = format!("é{}", "long ".repeat(20_000));
+    add_untyped_marker(&long, &category::TEST, MarkerOptions::interval_start());
+    add_untyped_marker(&long, &category::TEST, MarkerOptions::default());
+    let mut told = Told::default();
+    told.until(&observer, |told| !told.markers.is_empty() && !told.batches[0].running.is_empty())?;
+    for one in [&told.markers[0], &told.batches[0].running[0]] {
+        assert!(
+            long.starts_with(&*one.name) && (1_000..=1_024).contains(&one.name.len()),
+            "{}",
+            one.name.len()
+        );
+        assert!(one.cut, "and that is said");
+    }
+    add_untyped_marker(&long, &category::TEST, MarkerOptions::interval_end());
+    told.until(&observer, |told| told.markers.len() == 2)?;
+    assert_eq!((told.markers[1].shape, told.last()?.orphans), (Shape::Span, 0), "it is paired all the same");
+    Ok(())
+}
+
+#[test]
+fn what_a_thread_left_open_goes_when_it_has_ended() -> anyhow::Result<()> {
+    let session = start()?;
+    let observer = often(&session, Filter::default())?;
+    let leaves = || add_untyped_marker("left open", &category::TEST, MarkerOptions::interval_start());
+    add_untyped_marker("own", &category::TEST, MarkerOptions::interval_start());
+    std::thread::Builder::new().spawn(leaves)?.join().ok();
+    let mut told = Told::default();
+    told.until(&observer, |told| told.batches.iter().any(|batch| batch.running.len() == 2))?;
+    told.until(&observer, |told| told.last().is_ok_and(|batch| batch.running.len() == 1))?;
+    assert_eq!((&*told.last()?.running[0].name, told.last()?.orphans), ("own", 1));
+    Ok(())
+}
+
+#[test]
 fn what_a_batch_is_made_of_serialises() -> anyhow::Result<()> {
     let session = start()?;
     let observer = often(&session, Filter::default())?;

@@ -12,6 +12,7 @@ use profiler_core::marker;
 use profiler_core::marker::payload::{FieldValue, PayloadReader};
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
+use profiler_core::pool::layout::{Layout, Region, SLOT_BYTES};
 use profiler_core::reader::{ByteSource, Followed, Follower, PoolReader};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
@@ -203,6 +204,93 @@ fn a_follower_that_is_overtaken_between_any_two_reads_gives_nothing_wrong_and_co
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "every {every}: out of order");
         session::stop();
         drop(turn);
+    }
+}
+
+#[test]
+fn a_follower_that_may_read_little_at_once_serves_all_threads_in_turn_and_loses_nothing() {
+    const THREADS: usize = 4;
+    let _turn = start(64 << 20);
+    let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
+    let together = std::sync::Arc::new(std::sync::Barrier::new(THREADS));
+    let writer = || {
+        let together = std::sync::Arc::clone(&together);
+        let body = move || {
+            record(0..1);
+            together.wait(); // each has a row of its own
+            record(1..40_000);
+        };
+        std::thread::Builder::new().spawn(body).unwrap()
+    };
+    let writers: Vec<_> = (0..THREADS).map(|_| writer()).collect();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    let mut seen = Seen::default();
+    for _ in 0..THREADS {
+        assert!(follower.advance_within(1, |one| seen.take(one)).unwrap().is_behind);
+    }
+    assert_eq!(seen.0.len(), THREADS, "one has kept the others waiting");
+    let most =
+        (0..10_000).take_while(|_| follower.advance_within(1, |one| seen.take(one)).unwrap().is_behind);
+    assert!((1..10_000).contains(&most.count()));
+    assert_eq!(seen.entries(), committed());
+    assert!(seen.0.values().all(|numbers| numbers.iter().copied().eq(0..40_000)));
+    session::stop();
+}
+
+/// A pool whose process says each time that all chunks are others.
+struct Liar {
+    bytes: RefCell<Vec<u8>>,
+    layout: Layout,
+    /// Bytes of chunks that were read.
+    read: Cell<u64>,
+}
+
+impl Liar {
+    fn renew(&self) {
+        let region = self.layout.region(Region::Directory);
+        let range = usize::try_from(region.offset).unwrap()..usize::try_from(region.end()).unwrap();
+        for slot in self.bytes.borrow_mut()[range].chunks_exact_mut(usize::try_from(SLOT_BYTES).unwrap()) {
+            let generation = u64::from_ne_bytes(slot[..8].try_into().unwrap());
+            slot[..8].copy_from_slice(&(generation + generation % 2 * 2).to_ne_bytes());
+        }
+        self.read.set(0);
+    }
+}
+
+impl ByteSource for Liar {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let chunks = self.layout.region(Region::Chunks);
+        if (chunks.offset..chunks.end()).contains(&offset) {
+            self.read.set(self.read.get() + buffer.len() as u64);
+        }
+        self.bytes.borrow().read_at(buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes.borrow().len() as u64)
+    }
+}
+
+#[test]
+fn a_process_that_renews_all_its_chunks_again_and_again_costs_no_more_than_the_budget() {
+    const BUDGET: u64 = 256 << 10;
+    const LARGEST_CHUNK: u64 = 1 << 20;
+    let _turn = start(16 << 20);
+    record(0..150_000);
+    let pool = session::pool_file().unwrap();
+    let layout = PoolReader::open(&pool).unwrap().header().layout;
+    let mut bytes = vec![0; usize::try_from(ByteSource::len(&pool).unwrap()).unwrap()];
+    pool.read_at(&mut bytes, 0).unwrap();
+    session::stop();
+    let liar = Liar { bytes: RefCell::new(bytes), layout, read: Cell::new(0) };
+    let mut follower = Follower::open(&liar).unwrap();
+    follower.advance(|_| {}).unwrap();
+    assert!(liar.read.get() > 2 * (BUDGET + LARGEST_CHUNK), "too little: {}", liar.read.get());
+    for _ in 0..10 {
+        liar.renew();
+        let progress = follower.advance_within(BUDGET, |_| {}).unwrap();
+        assert!(progress.is_behind && progress.entries > 0);
+        assert!(liar.read.get() <= BUDGET + LARGEST_CHUNK, "{}", liar.read.get());
     }
 }
 

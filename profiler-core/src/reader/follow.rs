@@ -26,7 +26,7 @@ use super::source::{ByteSource, word};
 use super::tables::{self, ThreadInfo};
 use super::{ReadError, read_header};
 use crate::entry::Entry;
-use crate::ids::ChunkIndex;
+use crate::ids::{ChunkIndex, ThreadIndex};
 use crate::pool::header::Header;
 use crate::pool::layout::{Region, SLOT_BYTES, header as at};
 use crate::time::Timestamp;
@@ -55,6 +55,8 @@ pub struct Progress {
     pub missed: u64,
     /// Bytes that are not entries and were passed over, so far. Never so for a pool that only our writer touched.
     pub damaged: u64,
+    /// There was more to read than this advance could: the next goes on.
+    pub is_behind: bool,
 }
 
 /// What was last seen of a slot.
@@ -81,6 +83,8 @@ pub struct Follower<S> {
     evicted: Evicted,
     missed_before: u64,
     progress: Progress,
+    /// The thread that is read first, so that none waits for ever for one that always has more.
+    first: ThreadIndex,
     block: Vec<u8>,
     bytes: Vec<u8>,
 }
@@ -120,6 +124,7 @@ impl<S: ByteSource> Follower<S> {
             evicted: Evicted::default(),
             missed_before: 0,
             progress: Progress::default(),
+            first: ThreadIndex::new(0),
             block: Vec::new(),
             bytes: Vec::new(),
         })
@@ -134,22 +139,54 @@ impl<S: ByteSource> Follower<S> {
     ///
     /// # Errors
     /// When the source cannot be read any more.
-    pub fn advance(&mut self, mut each: impl FnMut(&Followed<'_>)) -> Result<Progress, ReadError> {
+    pub fn advance(&mut self, each: impl FnMut(&Followed<'_>)) -> Result<Progress, ReadError> {
+        self.advance_within(u64::MAX, each)
+    }
+
+    /// The same, of about so many bytes: no further chunk is read then, and [`Progress::is_behind`] is set. The next
+    /// advance goes on with the threads that were not served. A process that changes its directory all the time has all that
+    /// it claims to hold read again each time, so whoever follows many bounds what one of them can cost.
+    ///
+    /// # Errors
+    /// As [`Follower::advance`].
+    pub fn advance_within(
+        &mut self,
+        budget: u64,
+        mut each: impl FnMut(&Followed<'_>),
+    ) -> Result<Progress, ReadError> {
         self.progress.entries = 0;
+        self.progress.is_behind = false;
         self.look_for_another_session()?;
         if self.evicted.at_first.is_none() {
             self.evicted.at_first = tables::read_evicted(&self.source, &self.header.layout)?;
         }
         let changed = self.changed_slots()?;
-        let chunks = self.chunks(&changed)?;
+        let mut chunks = self.chunks(&changed)?;
         self.count_missed()?;
+        let turn = chunks.partition_point(|chunk| chunk.thread < self.first);
+        chunks.rotate_left(turn);
         // More than that is not there, unless the directory is forged.
-        let mut left = self.header.layout.region(Region::Chunks).len;
+        let mut left = budget.clamp(1, self.header.layout.region(Region::Chunks).len.max(1));
+        let mut last = ThreadIndex::new(0);
         for chunk in chunks {
-            let Some(rest) = left.checked_sub(self.give(&chunk, &mut each)?) else { break };
-            left = rest;
+            self.progress.is_behind = left == 0;
+            if self.progress.is_behind {
+                break;
+            }
+            left = left.saturating_sub(self.give(&chunk, &mut each)?);
+            last = chunk.thread;
         }
+        let next = if self.progress.is_behind { last.get().saturating_add(1) } else { 0 };
+        self.first = ThreadIndex::new(next);
         Ok(self.progress)
+    }
+
+    /// What a row of the table of threads says now; `None` if no thread has it.
+    ///
+    /// # Errors
+    /// When the source cannot be read any more.
+    pub fn thread(&self, index: ThreadIndex) -> Result<Option<ThreadInfo>, ReadError> {
+        Ok(tables::read_thread(&self.source, &self.header.layout, index)?)
     }
 
     /// A new session in the same pool has nothing to do with what was there.

@@ -1,7 +1,7 @@
 //! Who hears of alerts: callbacks by target and name.
 //!
 //! Invariants: after a removal has returned the callback is not called any more, unless it removed itself; a callback
-//! that panics is removed and disturbs nobody; callbacks are called without any lock but their own.
+//! that panics, when it is called or when it goes, is removed and disturbs nobody; callbacks are called without any lock but their own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,15 @@ struct Listener {
     target: Target,
     name: String,
     is_active: AtomicBool,
-    callback: Mutex<Callback>,
+    callback: Mutex<Option<Callback>>,
+}
+
+impl Drop for Listener {
+    /// What a callback owns is the host's, and may panic when it goes: on whatever thread that is.
+    fn drop(&mut self) {
+        let callback = self.callback.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(callback)));
+    }
 }
 
 /// All listeners.
@@ -76,7 +84,7 @@ impl Listeners {
         if all.iter().any(|one| one.target == target && one.name == name) {
             return Err(ListenerError::Duplicate(name.to_owned(), target));
         }
-        let (is_active, callback) = (AtomicBool::new(true), Mutex::new(callback));
+        let (is_active, callback) = (AtomicBool::new(true), Mutex::new(Some(callback)));
         all.push(Arc::new(Listener { target, name: name.to_owned(), is_active, callback }));
         Ok(())
     }
@@ -108,7 +116,8 @@ impl Listeners {
             let mine: Vec<Alert> =
                 alerts.iter().filter(|alert| listener.target.is_of(alert)).cloned().collect();
             if !mine.is_empty() && !listener.call(&mine) {
-                let _ = self.remove(&listener.target, &listener.name);
+                // By identity: there may be another of its name by now.
+                self.lock().retain(|one| !Arc::ptr_eq(one, &listener));
             }
         }
     }
@@ -118,7 +127,10 @@ impl Listener {
     /// False if the callback panicked.
     fn call(&self, alerts: &[Alert]) -> bool {
         let mut callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
-        !self.is_active.load(Ordering::Acquire) || catch_unwind(AssertUnwindSafe(|| callback(alerts))).is_ok()
+        let Some(callback) = callback.as_mut().filter(|_| self.is_active.load(Ordering::Acquire)) else {
+            return true;
+        };
+        catch_unwind(AssertUnwindSafe(|| callback(alerts))).is_ok()
     }
 }
 
@@ -177,5 +189,53 @@ mod tests {
         let count = counting(&listeners, Target::All, "counts");
         (0..3).for_each(|_| listeners.tell(&[Alert::test("plugin", "a")]));
         assert_eq!((count.load(Ordering::Relaxed), listeners.lock().len()), (3, 1));
+    }
+
+    /// Panics when it goes.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "as it may");
+        }
+    }
+
+    #[test]
+    fn a3_a_callback_that_panics_when_it_goes_disturbs_nobody() {
+        let listeners = Listeners::default();
+        for name in ["called", "removed", "left"] {
+            let bomb = Bomb;
+            let callback = move |_: &[Alert]| {
+                let _kept = &bomb;
+                assert_ne!(name, "called", "as it may");
+            };
+            listeners.add(Target::All, name, Box::new(callback)).unwrap();
+        }
+        let count = counting(&listeners, Target::All, "counts");
+        listeners.tell(&[Alert::test("plugin", "a")]);
+        assert_eq!(listeners.remove(&Target::All, "removed"), Ok(()));
+        listeners.tell(&[Alert::test("plugin", "a")]);
+        assert_eq!((count.load(Ordering::Relaxed), listeners.lock().len()), (2, 2));
+        drop(listeners);
+    }
+
+    #[test]
+    fn a3_a_callback_that_panics_is_removed_and_not_another_that_has_its_name_by_then() {
+        let listeners = Arc::new(Listeners::default());
+        let (own, count) = (Arc::clone(&listeners), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&count);
+        let replaces = move |_: &[Alert]| {
+            own.remove(&Target::All, "same").unwrap();
+            let counted = Arc::clone(&counted);
+            let counts = move |alerts: &[Alert]| {
+                counted.fetch_add(alerts.len(), Ordering::Relaxed);
+            };
+            own.add(Target::All, "same", Box::new(counts)).unwrap();
+            panic!("as it may");
+        };
+        listeners.add(Target::All, "same", Box::new(replaces)).unwrap();
+        (0..2).for_each(|_| listeners.tell(&[Alert::test("plugin", "a")]));
+        assert_eq!(count.load(Ordering::Relaxed), 1, "the new one went with the old one");
+        listeners.lock().clear();
     }
 }

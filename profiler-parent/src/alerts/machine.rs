@@ -2,7 +2,8 @@
 //!
 //! Fed with the latest slow runs of every group at a time; gives the alerts of a collection when its period is over,
 //! the most janky group first. Invariants: a run is in at most one collection, a group in each collection at most once;
-//! what is withheld is counted; of groups that are gone nothing is kept.
+//! what is withheld is counted; of groups that are gone nothing is kept but when they had their last alert. What is kept
+//! is bounded, however many groups a process makes up.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,13 @@ use serde::Serialize;
 
 use super::rules::AlertRules;
 use crate::observe::SessionNs;
+
+/// Groups that one collection holds.
+const MOST_PENDING: usize = 4096;
+/// Groups of one process in it: one that makes groups up does not crowd out the others.
+const MOST_OF_PROCESS: usize = 512;
+/// Groups of which the last alert is remembered.
+const MOST_REMEMBERED: usize = 4096;
 
 /// A run of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +65,12 @@ pub struct Withheld {
     pub at_once: u64,
     /// Alerts for groups that had one a short time ago.
     pub repeat: u64,
+    /// Slow runs of groups for which a collection had no room: of one process it holds 512, of all together 4096.
+    pub crowded: u64,
+    /// Alerts that nobody heard because listeners, or the evidence, took too long for those before.
+    pub unheard: u64,
+    /// Times that a look, or some evidence, was given up because of a panic: an error of the profiler's.
+    pub panics: u64,
 }
 
 /// What is known of a group.
@@ -76,6 +90,8 @@ pub(super) struct Machine<K, P> {
     groups: BTreeMap<K, Known>,
     processes: BTreeMap<P, (SessionNs, u64)>,
     pending: BTreeMap<K, (Draft<K>, u64)>,
+    /// How many of those are of each process.
+    pending_of: BTreeMap<P, usize>,
     due: Option<SessionNs>,
     last: BTreeMap<(String, String), SessionNs>,
     looks: u64,
@@ -91,10 +107,11 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
             groups: BTreeMap::new(),
             processes: BTreeMap::new(),
             pending: BTreeMap::new(),
+            pending_of: BTreeMap::new(),
             due: None,
             last: BTreeMap::new(),
             looks: 0,
-            withheld: Withheld { warm_up: 0, at_once: 0, repeat: 0 },
+            withheld: Withheld { warm_up: 0, at_once: 0, repeat: 0, crowded: 0, unheard: 0, panics: 0 },
         }
     }
 
@@ -151,7 +168,23 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         }
     }
 
+    /// Whether the collection has room for this group, which it takes if it is new.
+    fn has_room(&mut self, look: &Look<K, P>) -> bool {
+        if self.pending.contains_key(&look.id) {
+            return true;
+        }
+        let all = self.pending.len();
+        let of_process = self.pending_of.entry(look.process.clone()).or_default();
+        let has_room = all < MOST_PENDING && *of_process < MOST_OF_PROCESS;
+        *of_process += usize::from(has_room);
+        has_room
+    }
+
     fn pend(&mut self, now: SessionNs, look: &Look<K, P>, run: Run) {
+        if !self.has_room(look) {
+            self.withheld.crowded = self.withheld.crowded.saturating_add(1);
+            return;
+        }
         let began = i64::try_from(run.duration_ns).map_or(i64::MIN, |ns| run.ended.0.saturating_sub(ns));
         let began = SessionNs(began);
         let first = || Draft {
@@ -177,6 +210,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
     fn close(&mut self, now: SessionNs) -> Vec<Draft<K>> {
         self.due = None;
         let pending = std::mem::take(&mut self.pending);
+        self.pending_of.clear();
         let is_too_many = pending.len() > self.rules.at_once;
         let mut alerts = Vec::new();
         for (id, (draft, blocking_ns)) in pending {
@@ -199,8 +233,26 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         }
         let repeat_ns = self.rules.repeat_ns;
         self.last.retain(|_, last| now.0 < last.0.saturating_add(repeat_ns));
+        self.forget_the_oldest();
         alerts.sort_by(|a, b| b.highest_ns.cmp(&a.highest_ns).then_with(|| a.id.cmp(&b.id)));
         alerts
+    }
+
+    /// Groups whose names change all the time are never heard of again: the oldest go first.
+    fn forget_the_oldest(&mut self) {
+        let surplus = self.last.len().saturating_sub(MOST_REMEMBERED);
+        if surplus > 0 {
+            let mut times: Vec<SessionNs> = self.last.values().copied().collect();
+            let (older, newest, _) = times.select_nth_unstable(surplus - 1);
+            let newest = *newest;
+            // Those of the very same time go by name, so many as must.
+            let mut left = surplus - older.iter().filter(|last| **last < newest).count();
+            self.last.retain(|_, last| {
+                let is_surplus = *last == newest && left > 0;
+                left -= usize::from(is_surplus);
+                *last >= newest && !is_surplus
+            });
+        }
     }
 }
 

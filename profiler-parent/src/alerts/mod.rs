@@ -2,16 +2,18 @@
 //!
 //! [`Session::alerts`](crate::Session::alerts) starts one thread that looks at the groups of all processes
 //! ([`crate::groups`]) some times a second; no process is asked. What is worth an alert is decided by a pure state
-//! machine ([`machine`]), and told to [`Listeners`](listeners::Listeners).
+//! machine ([`machine`]), and told to [`Listeners`](listeners::Listeners) by a second thread, which may be held up.
 //!
 //! ```text
-//! pools ──peaks of all groups──▶ machine: threshold, collection, sanity ──▶ evidence: a profile of that time ──▶ listeners
+//! pools ──peaks of all groups──▶ machine: threshold, collection, sanity ──queue──▶ evidence: a profile of that time ──▶ listeners
+//!                                watch: looks in time                              tell: takes the time that it takes
 //! ```
 
 mod evidence;
 mod listeners;
 mod machine;
 mod rules;
+mod tell;
 mod watch;
 
 use std::io;
@@ -33,6 +35,7 @@ use crate::groups::{GroupId, Monitor};
 use crate::hub::{HubHandle, Shared};
 use crate::observe::SessionNs;
 use listeners::Listeners;
+use watch::{Counts, Ends};
 
 /// A group was too slow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -85,7 +88,7 @@ impl Alert {
     }
 }
 
-/// Whoever watches must end before the session does.
+/// Who watches hears from it that the session ends, and ends soon. The session does not wait for that.
 #[derive(Debug, Default)]
 pub(crate) struct Watches(Mutex<(bool, Vec<Sender<()>>)>);
 
@@ -107,13 +110,14 @@ impl Watches {
     }
 }
 
-/// Alerts while this is there. Dropping it ends them, and waits for a callback that runs.
+/// Alerts while this is there. Dropping it ends them, and waits for a callback that runs, or for the evidence that is being
+/// written, which takes as long as a capture.
 #[derive(Debug)]
 pub struct Alerts {
     listeners: Arc<Listeners>,
-    withheld: Arc<Mutex<Withheld>>,
+    counts: Counts,
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     /// What it looks at is measured meanwhile.
     _monitor: Monitor,
 }
@@ -125,22 +129,34 @@ impl Alerts {
         rules: AlertRules,
         evidence: EvidenceOptions,
     ) -> io::Result<Self> {
-        let (listeners, withheld) = (Arc::<Listeners>::default(), Arc::<Mutex<Withheld>>::default());
+        let (listeners, counts) = (Arc::<Listeners>::default(), Counts::default());
         let (stop, stopped) = bounded(0);
-        let watch = watch::Watch {
+        let ends = Ends([stopped, watches.join()]);
+        let (tell, collections) = bounded(tell::QUEUE);
+        let teller = tell::Teller {
             shared: Arc::clone(shared),
             hub: hub.clone(),
             listeners: Arc::clone(&listeners),
-            withheld: Arc::clone(&withheld),
-            ends: [stopped, watches.join()],
-            evidence: evidence::Evidence::new(evidence),
+            counts: counts.clone(),
+            ends: ends.clone(),
+            evidence: evidence::Evidence::new(evidence)?,
         };
-        let thread = Some(spawn_quiet("profiler-alerts", move || watch.run(rules))?);
-        Ok(Self { listeners, withheld, stop: Some(stop), thread, _monitor: monitor })
+        let watch = watch::Watch {
+            shared: Arc::clone(shared),
+            listeners: Arc::clone(&listeners),
+            counts: counts.clone(),
+            ends,
+            tell,
+        };
+        // If there is no second thread, the first one ends for want of anybody who could tell it anything.
+        let teller = spawn_quiet("profiler-tell", move || teller.run(&collections))?;
+        let watch = spawn_quiet("profiler-alerts", move || watch.run(&rules))?;
+        Ok(Self { listeners, counts, stop: Some(stop), threads: vec![watch, teller], _monitor: monitor })
     }
 
-    /// Calls `callback` with the alerts for this target, from the thread of the alerts; of one collection all at once,
-    /// the most janky first. The target need not be there yet. `name` is for [`Alerts::remove`].
+    /// Calls `callback` with the alerts for this target, from a thread of the alerts; of one collection all at once,
+    /// the most janky first. While it runs looks go on, and sixteen more collections wait; what comes after that is
+    /// [`Withheld::unheard`]. A callback that panics is removed. The target need not be there yet. `name` is for [`Alerts::remove`].
     ///
     /// # Errors
     /// [`ListenerError::Duplicate`] if there is one of that name for that target.
@@ -161,9 +177,9 @@ impl Alerts {
         self.listeners.remove(target, name)
     }
 
-    /// What was withheld so far, by the rules for it.
+    /// What was withheld so far, by the rules for it and for want of room.
     pub fn withheld(&self) -> Withheld {
-        *self.withheld.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.now()
     }
 }
 
@@ -171,7 +187,7 @@ impl Drop for Alerts {
     fn drop(&mut self) {
         self.stop = None;
         let is_own = |thread: &JoinHandle<()>| thread.thread().id() == std::thread::current().id();
-        if let Some(thread) = self.thread.take().filter(|thread| !is_own(thread)) {
+        for thread in self.threads.drain(..).filter(|thread| !is_own(thread)) {
             let _ = thread.join();
         }
     }

@@ -1,9 +1,10 @@
 //! What all who look at groups share: who wants which probe, and readers of pools that are kept.
 //!
-//! Probes are counted here, for all processes together. The first who wants one turns it on in this process at once and has
-//! the hub tell all children; the last who lets go turns it off; a child that connects later is told what is
-//! wanted then. Invariants: what is told is what is wanted when it is told, in this order, because telling happens under
-//! the lock that counts; the hub only queues it, so nobody waits for a child; after the session's end nothing is told.
+//! Probes are counted here, for all processes together. The first who wants one turns it on in this process at once and rings
+//! for the hub, which looks here and tells all children; the last who lets go turns it off; a child that connects later is
+//! told what is wanted then. Invariants: nobody waits, neither for a child nor for the hub: a hub that has too much to do to
+//! hear the bell looks after everything that it does; the latest word counts; after the session's end nothing is told;
+//! who keeps a [`Monitor`] keeps nothing of the session.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,7 +14,7 @@ use profiler_core::groups::{self, Probes};
 use profiler_core::ids::PoolId;
 use profiler_core::reader::groups::GroupReader;
 
-use crate::hub::HubHandle;
+use crate::hub::HubBell;
 
 /// A reader of a pool that has been read before.
 pub(super) type Reader = GroupReader<Arc<File>>;
@@ -22,6 +23,8 @@ pub(super) type Reader = GroupReader<Arc<File>>;
 struct Wishes {
     /// How many want each of [`Probes::EACH`].
     counts: [usize; Probes::EACH.len()],
+    /// What was wanted when it last changed, before the session's end.
+    latest: Probes,
     is_over: bool,
 }
 
@@ -41,7 +44,14 @@ impl Wishes {
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     wishes: Mutex<Wishes>,
-    readers: Mutex<HashMap<PoolId, Reader>>,
+    readers: Mutex<Readers>,
+}
+
+/// Readers that are kept. Each keeps its pool, so none outlives the need for that.
+#[derive(Debug, Default)]
+struct Readers {
+    all: HashMap<PoolId, Reader>,
+    is_over: bool,
 }
 
 impl Desk {
@@ -49,42 +59,58 @@ impl Desk {
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn readers(&self) -> MutexGuard<'_, HashMap<PoolId, Reader>> {
+    fn readers(&self) -> MutexGuard<'_, Readers> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One more wants these, or one less.
-    fn change(&self, hub: &HubHandle, probes: Probes, change: fn(usize) -> usize) {
+    fn change(&self, hub: &HubBell, probes: Probes, change: fn(usize) -> usize) {
         let mut wishes = self.wishes();
-        let before = wishes.wanted();
         wishes.count(probes, change);
         let wanted = wishes.wanted();
-        if wanted != before && !wishes.is_over {
+        if wanted != wishes.latest && !wishes.is_over {
+            wishes.latest = wanted;
             groups::set_probes(wanted);
-            hub.tell_probes(wanted);
+            hub.ring();
         }
+    }
+
+    /// What is wanted of all processes now.
+    pub(crate) fn wanted(&self) -> Probes {
+        self.wishes().latest
     }
 
     /// The session is over: nobody wants anything any more.
     pub(crate) fn close(&self) {
         self.wishes().is_over = true;
         groups::set_probes(Probes::NONE);
-        self.readers().clear();
+        let mut readers = self.readers();
+        readers.is_over = true;
+        readers.all.clear();
     }
 
     /// A reader of that pool, to be put back; a new one if somebody has it.
     pub(super) fn take_reader(&self, key: PoolId) -> Option<Reader> {
-        self.readers().remove(&key)
+        self.readers().all.remove(&key)
     }
 
-    /// Keeps a reader for the next time.
+    /// Keeps a reader for the next time, unless the session is over.
     pub(super) fn keep_reader(&self, key: PoolId, reader: Reader) {
-        self.readers().insert(key, reader);
+        let mut readers = self.readers();
+        if !readers.is_over {
+            readers.all.insert(key, reader);
+        }
+    }
+
+    /// Nobody needs this pool any more.
+    pub(crate) fn forget_reader(&self, key: PoolId) {
+        let reader = self.readers().all.remove(&key);
+        drop(reader); // without the lock: closing a pool frees it
     }
 
     /// Forgets readers of pools that are gone.
     pub(super) fn keep_only(&self, mut is_there: impl FnMut(PoolId) -> bool) {
-        self.readers().retain(|key, _| is_there(*key));
+        self.readers().all.retain(|key, _| is_there(*key));
     }
 }
 
@@ -92,12 +118,12 @@ impl Desk {
 #[derive(Debug)]
 pub struct Monitor {
     desk: Arc<Desk>,
-    hub: HubHandle,
+    hub: HubBell,
     probes: Probes,
 }
 
 impl Monitor {
-    pub(crate) fn new(desk: Arc<Desk>, hub: HubHandle, probes: Probes) -> Self {
+    pub(crate) fn new(desk: Arc<Desk>, hub: HubBell, probes: Probes) -> Self {
         desk.change(&hub, probes, |count| count.saturating_add(1));
         Self { desk, hub, probes }
     }
@@ -116,7 +142,61 @@ impl Drop for Monitor {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use crossbeam_channel::bounded;
+    use profiler_core::ids::ByteLimit;
+    use profiler_core::pool::{self, PoolSpec};
+    use profiler_core::session::SessionParams;
+    use profiler_core::sys::spawn_quiet;
+    use profiler_core::time::SessionClock;
+
     use super::*;
+    use crate::hub::HubEvent;
+
+    /// A reader of a pool of its own, and who else has that.
+    fn reader() -> (Reader, Arc<File>) {
+        let (id, limit) = (pool::new_id().unwrap(), ByteLimit::new(1 << 20));
+        let (clock, params) = (SessionClock::start_now(), SessionParams::default());
+        let spec = PoolSpec { id, limit, allowance: limit, clock, params, name: "pool".into() };
+        let file = Arc::new(pool::create(&spec).unwrap());
+        (Reader::open(Arc::clone(&file)).unwrap(), file)
+    }
+
+    #[test]
+    fn p12_a_reader_keeps_its_pool_no_longer_than_somebody_needs_that() {
+        let (desk, key) = (Desk::default(), PoolId::new(1));
+        let (kept, file) = reader();
+        desk.keep_reader(key, kept);
+        desk.forget_reader(key);
+        assert_eq!(Arc::strong_count(&file), 1, "its memory is gone");
+        let (kept, file) = reader();
+        desk.keep_reader(key, kept);
+        let late = desk.take_reader(key).unwrap();
+        desk.close();
+        desk.keep_reader(key, late);
+        assert_eq!(Arc::strong_count(&file), 1, "the session was over before the snapshot was");
+    }
+
+    #[test]
+    fn p11_a_hub_that_is_too_busy_to_hear_makes_nobody_wait_and_finds_the_latest_word() {
+        let (events, queue) = bounded(1);
+        events.send(HubEvent::Overdue).unwrap();
+        let (desk, hub) = (Arc::<Desk>::default(), HubBell::new(events));
+        let theirs = Arc::clone(&desk);
+        let (done, is_done) = bounded(1);
+        let wanting = move || {
+            drop(Monitor::new(Arc::clone(&theirs), hub.clone(), Probes::JANK));
+            let monitor = Monitor::new(theirs, hub, Probes::BLOCKING);
+            done.send(()).unwrap();
+            monitor
+        };
+        let thread = spawn_quiet("test-monitor", wanting).unwrap();
+        is_done.recv_timeout(Duration::from_secs(20)).expect("it waits for the hub");
+        assert_eq!((desk.wanted(), queue.len()), (Probes::BLOCKING, 1));
+        drop(thread.join().unwrap());
+        assert_eq!(desk.wanted(), Probes::NONE);
+    }
 
     #[test]
     fn p11_a_probe_is_wanted_until_the_last_has_let_go() {

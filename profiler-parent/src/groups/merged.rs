@@ -48,23 +48,22 @@ impl GroupsSnapshot {
         for (process, row) in self.rows() {
             let place = *places.entry((row.kind, &row.name, &row.labels)).or_insert(merged.len());
             match merged.get_mut(place) {
-                Some(group) => group.add(process, row),
+                Some(group) => group.members.push(member(process, row)),
                 None => merged.push(MergedGroup::of(process, row)),
             }
+        }
+        for group in &mut merged {
+            group.totals = GroupTotals::sum(group.members.iter().map(|member| &member.totals));
         }
         merged
     }
 }
 
 impl MergedGroup {
+    /// The first one; its totals come when all members are there.
     fn of(process: &ProcessGroups, row: &GroupRow) -> Self {
         let (kind, name, labels) = (row.kind, row.name.clone(), row.labels.clone());
-        Self { kind, name, labels, totals: row.totals.clone(), members: vec![member(process, row)] }
-    }
-
-    fn add(&mut self, process: &ProcessGroups, row: &GroupRow) {
-        self.totals = self.totals.plus(&row.totals);
-        self.members.push(member(process, row));
+        Self { kind, name, labels, totals: GroupTotals::nothing(), members: vec![member(process, row)] }
     }
 }
 
@@ -77,6 +76,8 @@ fn member(process: &ProcessGroups, row: &GroupRow) -> Member {
 mod tests {
     use profiler_core::groups::Probes;
     use profiler_core::ids::{GroupIndex, PoolId};
+    use profiler_core::reader::groups::Peak;
+    use profiler_core::sys::spawn_quiet;
 
     use super::super::snapshot::RowStatus;
     use super::*;
@@ -123,6 +124,27 @@ mod tests {
             merged.iter().map(|it| (it.name.as_str(), it.totals.ticks, it.members.len())).collect();
         assert_eq!(rows, [("a", 3, 1), ("b", 6, 2)]);
         assert_eq!(merged[1].members[1].process, "process 2");
+    }
+
+    #[test]
+    fn a_process_that_says_the_same_name_again_and_again_is_merged_in_time() {
+        const ROWS: u32 = 40_000;
+        let peak = |place| Peak { ended_ns: place, duration_ns: 1 };
+        let shown = |number: u32| {
+            let mut row = row(1, number, "same", 1);
+            row.totals.peaks =
+                (0..10).map(|place| peak(u64::from(number) * 7919 % 10_007 * 10 + place)).collect();
+            row
+        };
+        let all = snapshot(0, vec![process(1, (0..ROWS).map(shown).collect())]);
+        let (done, merged) = crossbeam_channel::bounded(1);
+        let thread = spawn_quiet("test-merge", move || drop(done.send(all.merged()))).unwrap();
+        // Work that grows with the square takes minutes.
+        let merged = merged.recv_timeout(std::time::Duration::from_secs(30)).expect("it is still at it");
+        thread.join().unwrap();
+        let [same] = &merged[..] else { panic!("{} rows", merged.len()) };
+        assert_eq!((same.totals.ticks, same.totals.peaks.len()), (u64::from(ROWS), 10 * ROWS as usize));
+        assert!(same.totals.peaks.is_sorted());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! it. Reading a pool in memory waits for nobody; one that is a file may wait for the disk, therefore no further pool is begun
 //! after the time-out, and those left are named as missing.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use profiler_core::reader::ReadError;
 use profiler_core::reader::groups::{GroupReader, GroupReading, PoolGroups};
 use profiler_core::time::{Anchor, Timestamp};
 
-use super::desk::Desk;
+use super::desk::Reader;
 use super::snapshot::{
     GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
 };
@@ -74,11 +75,8 @@ pub(crate) fn snapshot(shared: &Shared, timeout: Duration) -> GroupsSnapshot {
     };
     for candidate in candidates(shared) {
         let is_late = Timestamp::now().since(start) > bound;
-        let groups = if is_late {
-            Err("the time-out had passed".to_owned())
-        } else {
-            read(&shared.groups, &candidate)
-        };
+        let groups =
+            if is_late { Err("the time-out had passed".to_owned()) } else { read(shared, &candidate) };
         match groups {
             Ok(groups) => snapshot.processes.push(shown(&candidate, &groups)),
             Err(why) => {
@@ -93,7 +91,7 @@ pub(crate) fn snapshot(shared: &Shared, timeout: Duration) -> GroupsSnapshot {
 /// All processes, in the order in which they came.
 fn candidates(shared: &Shared) -> Vec<Candidate> {
     let all = shared.processes.lock();
-    shared.groups.keep_only(|key| all.contains_key(&key));
+    shared.groups.keep_only(|key| has_pool(&all, key));
     let mut candidates: Vec<Candidate> =
         all.iter().map(|(key, process)| Candidate::of(*key, process)).collect();
     drop(all);
@@ -101,16 +99,30 @@ fn candidates(shared: &Shared) -> Vec<Candidate> {
     candidates
 }
 
-fn read(desk: &Desk, candidate: &Candidate) -> Result<Arc<PoolGroups>, String> {
+/// Whether its pool is there still.
+fn has_pool(all: &BTreeMap<PoolId, Process>, key: PoolId) -> bool {
+    all.get(&key).is_some_and(|process| matches!(process.remains, Remains::Pool(_)))
+}
+
+/// Keeps a reader for the next time unless its pool was given up meanwhile. That happens under the same lock, and
+/// whoever does it has the reader forgotten afterwards: none stays.
+fn keep(shared: &Shared, key: PoolId, reader: Reader) {
+    let all = shared.processes.lock();
+    if has_pool(&all, key) {
+        shared.groups.keep_reader(key, reader);
+    }
+}
+
+fn read(shared: &Shared, candidate: &Candidate) -> Result<Arc<PoolGroups>, String> {
     match &candidate.source {
         Source::Missing(why) => Err(why.clone()),
         Source::Final(groups) => Ok(Arc::clone(groups)),
         Source::Pool(file) => {
             let read = || -> Result<Arc<PoolGroups>, ReadError> {
-                let known = desk.take_reader(candidate.key);
+                let known = shared.groups.take_reader(candidate.key);
                 let mut reader = known.map_or_else(|| GroupReader::open(Arc::clone(file)), Ok)?;
                 let groups = reader.read()?;
-                desk.keep_reader(candidate.key, reader);
+                keep(shared, candidate.key, reader);
                 Ok(Arc::new(groups))
             };
             read().map_err(|error| error.to_string())

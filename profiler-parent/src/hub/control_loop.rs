@@ -48,7 +48,8 @@ pub(super) struct Hub {
     shrinking: Vec<Sender<()>>,
     paused: Option<Control>,
     sampling_paused: Option<Control>,
-    probes: Option<Control>,
+    /// What all children were told to measure.
+    probes: Probes,
 }
 
 /// The controller's name for a process: its pool alone tells it from all others, and is known
@@ -78,7 +79,7 @@ impl Hub {
             shrinking: Vec::new(),
             paused: None,
             sampling_paused: None,
-            probes: None,
+            probes: Probes::NONE,
         }
     }
 
@@ -98,6 +99,7 @@ impl Hub {
                 recv(looks) -> _ => self.look_at_pools(),
             }
             self.take_own_update();
+            self.take_wishes();
         }
     }
 
@@ -134,14 +136,15 @@ impl Hub {
             HubEvent::Overdue => self.tell(Event::Overdue),
             HubEvent::Control { control, confirm, asked } => self.control_all(control, &confirm, &asked),
             HubEvent::Capture(order) => self.serve_capture(order),
-            HubEvent::OwnUpdate | HubEvent::End => {}
+            HubEvent::OwnUpdate | HubEvent::Rung | HubEvent::End => {}
         }
     }
 
     /// Brings a child that has just connected to where the session is.
     fn catch_up(&self, key: PoolId, link: &mut Link) {
         let allowance = self.allowance(key);
-        let all = [Some(Control::EnsureStarted), self.paused, self.sampling_paused, self.probes];
+        let probes = Some(Control::SetProbes(self.probes)).filter(|_| self.probes != Probes::NONE);
+        let all = [Some(Control::EnsureStarted), self.paused, self.sampling_paused, probes];
         for control in all.into_iter().flatten() {
             link.control(self.fit_for(key, control), None, &self.shared.params, allowance);
         }
@@ -211,6 +214,16 @@ impl Hub {
         }
     }
 
+    /// Has every child measure of groups what is wanted now; one that connects later hears of it then.
+    fn take_wishes(&mut self) {
+        let wanted = self.shared.groups.wanted();
+        if self.probes != wanted {
+            let (confirm, _) = crossbeam_channel::bounded(1);
+            let (asked, _) = crossbeam_channel::bounded(1);
+            self.control_all(Control::SetProbes(wanted), &confirm, &asked);
+        }
+    }
+
     fn closed(&mut self, key: PoolId, error: &TransportError) {
         self.links.remove(&key);
         self.tell(Event::Disconnected { key: key_of(key) });
@@ -265,7 +278,7 @@ impl Hub {
             Control::Resume => self.paused = None,
             Control::PauseSampling => self.sampling_paused = Some(control),
             Control::ResumeSampling => self.sampling_paused = None,
-            Control::SetProbes(_) => self.probes = Some(control),
+            Control::SetProbes(probes) => self.probes = probes,
             _ => {}
         }
         let keys: Vec<PoolId> = self.links.keys().copied().collect();
@@ -355,6 +368,7 @@ impl Hub {
             }
             Command::DropDead { key } => {
                 self.shared.processes.change(key.pool, drop_pool);
+                self.shared.groups.forget_reader(key.pool);
                 self.shared.forget_pool(key.pool);
                 self.shared.processes.note_empty(key.pool);
                 return Some(Event::Forgotten { key });

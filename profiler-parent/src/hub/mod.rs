@@ -96,6 +96,21 @@ pub(crate) struct HubHandle {
     shared: Arc<Shared>,
 }
 
+/// Has the hub look at what others want of it. Keeps nothing of the session, waits for nobody.
+#[derive(Clone, Debug)]
+pub(crate) struct HubBell(Sender<HubEvent>);
+
+impl HubBell {
+    pub(crate) const fn new(events: Sender<HubEvent>) -> Self {
+        Self(events)
+    }
+
+    /// There is something to look at. A hub whose queue is full looks after each event that waits there.
+    pub(crate) fn ring(&self) {
+        let _ = self.0.try_send(HubEvent::Rung);
+    }
+}
+
 /// The running hub.
 #[derive(Debug)]
 pub(crate) struct RunningHub {
@@ -174,11 +189,9 @@ impl HubHandle {
         let _ = self.events.try_send(event);
     }
 
-    /// Has every child measure this of groups, now or when it connects. Waits for nobody.
-    pub(crate) fn tell_probes(&self, probes: profiler_core::groups::Probes) {
-        let (confirm, _) = bounded(1);
-        let (asked, _) = bounded(1);
-        self.send(HubEvent::Control { control: Control::SetProbes(probes), confirm, asked });
+    /// A way to have the hub look that keeps nothing of the session.
+    pub(crate) fn bell(&self) -> HubBell {
+        HubBell::new(self.events.clone())
     }
 
     /// Children that could confirm something.

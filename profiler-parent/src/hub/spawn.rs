@@ -232,6 +232,7 @@ fn spawn_profiled(
         // The caller hears that nothing was started, so nothing may run.
         let _ = (child.kill(), child.wait());
         shared.processes.remove(key);
+        shared.groups.forget_reader(key);
         return Err(error.into());
     }
     Ok(adopt(shared, hub, key, child, true)?)

@@ -19,8 +19,12 @@ use super::event::{Field, Flow, SharedText, Value};
 const MAX_BYTES: usize = 16 << 10;
 /// Values of a payload that an observer is told, also those in lists.
 const MAX_VALUES: usize = 256;
+/// Bytes of a name that an observer is told, and of each of a payload's keys.
+const MAX_NAME_BYTES: usize = 1024;
 /// Call sites that are remembered per process; entries may name any number.
 const MOST_SITES: usize = 1 << 14;
+/// Bytes of their texts that are remembered.
+const MOST_SITE_BYTES: usize = 4 << 20;
 /// The key of a field that puts its marker into a group.
 const GROUP: &str = "group";
 
@@ -44,6 +48,8 @@ pub(super) struct SiteInfo {
     pub(super) category: SharedText,
     pub(super) role: Role,
     fields: Vec<FieldInfo>,
+    /// Its name was too long.
+    is_cut: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -56,17 +62,23 @@ struct FieldInfo {
 
 /// The call sites of one process.
 #[derive(Debug, Default)]
-pub(super) struct Names(HashMap<DefinitionId, Arc<SiteInfo>>);
+pub(super) struct Names {
+    sites: HashMap<DefinitionId, Arc<SiteInfo>>,
+    bytes: usize,
+}
 
 impl Names {
     /// What markers of a site have in common.
     pub(super) fn site(&mut self, id: DefinitionId, definitions: &Definitions) -> Arc<SiteInfo> {
-        if let Some(known) = self.0.get(&id) {
+        if let Some(known) = self.sites.get(&id) {
             return Arc::clone(known);
         }
         let info = Arc::new(SiteInfo::new(id, definitions));
-        if self.0.len() < MOST_SITES && definitions.site(id).is_some() {
-            self.0.insert(id, Arc::clone(&info));
+        let bytes = self.bytes.saturating_add(info.weight());
+        let has_room = self.sites.len() < MOST_SITES && bytes <= MOST_SITE_BYTES;
+        if has_room && definitions.site(id).is_some() {
+            self.sites.insert(id, Arc::clone(&info));
+            self.bytes = bytes;
         }
         info
     }
@@ -82,16 +94,32 @@ impl SiteInfo {
                 marker_type.and_then(|known| known.schema.field_named(key)).map(|field| &field.format);
             FieldInfo::new(key, format)
         };
+        let name = site.map_or("", |site| site.name.as_str());
+        let keys = marker_type.map(|known| known.keys.as_slice()).unwrap_or_default();
         Self {
-            name: site.map_or("", |site| site.name.as_str()).into(),
-            category: category.map_or("Other", |category| category.name.as_str()).into(),
+            name: short(name),
+            category: short(category.map_or("Other", |category| category.name.as_str())),
             role: marker_type.map_or(Role::Plain, |known| Role::of(&known.schema.name)),
-            fields: marker_type.map(|known| known.keys.iter().map(field).collect()).unwrap_or_default(),
+            // No more values than that are told.
+            fields: keys.iter().take(MAX_VALUES).map(field).collect(),
+            is_cut: name.len() > MAX_NAME_BYTES,
         }
     }
-}
 
-impl SiteInfo {
+    /// About how many bytes it takes.
+    fn weight(&self) -> usize {
+        let fields: usize = self.fields.iter().map(|field| size_of::<FieldInfo>() + field.key.len()).sum();
+        size_of::<Self>() + self.name.len() + self.category.len() + fields
+    }
+
+    /// How a marker of it is called, and whether that is not all of the name.
+    pub(super) fn name_of(&self, marker: &MarkerEntry<'_>) -> (SharedText, bool) {
+        match marker.name {
+            Some(name) => (short(name), name.len() > MAX_NAME_BYTES),
+            None => (self.name.clone(), self.is_cut),
+        }
+    }
+
     /// Whether its markers say to which group they belong.
     pub(super) fn names_group(&self) -> bool {
         self.role != Role::Span && self.fields.iter().any(|field| *field.key == *GROUP)
@@ -120,7 +148,7 @@ impl FieldInfo {
             Some(FieldFormat::Table(_)) => ("table", None),
             None => ("string", None),
         };
-        Self { key: key.into(), format, flow }
+        Self { key: short(key), format, flow }
     }
 }
 
@@ -144,7 +172,7 @@ impl Payload {
             let value = room.value(value);
             payload.flows.extend(field.flow.and_then(|ends| Some(Flow { id: flow_id(&value)?, ends })));
             if let (GROUP, Value::Text(name)) = (&*field.key, &value) {
-                payload.group = Some(name.as_str().into());
+                payload.group = Some(short(name));
             }
             if value != Value::None {
                 payload.fields.push(Field { key: field.key.clone(), format: field.format, value });
@@ -173,6 +201,12 @@ impl Payload {
             Some(Value::Text(text)) => Some(text),
             _ => None,
         }
+    }
+
+    /// The same, where something else of its marker is left out too.
+    pub(super) const fn cut_if(mut self, is_cut: bool) -> Self {
+        self.cut |= is_cut;
+        self
     }
 
     /// The same without what only pairs a start with its end.
@@ -225,11 +259,22 @@ impl Room {
     }
 
     fn text(&mut self, text: &str) -> String {
-        let mut end = text.len().min(self.bytes);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        self.bytes = if end < text.len() { 0 } else { self.bytes - end };
-        text.get(..end).unwrap_or_default().to_owned()
+        let start = start_of(text, self.bytes);
+        self.bytes = if start.len() < text.len() { 0 } else { self.bytes - start.len() };
+        start.to_owned()
     }
+}
+
+/// As much of a name as is told.
+fn short(name: &str) -> SharedText {
+    start_of(name, MAX_NAME_BYTES).into()
+}
+
+/// The first whole characters of a text, at most so many bytes.
+fn start_of(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
 }

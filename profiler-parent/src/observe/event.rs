@@ -149,7 +149,7 @@ pub struct ObservedMarker {
     /// Who recorded it.
     #[serde(flatten)]
     pub origin: Origin,
-    /// Name.
+    /// Name; its first KiB if it is longer.
     pub name: SharedText,
     /// Name of the category.
     pub category: SharedText,
@@ -169,11 +169,11 @@ pub struct ObservedMarker {
     pub fields: Vec<Field>,
     /// The flows that it is part of.
     pub flows: Vec<Flow>,
-    /// The groups that it belongs to; `*` is all.
+    /// The groups that it belongs to, at most 64 besides the one that it names itself; `*` is all.
     pub groups: Vec<SharedText>,
     /// What was said of it while it was open.
     pub details: Vec<Detail>,
-    /// Its payload was too large, and the rest is left out.
+    /// Its payload or a name was too large, and the rest is left out.
     pub cut: bool,
 }
 
@@ -184,12 +184,26 @@ impl ObservedMarker {
         Some(u64::try_from(end.0.saturating_sub(self.start.0)).unwrap_or(0))
     }
 
+    /// About how many bytes it takes, if it shares its texts with nobody.
+    pub(super) fn weight(&self) -> usize {
+        let fields: usize = self.fields.iter().map(Field::weight).sum();
+        let details: usize = self.details.iter().map(Detail::weight).sum();
+        let flows: usize = self.flows.iter().map(|flow| size_of::<Flow>() + flow.id.len()).sum();
+        let groups: usize = self.groups.iter().map(|group| size_of::<SharedText>() + group.len()).sum();
+        size_of::<Self>() + self.name.len() + self.category.len() + fields + details + flows + groups
+    }
+}
+
+impl Field {
+    fn weight(&self) -> usize {
+        size_of::<Self>() + self.key.len() + self.value.weight()
+    }
+}
+
+impl Detail {
     /// About how many bytes it takes.
     pub(super) fn weight(&self) -> usize {
-        let fields: usize = self.fields.iter().map(|field| 64 + field.value.weight()).sum();
-        let details: usize = self.details.iter().map(|detail| 48 + detail.value.len()).sum();
-        let flows: usize = self.flows.iter().map(|flow| 32 + flow.id.len()).sum();
-        size_of::<Self>() + fields + details + flows + 16 * self.groups.len()
+        size_of::<Self>() + self.name.len() + self.value.len()
     }
 }
 
@@ -213,7 +227,7 @@ pub struct Batch {
     pub clock: BatchClock,
     /// What is over. In the order in which each thread recorded it, thread after thread.
     pub markers: Vec<ObservedMarker>,
-    /// All spans that are running now, the oldest first; at most 256.
+    /// The spans that are running now, the oldest first: the latest 256 of them, fewer if they say very much.
     pub running: Vec<ObservedMarker>,
     /// Running spans that are not listed.
     pub running_left_out: u64,
@@ -225,4 +239,38 @@ pub struct Batch {
     pub orphans: u64,
     /// Processes whose memory cannot be read, or is not what our writer writes.
     pub unreadable: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_weighs_at_least_all_the_text_that_it_keeps() {
+        let text = |letter: &str| SharedText::from(letter.repeat(1_000).as_str());
+        let origin = Origin {
+            process: ProcessId::new(1),
+            process_name: "p".into(),
+            thread: ThreadId::new(1),
+            thread_name: "t".into(),
+        };
+        let value = Value::List(vec![Value::Text("v".repeat(1_000))]);
+        let marker = ObservedMarker {
+            origin,
+            name: text("n"),
+            category: text("c"),
+            shape: Shape::Instant,
+            start: SessionNs(0),
+            end: Some(SessionNs(0)),
+            span: None,
+            opened_before: false,
+            unfinished: false,
+            fields: vec![Field { key: text("k"), format: "string", value }],
+            flows: vec![Flow { id: "f".repeat(1_000), ends: false }],
+            groups: vec![text("g")],
+            details: vec![Detail { name: text("d"), value: "w".repeat(1_000) }],
+            cut: false,
+        };
+        assert!(marker.weight() >= 8_000, "{}", marker.weight());
+    }
 }

@@ -38,7 +38,7 @@ pub use subscriber::ObserverOptions;
 
 use crate::hub::Shared;
 use inbox::Inbox;
-use reader::{Command, Quiet, clock_now};
+use reader::{Command, Hushed, Quiet, clock_now};
 use subscriber::Subscriber;
 
 /// How long a callback's thread waits before it looks whether it is to end.
@@ -185,10 +185,9 @@ impl Observer {
     pub fn forward(self, each: impl FnMut(Batch) + Send + 'static) -> io::Result<Forwarding> {
         let (stop, stopped) = unbounded::<()>();
         let thread = spawn_quiet("profiler-forward", move || {
-            let own = profiler_core::thread::current();
-            reader::lock(&self.quiet).insert(own);
+            let quiet = Arc::clone(&self.quiet);
+            let _hushed = Hushed::new(&quiet);
             let _ = catch_unwind(AssertUnwindSafe(|| forward(&self, &stopped, each)));
-            reader::lock(&self.quiet).remove(&own);
         })?;
         Ok(Forwarding { stop: Some(stop), thread: Some(thread) })
     }

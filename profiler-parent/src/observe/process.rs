@@ -7,7 +7,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use profiler_core::entry::{Entry, MarkerEntry, Timing};
-use profiler_core::ids::{ProcessId, ThreadId};
+use profiler_core::ids::{ProcessId, ThreadId, ThreadIndex};
 use profiler_core::reader::{Followed, Follower, Progress, ThreadInfo};
 use profiler_core::time::{TimeConverter, Timestamp};
 
@@ -21,6 +21,8 @@ use super::subscriber::{Subscriber, Tallies};
 
 /// Threads whose names are remembered per process.
 const MOST_THREADS: usize = 1 << 16;
+/// Every how-manieth pass looks whether threads with open spans have ended.
+const LOOK_EVERY: u64 = 5;
 
 /// What one pass of the reader thread goes by.
 pub(super) struct Pass<'a> {
@@ -31,6 +33,8 @@ pub(super) struct Pass<'a> {
     pub(super) quiet: &'a BTreeSet<ThreadId>,
     pub(super) subscribers: &'a mut [Subscriber],
     pub(super) next_span: &'a mut u64,
+    /// Bytes that are read of one process; the rest is left to the next pass.
+    pub(super) budget: u64,
 }
 
 /// A process that is observed.
@@ -40,11 +44,21 @@ pub(super) struct Watched {
     follower: Option<Follower<Arc<File>>>,
     names: Names,
     spans: Spans,
-    threads: HashMap<ThreadId, (SharedText, Timestamp)>,
+    threads: HashMap<ThreadId, Known>,
     progress: Progress,
     is_unreadable: bool,
     /// It has ended: what is read now is the last of it.
     pub(super) is_over: bool,
+}
+
+/// A thread that has recorded something.
+#[derive(Clone, Debug)]
+struct Known {
+    name: SharedText,
+    index: ThreadIndex,
+    registered: Timestamp,
+    /// It had ended when it was looked at.
+    has_ended: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -73,7 +87,7 @@ impl Watched {
     pub(super) fn advance(&mut self, pass: &mut Pass<'_>) {
         let Self { identity, follower, names, spans, threads, .. } = self;
         let Some(follower) = follower else { return };
-        let advanced = follower.advance(|one| {
+        let advanced = follower.advance_within(pass.budget, |one| {
             let Entry::Marker(marker) = &one.entry else { return };
             if !(identity.is_own && pass.quiet.contains(&one.thread.tid)) {
                 note_thread(one.thread, threads, spans);
@@ -88,11 +102,35 @@ impl Watched {
             }
             Err(_) => (self.follower, self.is_unreadable) = (None, true),
         }
+        if self.progress.is_behind {
+            return; // what is missing may come yet
+        }
         self.spans.end_pass(pass.number);
+        if pass.number.is_multiple_of(LOOK_EVERY) {
+            self.forget_who_ended();
+        }
+    }
+
+    /// What a thread left open without a number nobody can end when it has ended itself. What it recorded last is read
+    /// after it was seen to have ended, so it is looked at twice.
+    fn forget_who_ended(&mut self) {
+        let Some(follower) = &self.follower else { return };
+        for tid in self.spans.threads().collect::<Vec<_>>() {
+            let Some(known) = self.threads.get_mut(&tid) else { continue };
+            if known.has_ended {
+                self.spans.forget_thread(tid);
+            } else if let Ok(thread) = follower.thread(known.index) {
+                let is_there = |thread: &ThreadInfo| {
+                    thread.tid == tid && thread.registered == known.registered && thread.ended.is_none()
+                };
+                known.has_ended = !thread.as_ref().is_some_and(is_there);
+            }
+        }
     }
 
     /// Reads the last of it. What is open stays unfinished.
     pub(super) fn conclude(&mut self, pass: &mut Pass<'_>) {
+        pass.budget = u64::MAX;
         self.advance(pass);
         self.advance(pass); // by then the books of what was evicted are known
         for (number, span) in self.spans.take_all() {
@@ -118,21 +156,19 @@ impl Watched {
 }
 
 /// Remembers how a thread is called, and that another had its number before.
-fn note_thread(
-    thread: &ThreadInfo,
-    threads: &mut HashMap<ThreadId, (SharedText, Timestamp)>,
-    spans: &mut Spans,
-) {
+fn note_thread(thread: &ThreadInfo, threads: &mut HashMap<ThreadId, Known>, spans: &mut Spans) {
     let known = threads.get(&thread.tid);
-    let is_same = known.is_some_and(|(_, registered)| *registered == thread.registered);
-    if is_same && known.is_some_and(|(name, _)| **name == *thread.name) {
+    let is_same = known.is_some_and(|known| known.registered == thread.registered);
+    if is_same && known.is_some_and(|known| *known.name == *thread.name) {
         return;
     }
     if known.is_some() && !is_same {
         spans.forget_thread(thread.tid);
     }
     if known.is_some() || threads.len() < MOST_THREADS {
-        threads.insert(thread.tid, (thread.name.as_str().into(), thread.registered));
+        let ThreadInfo { index, registered, .. } = *thread;
+        let name = thread.name.as_str().into();
+        threads.insert(thread.tid, Known { name, index, registered, has_ended: false });
     }
 }
 
@@ -152,7 +188,7 @@ fn tell(pass: &mut Pass<'_>, marker: &ObservedMarker, began: Timestamp, last: Ti
 struct Taking<'a, 'p> {
     identity: &'a Identity,
     spans: &'a mut Spans,
-    threads: &'a HashMap<ThreadId, (SharedText, Timestamp)>,
+    threads: &'a HashMap<ThreadId, Known>,
     pass: &'a mut Pass<'p>,
     site: &'a SiteInfo,
 }
@@ -179,7 +215,7 @@ impl Taking<'_, '_> {
     }
 
     fn name(&self, marker: &MarkerEntry<'_>) -> SharedText {
-        marker.name.map_or_else(|| self.site.name.clone(), SharedText::from)
+        self.site.name_of(marker).0
     }
 
     /// What tells timers of one name apart.
@@ -189,7 +225,7 @@ impl Taking<'_, '_> {
     }
 
     fn origin(&self, thread: ThreadId) -> Origin {
-        let known = self.threads.get(&thread).map(|(name, _)| name.clone());
+        let known = self.threads.get(&thread).map(|known| known.name.clone());
         Origin {
             process: self.identity.pid,
             process_name: self.identity.name.clone(),
@@ -215,7 +251,7 @@ impl Taking<'_, '_> {
         let names_group = self.site.names_group();
         let payload = names_group.then(|| Payload::of(marker, self.site));
         let groups = self.groups(thread, payload.as_ref());
-        let (origin, name) = (self.origin(thread), self.name(marker));
+        let (origin, (name, is_cut)) = (self.origin(thread), self.site.name_of(marker));
         let [start, end] = [times.0, times.1].map(|at| SessionNs(self.pass.converter.since_start_ns(at)));
         let duration_ns = since_ns(end, start);
         let category = &self.site.category;
@@ -223,7 +259,7 @@ impl Taking<'_, '_> {
         if !self.pass.subscribers.iter().any(|one| one.wants(&head, times.1)) {
             return;
         }
-        let payload = payload.unwrap_or_else(|| Payload::of(marker, self.site));
+        let payload = payload.unwrap_or_else(|| Payload::of(marker, self.site)).cut_if(is_cut);
         let category = category.clone();
         let observed = observed((origin, name, category, groups), payload, (start, Some(end)), shape);
         tell(self.pass, &observed, times.0, times.1, duration_ns);
@@ -234,9 +270,10 @@ impl Taking<'_, '_> {
         let (label, group) = (self.label(&payload), payload.group.clone());
         let id = payload.span().filter(|_| self.site.role == Role::Span);
         let groups = self.groups(thread, Some(&payload));
-        let head = (self.origin(thread), self.name(marker), self.site.category.clone(), groups);
+        let (name, is_cut) = self.site.name_of(marker);
+        let head = (self.origin(thread), name, self.site.category.clone(), groups);
         let start = SessionNs(self.pass.converter.since_start_ns(at));
-        let payload = if id.is_some() { payload.without_number() } else { payload };
+        let payload = if id.is_some() { payload.without_number() } else { payload }.cut_if(is_cut);
         let observed = observed(head, payload, (start, None), Shape::Span);
         let number = SpanNumber(*self.pass.next_span);
         *self.pass.next_span = self.pass.next_span.wrapping_add(1);

@@ -32,6 +32,10 @@ pub(super) enum Command {
 /// Threads of this process that serve observers. What they record is not reported.
 pub(super) type Quiet = Arc<Mutex<BTreeSet<ThreadId>>>;
 
+/// Bytes of one process that a pass reads: a process that makes work keeps nobody else waiting for long. It is much more
+/// than an honest one records in a period; what is left is read next.
+const BUDGET: u64 = 16 << 20;
+
 /// Nobody is due for so long if nobody is there.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -47,7 +51,7 @@ pub(super) fn clock_now(shared: &Shared) -> BatchClock {
 
 /// Reads for observers until nobody can tell it anything any more.
 pub(super) fn run(shared: &Arc<Shared>, commands: &Receiver<Command>, quiet: &Quiet) {
-    lock(quiet).insert(profiler_core::thread::current());
+    let _hushed = Hushed::new(quiet);
     let mut reader = Reader::new(Arc::clone(shared), Arc::clone(quiet));
     loop {
         match commands.recv_timeout(reader.until_due()) {
@@ -64,10 +68,31 @@ pub(super) fn run(shared: &Arc<Shared>, commands: &Receiver<Command>, quiet: &Qu
     if !reader.subscribers.is_empty() {
         reader.serve(true);
     }
-    lock(quiet).remove(&profiler_core::thread::current());
 }
 
-pub(super) fn lock(quiet: &Quiet) -> std::sync::MutexGuard<'_, BTreeSet<ThreadId>> {
+/// A thread that serves observers, while this is there: also when it panics its number is another's later.
+#[derive(Debug)]
+pub(super) struct Hushed<'a> {
+    quiet: &'a Quiet,
+    thread: ThreadId,
+}
+
+impl<'a> Hushed<'a> {
+    /// What the calling thread records is not reported.
+    pub(super) fn new(quiet: &'a Quiet) -> Self {
+        let thread = profiler_core::thread::current();
+        lock(quiet).insert(thread);
+        Self { quiet, thread }
+    }
+}
+
+impl Drop for Hushed<'_> {
+    fn drop(&mut self) {
+        lock(self.quiet).remove(&self.thread);
+    }
+}
+
+fn lock(quiet: &Quiet) -> std::sync::MutexGuard<'_, BTreeSet<ThreadId>> {
     quiet.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -111,7 +136,7 @@ impl Reader {
     fn attach(&mut self, mut subscriber: Subscriber) {
         let since = subscriber.begin();
         self.subscribers.push(subscriber);
-        self.read(since);
+        self.read(since, u64::MAX);
         let tallies = self.tallies();
         if let Some(subscriber) = self.subscribers.last_mut() {
             subscriber.catch_up(tallies);
@@ -125,7 +150,7 @@ impl Reader {
     /// Reads, and sends the batches that are due, or all.
     fn serve(&mut self, all: bool) {
         self.forget_who_left();
-        let clock = self.read(Timestamp::ZERO);
+        let clock = self.read(Timestamp::ZERO, if all { u64::MAX } else { BUDGET });
         let tallies = self.tallies();
         let converter = self.shared.clock.converter(Anchor::take());
         for subscriber in &mut self.subscribers {
@@ -138,8 +163,9 @@ impl Reader {
         }
     }
 
-    /// Reads what was added to all pools. Processes that ended before `since` are of no interest.
-    fn read(&mut self, since: Timestamp) -> BatchClock {
+    /// Reads what was added to all pools, of each about so many bytes at most. Processes that ended before `since` are of
+    /// no interest.
+    fn read(&mut self, since: Timestamp, budget: u64) -> BatchClock {
         self.take_the_roll(since);
         self.passes += 1;
         let clock = clock_now(&self.shared);
@@ -151,8 +177,10 @@ impl Reader {
             quiet: &quiet,
             subscribers: &mut self.subscribers,
             next_span: &mut self.next_span,
+            budget,
         };
         for watched in self.watched.values_mut() {
+            pass.budget = budget;
             if watched.is_over { watched.conclude(&mut pass) } else { watched.advance(&mut pass) }
         }
         let over = self.watched.extract_if(.., |_, watched| watched.is_over);
@@ -205,5 +233,23 @@ impl Reader {
 
     fn tallies(&self) -> Tallies {
         self.watched.values().fold(self.gone, |sum, watched| sum.plus(watched.tallies()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn t9_a_thread_that_panics_is_not_hushed_any_more() {
+        let quiet = Quiet::default();
+        let panics = AssertUnwindSafe(|| {
+            let _hushed = Hushed::new(&quiet);
+            assert!(!lock(&quiet).contains(&profiler_core::thread::current()), "as it must");
+        });
+        assert!(catch_unwind(panics).is_err(), "it was hushed");
+        assert!(lock(&quiet).is_empty());
     }
 }

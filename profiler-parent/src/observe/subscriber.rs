@@ -172,7 +172,7 @@ impl Subscriber {
         }
         self.pending_bytes = self.pending_bytes.saturating_add(marker.weight());
         self.pending.push(marker);
-        let is_large = self.pending_bytes >= self.options.queue_bytes / 4;
+        let is_large = self.pending_bytes >= self.large();
         if self.pending.len() >= self.options.batch_markers.max(1) || is_large {
             self.send(clock);
         }
@@ -186,20 +186,27 @@ impl Subscriber {
         clock: BatchClock,
     ) {
         let age = |start: SessionNs| u64::try_from(clock.now.0.saturating_sub(start.0)).unwrap_or(0);
-        let (mut running, mut left_out) = (Vec::new(), 0);
-        for (number, span) in open {
-            if !self.filter.wants(&Head::of(&span.marker, age(span.marker.start))) {
-                continue;
+        let wants = |span: &OpenSpan| self.filter.wants(&Head::of(&span.marker, age(span.marker.start)));
+        let mut wanted: Vec<(SpanNumber, &OpenSpan)> = open.filter(|(_, span)| wants(span)).collect();
+        wanted.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        let (mut running, mut bytes) = (Vec::new(), 0_usize);
+        // The latest: what nobody ends any more must not hide what does run.
+        for (number, span) in wanted.iter().take(MOST_RUNNING) {
+            bytes = bytes.saturating_add(span.weight());
+            if bytes > self.large() && !running.is_empty() {
+                break;
             }
-            if running.len() < MOST_RUNNING {
-                let opened_before = span.start < self.since;
-                running.push(ObservedMarker { opened_before, ..span.as_shown(number, converter) });
-            } else {
-                left_out += 1;
-            }
+            let opened_before = span.start < self.since;
+            running.push(ObservedMarker { opened_before, ..span.as_shown(*number, converter) });
         }
-        running.sort_by_key(|marker| marker.span);
-        self.running = (running, left_out);
+        running.reverse();
+        let left_out = wanted.len().saturating_sub(running.len());
+        self.running = (running, left_out as u64);
+    }
+
+    /// Bytes after which a batch is large.
+    const fn large(&self) -> usize {
+        self.options.queue_bytes / 4
     }
 
     /// Sends what waits if anything happened since the last batch.
@@ -249,5 +256,78 @@ impl Drop for Subscriber {
         if let Some(inbox) = self.inbox.upgrade() {
             inbox.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use profiler_core::ids::{ProcessId, ThreadId};
+    use profiler_core::time::{Anchor, SessionClock};
+
+    use super::super::event::{Detail, Origin, Shape};
+    use super::*;
+
+    /// What one observer with a queue of so many bytes is told of these.
+    fn running(spans: &[(SpanNumber, OpenSpan)], queue_bytes: usize) -> Batch {
+        let start = SessionClock::start_now();
+        let clock = BatchClock {
+            start_monotonic: start.start.monotonic,
+            start_unix: start.start_unix,
+            now: SessionNs(1),
+        };
+        let options = ObserverOptions::default().queue_bytes(queue_bytes);
+        let inbox = Arc::new(Inbox::new(queue_bytes));
+        let mut subscriber = Subscriber::new(Filter::default(), options, Arc::downgrade(&inbox), clock);
+        subscriber.begin();
+        let open = spans.iter().map(|(number, span)| (*number, span));
+        subscriber.look_at(open, start.converter(Anchor::take()), clock);
+        subscriber.flush(Tallies::default(), clock);
+        inbox.take(Duration::ZERO).unwrap()
+    }
+
+    fn span(number: u64, details: usize) -> (SpanNumber, OpenSpan) {
+        let (process, thread) = (ProcessId::new(1), ThreadId::new(1));
+        let detail = Detail { name: "said".into(), value: "v".repeat(10_000) };
+        let marker = ObservedMarker {
+            origin: Origin { process, process_name: "p".into(), thread, thread_name: "t".into() },
+            name: "s".into(),
+            category: "Other".into(),
+            shape: Shape::Span,
+            start: SessionNs(0),
+            end: None,
+            span: None,
+            opened_before: false,
+            unfinished: false,
+            fields: Vec::new(),
+            flows: Vec::new(),
+            groups: Vec::new(),
+            details: vec![detail; details],
+            cut: false,
+        };
+        let open = OpenSpan { marker, start: Timestamp::ZERO, id: None, label: None, group: None };
+        (SpanNumber(number), open)
+    }
+
+    fn numbers(batch: &Batch) -> Vec<u64> {
+        batch.running.iter().filter_map(|one| Some(one.span?.0)).collect()
+    }
+
+    #[test]
+    fn t4_the_latest_running_spans_are_listed_and_the_rest_is_counted() {
+        let spans: Vec<_> = (0..2_000).map(|number| span(number, 0)).collect();
+        let batch = running(&spans, 8 << 20);
+        assert_eq!(numbers(&batch), (2_000 - 256..2_000).collect::<Vec<_>>());
+        assert_eq!(batch.running_left_out, 2_000 - 256);
+    }
+
+    #[test]
+    fn running_spans_of_which_much_was_said_do_not_fill_the_queue() {
+        let spans: Vec<_> = (0..100).map(|number| span(number, 10)).collect();
+        let batch = running(&spans, 1 << 20);
+        assert_eq!(numbers(&batch), [98, 99], "a quarter of the queue");
+        assert_eq!(batch.running_left_out, 98);
+        assert_eq!(running(&spans, 1_000).running.len(), 1, "one always");
     }
 }

@@ -117,7 +117,7 @@ impl Session {
     /// it is measured meanwhile. Looks at all groups five times a second, on a thread of its own.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system gives no thread, or the directory for the evidence cannot be made.
     pub fn alerts(&self, rules: AlertRules, evidence: EvidenceOptions) -> io::Result<Alerts> {
         let monitor = self.monitor(Probes::JANK.with(Probes::BLOCKING));
         Alerts::start((&self.shared, &self.hub.handle, &self.watches), monitor, rules, evidence)
@@ -200,7 +200,7 @@ impl Session {
     /// [`GroupsSnapshot`] says of each what it measures. Children that are not trusted are not asked for
     /// [`Probes::CPU`]: it needs a system call for which their sandbox might kill them.
     pub fn monitor(&self, probes: Probes) -> Monitor {
-        Monitor::new(Arc::clone(&self.shared.groups), self.hub.handle.clone(), probes)
+        Monitor::new(Arc::clone(&self.shared.groups), self.hub.handle.bell(), probes)
     }
 
     /// The limit on the bytes that all processes together may hold.

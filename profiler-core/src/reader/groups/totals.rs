@@ -156,11 +156,20 @@ impl GroupTotals {
     /// Both together, as of one group in two processes.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
-        let mut sum = self.combine(other, u64::saturating_add);
-        sum.peaks = self.peaks.iter().chain(&other.peaks).copied().collect();
-        sum.peaks.sort_unstable();
-        sum.is_settled = self.is_settled && other.is_settled;
-        sum.derived()
+        Self::sum([self, other])
+    }
+
+    /// All together, as of one group in many processes. Costs about what all of them cost to read, however many they are.
+    #[must_use]
+    pub fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
+        let (mut sum, mut peaks, mut is_settled) = (Self::nothing(), Vec::new(), true);
+        for one in all {
+            sum = sum.combine(one, u64::saturating_add);
+            peaks.extend_from_slice(&one.peaks);
+            is_settled &= one.is_settled;
+        }
+        peaks.sort_unstable();
+        Self { peaks, is_settled, ..sum }.derived()
     }
 
     /// Index of the highest bucket that is not empty: the longest run took more than 2^i ms.
@@ -293,6 +302,9 @@ mod tests {
         assert!(totals.histogram.quantile_ns(1.0) >= 100_000_000);
         let both = totals.plus(&totals);
         assert_eq!((both.ticks, both.histogram.total(), both.wall_ns), (20, 20, 2 * totals.wall_ns));
+        let three = GroupTotals::sum([&totals, &totals, &totals]);
+        assert_eq!((&three, three.ticks), (&both.plus(&totals), 30));
+        assert_eq!(GroupTotals::sum([]), GroupTotals::nothing());
         assert_eq!(Histogram::default().quantile_ns(0.5), 0);
     }
 }

@@ -152,6 +152,39 @@ fn of_groups_that_are_gone_nothing_is_kept() {
     assert_eq!((machine.groups.len(), machine.processes.len(), machine.pending.len()), (1, 1, 0));
 }
 
+#[test]
+fn a5_what_is_kept_of_groups_that_are_made_up_is_bounded_and_the_rest_is_counted() {
+    let rules = AlertRules::default().repeat(Duration::from_secs(3600)).buffering(Duration::ZERO);
+    let mut machine = Machine::<u32, u32>::new(rules, SessionNs(0));
+    let mut alerts = 0;
+    for step in 0..20 {
+        let groups = (step * 1_000..step * 1_000 + 1_000).map(|id| look(id, &[run(1, 80)]));
+        let honest = Look { process: 1, ..look(1_000_000 + step, &[run(1, 90)]) };
+        let told = at(&mut machine, i64::from(step) + 1, groups.chain([honest]).collect());
+        assert_eq!(told.first(), Some(&(1_000_000 + step, 90)), "it was crowded out");
+        alerts += told.len();
+        assert!(machine.last.len() <= MOST_REMEMBERED && machine.pending.is_empty());
+        assert!(machine.pending_of.is_empty());
+    }
+    assert_eq!((alerts, machine.withheld().crowded), (20 * (MOST_OF_PROCESS + 1), 20 * (1_000 - 512)));
+    assert_eq!(machine.last.len(), MOST_REMEMBERED);
+    let oldest = machine.last.values().min().unwrap().0 / MS;
+    assert!(oldest > 10, "the latest are remembered: {oldest}");
+}
+
+#[test]
+fn a5_a_collection_that_lasts_holds_a_bounded_number_of_groups() {
+    let mut machine = machine(AlertRules::default().buffering(Duration::from_secs(60)));
+    for step in 0..100_u32 {
+        // Each look shows other groups, of twenty processes.
+        let groups =
+            (0..1_000).map(|n| Look { process: n % 20, ..look(10 + step * 1_000 + n, &[run(1, 80)]) });
+        assert_eq!(at(&mut machine, i64::from(step) + 1, groups.collect()), []);
+    }
+    assert_eq!(machine.pending.len(), MOST_PENDING);
+    assert_eq!(machine.withheld().crowded, 100_000 - MOST_PENDING as u64);
+}
+
 /// A run that a look at this time showed for the first time.
 type Shown = (i64, u32, Run);
 

@@ -118,6 +118,73 @@ fn a_process_that_ends_nothing_is_kept_within_bounds() {
 }
 
 #[test]
+fn spans_that_nobody_ends_make_room_for_those_that_are_ended() {
+    let mut spans = Spans::default();
+    (0..5_000).for_each(|number| start(&mut spans, number, span(1, "leaked", number)));
+    start(&mut spans, 5_000, span(1, "load", 77));
+    start(&mut spans, 5_001, numbered(2, 9, 78));
+    assert_eq!(began(spans.end_named(T, "load", None)), Some(77));
+    assert_eq!(began(spans.end_numbered(9, Timestamp::ZERO, 1)), Some(78));
+    assert_eq!(began(spans.end_named(T, "leaked", None)), Some(4_999), "the latest of them");
+    assert_eq!(spans.orphans(), 5_002 - MOST_OPEN as u64);
+}
+
+#[test]
+fn what_is_said_of_open_spans_is_bounded_in_bytes() {
+    let mut spans = Spans::default();
+    let much = |id: u64| {
+        let mut span = numbered(1, id, id);
+        span.marker.name = "n".repeat(1_000).as_str().into();
+        span
+    };
+    for id in 0..1_000 {
+        start(&mut spans, id, much(id));
+        for _ in 0..MOST_DETAILS {
+            spans.detail(id, Detail { name: "d".into(), value: "v".repeat(16 << 10) });
+        }
+    }
+    let weigh = |spans: &Spans| spans.open().map(|(_, span)| span.weight()).sum::<usize>();
+    assert!(weigh(&spans) <= MOST_BYTES && spans.bytes == weigh(&spans), "{}", weigh(&spans));
+    assert!(spans.open().any(|(_, span)| span.marker.cut), "there is no room for all that was said");
+    assert!(spans.end_numbered(999, Timestamp::ZERO, 1).is_some());
+    assert_eq!(spans.bytes, weigh(&spans), "what it took is free again");
+    spans.take_all();
+    assert_eq!(spans.bytes, 0);
+}
+
+#[test]
+fn t2_a_thread_is_in_the_groups_of_its_open_spans_until_the_last_of_a_group_ends() {
+    let mut spans = Spans::default();
+    let groups = |spans: &Spans| spans.groups(T).iter().map(|group| group.to_string()).collect::<Vec<_>>();
+    let grouped = |id: u64, group: &str| OpenSpan { group: Some(group.into()), ..numbered(1, id, id) };
+    for (id, group) in [(1, "b"), (2, "a"), (3, "b")] {
+        start(&mut spans, id, grouped(id, group));
+    }
+    assert_eq!(groups(&spans), ["a", "b"]);
+    spans.end_numbered(1, Timestamp::ZERO, 1);
+    assert_eq!(groups(&spans), ["a", "b"]);
+    spans.end_numbered(3, Timestamp::ZERO, 1);
+    assert_eq!(groups(&spans), ["a"]);
+    spans.end_numbered(2, Timestamp::ZERO, 1);
+    assert!(
+        spans.groups(T).is_empty() && spans.groups(ThreadId::new(2)).is_empty() && spans.by_thread.is_empty()
+    );
+    (10..500).for_each(|id| start(&mut spans, id, grouped(id, &format!("group {id}"))));
+    assert_eq!(spans.groups(T).len(), MOST_GROUPS);
+}
+
+#[test]
+fn threads_are_those_that_alone_can_end_what_they_left_open() {
+    let mut spans = Spans::default();
+    start(&mut spans, 1, numbered(1, 1, 1));
+    assert_eq!(spans.threads().count(), 0, "any thread may end that");
+    start(&mut spans, 2, span(2, "load", 2));
+    assert_eq!(spans.threads().collect::<Vec<_>>(), [ThreadId::new(2)]);
+    spans.forget_thread(ThreadId::new(2));
+    assert_eq!((spans.threads().count(), spans.orphans()), (0, 1));
+}
+
+#[test]
 fn another_thread_of_the_same_number_does_not_end_what_the_one_before_left_open() {
     let mut spans = Spans::default();
     start(&mut spans, 1, span(1, "load", 10));
