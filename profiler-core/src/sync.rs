@@ -1,6 +1,6 @@
 //! The one door to atomics: std in the shipped build, loom in the model-checked one.
 //!
-//! Lock-free code (`pool::{slot, budget, definitions}`, `manager::{ready, done}`, `record::handshake`) imports from
+//! Lock-free code (`pool::{slot, budget, definitions}`, `manager::{ready, done}`, `record::handshake`, `sampler::bell`) imports from
 //! here only, so what loom checks is what ships. Statics need `const` constructors, which loom
 //! has not; they use [`fixed`], and no model-checked code touches them.
 

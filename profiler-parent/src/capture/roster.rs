@@ -19,8 +19,9 @@ use crate::gather::verdict::{Verdict, Why};
 use crate::hub::{Process, ProcessState, Remains, Shared};
 use crate::outbox::Outbox;
 
-/// A child says hello within a millisecond of its start, if it gets a processor.
-const HELLO: Millis = Millis::new(500);
+/// A child says hello within some milliseconds of its start, if it gets a processor. One that is silent holds up every
+/// capture for so long, so that is half of what a capture may take beyond its timeout.
+const HELLO: Millis = Millis::new(250);
 
 /// One process of a capture.
 #[derive(Debug)]
