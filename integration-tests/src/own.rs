@@ -31,6 +31,15 @@ impl Possessions {
     }
 }
 
+/// Open descriptors of this process that are pools, its own and those of children.
+pub fn pool_descriptors() -> usize {
+    let all = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let is_pool = |path: &std::path::Path| {
+        fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("profiler-pool"))
+    };
+    all.filter(|entry| is_pool(&entry.path())).count()
+}
+
 /// Names of all threads of this process.
 pub fn thread_names() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();

@@ -173,7 +173,7 @@ fn a_child_with_a_wrong_token() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_speaks_another_version() -> anyhow::Result<()> {
-    let refused = Outcome::Closed("the other side speaks version 3 of the protocol, this side version 2");
+    let refused = Outcome::Closed("the other side speaks version 4 of the protocol, this side version 3");
     tell(|liar, _| says("hello-wrong-version", liar), &refused, &refused)
 }
 
@@ -212,7 +212,7 @@ fn a_child_that_answers_without_end() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_sends_garbage() -> anyhow::Result<()> {
-    let garbage = Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 2");
+    let garbage = Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 3");
     tell(|liar, _| says("garbage", liar), &garbage, &garbage)
 }
 

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::manager::update::ManagerUpdate;
 use profiler_core::profile::{ProcessSummary, ProfileSpec};
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Token;
 
 /// The version of the protocol. Both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 macro_rules! request_number {
     ($(#[$meta:meta])* $name:ident) => {
@@ -196,6 +197,13 @@ pub enum ToChild {
     WaitOnePeriodicSampling {
         /// Answered by [`ToParent::Done`].
         request: RequestId,
+    },
+    /// Measure this of groups from now on.
+    SetProbes {
+        /// Answered by [`ToParent::Done`].
+        request: RequestId,
+        /// All that is wanted.
+        probes: Probes,
     },
     /// Answer at once. The answer shows that all that was sent before has been read.
     Echo {

@@ -80,6 +80,9 @@ impl Control {
             ToChild::Resume { request } => self.done(request, session::resume),
             ToChild::PauseSampling { request } => self.done(request, session::pause_sampling),
             ToChild::ResumeSampling { request } => self.done(request, session::resume_sampling),
+            ToChild::SetProbes { request, probes } => {
+                self.done(request, || profiler_core::groups::set_probes(probes));
+            }
             ToChild::WaitOnePeriodicSampling { request } => self.wait_one_periodic_sampling(request),
             ToChild::Echo { request } => self.done(request, || {}),
             ToChild::AwaitNextChunkManagerUpdate { allowance } => {

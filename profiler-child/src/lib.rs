@@ -32,5 +32,5 @@ mod updates;
 
 pub use connect::{InitError, Status, init};
 pub use profiler_core as core;
-pub use profiler_core::{label, marker, scope, text_marker};
+pub use profiler_core::{blocking, group, label, marker, scope, text_marker};
 pub use shutdown::shutdown;

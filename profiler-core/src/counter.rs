@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::definition_cell::DefinitionCell;
 use crate::ids::{CounterIndex, DefinitionId};
-use crate::manager::ChunkManager;
+use crate::manager::{ChunkManager, State};
 use crate::pool::definitions::Definition;
 use crate::pool::live::CounterCell;
 use crate::record::{gate, local};
@@ -141,5 +141,27 @@ impl Counter {
         let number = DefinitionId::new(cell.get().checked_add(1)?);
         self.cell.set(manager.tag(), number);
         Some(number)
+    }
+}
+
+/// The counter that shows a group over time: its time, in nanoseconds, and its ticks.
+pub(crate) struct GroupTrack;
+
+impl GroupTrack {
+    /// Viewers' kind of these counters.
+    pub(crate) const CATEGORY: &'static str = "Group";
+
+    /// Makes a counter; `None` if there is no room. The group's owner changes it.
+    pub(crate) fn add(manager: &ChunkManager, state: &mut State, name: &str) -> Option<CounterIndex> {
+        let cell = state.rows.add_counter(manager)?;
+        let definition = Definition::Counter {
+            cell,
+            name: name.to_owned(),
+            category: Self::CATEGORY.to_owned(),
+            description: "Time spent for this group by all threads, in nanoseconds".to_owned(),
+        };
+        let id = manager.pool().define(&definition).ok()?;
+        manager.pool().counter(cell)?.publish(id);
+        Some(cell)
     }
 }

@@ -68,6 +68,10 @@ number! {
     CounterIndex(u32)
 }
 number! {
+    /// Row of a group in its pool's group table.
+    GroupIndex(u32)
+}
+number! {
     /// Where a definition begins in its pool's definitions region, in 8-byte words, plus one;
     /// 0 means "none". Valid for the life of the pool.
     DefinitionId(u32)

@@ -24,8 +24,10 @@ mod backtrace;
 pub mod codec;
 pub mod counter;
 mod definition_cell;
+pub mod durations;
 pub mod entry;
 pub mod grave;
+pub mod groups;
 pub mod ids;
 pub mod label;
 #[cfg(all(test, loom))]
@@ -38,6 +40,7 @@ pub mod pool;
 pub mod profile;
 pub mod reader;
 pub mod record;
+pub mod safepoint;
 pub mod sampler;
 pub mod session;
 mod sync;

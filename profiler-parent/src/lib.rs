@@ -5,28 +5,42 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod alerts;
 pub mod capture;
 pub mod controller;
+pub mod export;
 pub mod gather;
+pub mod groups;
 mod hub;
+#[cfg(feature = "live")]
+pub mod live;
+pub mod observe;
 pub mod outbox;
 pub mod output;
 mod pools;
 pub mod processed;
+pub mod reading;
 pub mod recover;
 pub mod session;
 pub mod spawn;
 pub mod symbols;
 mod sys;
+#[cfg(any(feature = "cli", feature = "live"))]
+mod token;
 #[cfg(feature = "cli")]
 pub mod view;
 
+pub use alerts::{Alert, AlertRules, Alerts, EvidenceOptions, Target};
 pub use capture::{Capture, CaptureError, CaptureEvent, CaptureReport, CapturedProcess, Format};
 pub use gather::verdict::{Verdict, Why};
+pub use groups::{GroupsSnapshot, Monitor};
 pub use hub::{ChildSignals, ProcessReport, ProcessState, ProfiledChild, SpawnedError};
+#[cfg(feature = "live")]
+pub use live::{LiveError, LiveOptions, LiveServer};
+pub use observe::{Filter, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use profiler_core as core;
-pub use profiler_core::{label, marker, scope, text_marker};
+pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
 pub use session::{LimitError, Session, SessionBuilder, SessionError};
 
 /// The code in the README compiles.

@@ -66,6 +66,10 @@ fn to_child() -> impl Strategy<Value = ToChild> {
             6 => ToChild::AwaitNextChunkManagerUpdate { allowance: ByteLimit::new(bytes) },
             7 => ToChild::DestroyReleasedChunksAtOrBefore { timestamp: Timestamp::from_raw(bytes) },
             8 => ToChild::CancelGather { id },
+            9 => ToChild::SetProbes {
+                request,
+                probes: profiler_core::groups::Probes::from_bits(bytes.to_le_bytes()[0]),
+            },
             _ => ToChild::GetGatherProfileProgress { id },
         }
     });

@@ -1,4 +1,4 @@
-//! The books of thread rows and counter cells: which are taken, and who pays for their pages.
+//! The books of thread rows, counter cells and group cells: which are taken, and who pays for their pages.
 //!
 //! Called with the manager's lock held. A thread's row outlives the thread until its last chunk
 //! is destroyed; then its books go to row 0, the process's own, and the row is free again. So
@@ -8,14 +8,15 @@ use std::collections::BTreeSet;
 
 use super::ChunkManager;
 use super::chunks::Chunks;
-use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
-use crate::pool::layout::{COUNTER_BYTES, Layout, MAX_COUNTERS, Region};
+use crate::ids::{CounterIndex, GroupIndex, ThreadId, ThreadIndex};
+use crate::pool::layout::{COUNTER_BYTES, GROUP_BYTES, Layout, MAX_COUNTERS, MAX_GROUPS, Region};
 pub(crate) use crate::pool::live::NewThread;
 
 /// Rows of the live tables.
 #[derive(Debug)]
 pub(crate) struct Rows {
     counters: Table,
+    groups: Table,
     /// Rows of threads that have ended.
     ended: BTreeSet<u32>,
     /// Rows of threads that another thread has entries of: the sampler, in its own chunks.
@@ -26,7 +27,8 @@ pub(crate) struct Rows {
 impl Rows {
     pub(crate) fn new(layout: &Layout) -> Self {
         Self {
-            counters: Table::new(COUNTER_BYTES, MAX_COUNTERS, layout.page),
+            counters: Table::new(Region::Counters, COUNTER_BYTES, MAX_COUNTERS, layout.page),
+            groups: Table::new(Region::Groups, GROUP_BYTES, MAX_GROUPS, layout.page),
             ended: BTreeSet::new(),
             held: BTreeSet::new(),
             pauses_booked: false,
@@ -100,6 +102,29 @@ impl Rows {
         self.counters.take(manager).map(CounterIndex::new)
     }
 
+    /// The next group cell, which `name` names: it is taken only if that works, so that cells in use have no gaps.
+    pub(crate) fn add_group(
+        &mut self,
+        manager: &ChunkManager,
+        name: impl FnOnce(GroupIndex) -> Option<()>,
+    ) -> Option<GroupIndex> {
+        let index = self.groups.take(manager).map(GroupIndex::new)?;
+        let named = name(index);
+        if named.is_none() {
+            self.groups.frontier = index.get();
+        }
+        named.map(|()| index)
+    }
+
+    /// Sets all groups to zero; a new session begins.
+    pub(crate) fn reset_groups(&self, manager: &ChunkManager) {
+        for number in 0..self.groups.frontier {
+            if let Some(cell) = manager.pool().group(GroupIndex::new(number)) {
+                cell.reset();
+            }
+        }
+    }
+
     /// How many counter cells were taken.
     pub(crate) fn counters(&self) -> usize {
         usize::try_from(self.counters.frontier).unwrap_or(0)
@@ -131,6 +156,7 @@ impl Rows {
 /// Rows of one table, never given back: pages booked as they are reached.
 #[derive(Debug)]
 struct Table {
+    region: Region,
     bytes: u64,
     most: u64,
     page: u64,
@@ -139,8 +165,8 @@ struct Table {
 }
 
 impl Table {
-    const fn new(bytes: u64, most: u64, page: u64) -> Self {
-        Self { bytes, most, page, frontier: 0, booked: 0 }
+    const fn new(region: Region, bytes: u64, most: u64, page: u64) -> Self {
+        Self { region, bytes, most, page, frontier: 0, booked: 0 }
     }
 
     fn take(&mut self, manager: &ChunkManager) -> Option<u32> {
@@ -149,7 +175,7 @@ impl Table {
         }
         let end = (u64::from(self.frontier) + 1) * self.bytes;
         if end > self.booked {
-            if !manager.pool().take_page(Region::Counters, self.booked) {
+            if !manager.pool().take_page(self.region, self.booked) {
                 manager.pool().budget().want(self.page);
                 return None;
             }

@@ -124,3 +124,37 @@ macro_rules! scope {
         )
     };
 }
+
+/// Opens a span: a start here, an end when the guard is dropped, both with the same number.
+///
+/// `span!(name)`, `span!(name, category)`, `span!(name, category, options)`; the options are a text or
+/// [`SpanOptions`](crate::marker::SpanOptions). A scope is half the price; a span is seen while it is open.
+///
+/// ```
+/// use profiler_core::span;
+/// use profiler_core::marker::{SpanOptions, category};
+///
+/// let _load = span!("load", &category::IO, "index.html");
+/// let request = span!("request", &category::OTHER, SpanOptions::default().group("tenant 42"));
+/// request.detail("rows", "17");
+/// ```
+#[macro_export]
+macro_rules! span {
+    ($name:expr $(,)?) => {
+        $crate::span!($name, &$crate::marker::category::OTHER)
+    };
+    ($name:expr, $category:expr $(,)?) => {
+        $crate::span!($name, $category, $crate::marker::SpanOptions::default())
+    };
+    ($name:expr, $category:expr, $options:expr $(,)?) => {
+        $crate::__if_enabled!(
+            if $crate::session::is_active() {
+                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                $crate::marker::MarkerSpan::new(&SITE, $category, $options)
+            } else {
+                $crate::marker::MarkerSpan::disabled()
+            },
+            $crate::marker::MarkerSpan::disabled()
+        )
+    };
+}

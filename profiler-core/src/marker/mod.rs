@@ -14,6 +14,7 @@ mod options;
 mod record;
 mod scope;
 mod site;
+mod span;
 mod stack;
 
 pub use builtin::Text;
@@ -22,6 +23,7 @@ pub use options::{MarkerOptions, MarkerStack, MarkerTiming};
 pub use record::{add_marker, add_text_marker, add_untyped_marker};
 pub use scope::MarkerScope;
 pub use site::MarkerSite;
+pub use span::{MarkerSpan, SpanDetail, SpanMark, SpanOptions};
 
 use schema::MarkerSchema;
 

@@ -21,7 +21,7 @@ use super::budget::{BookedPages, Budget};
 use super::layout::{Extent, Layout, Region};
 use super::mapping::Words;
 use crate::codec;
-use crate::ids::{CounterIndex, DefinitionId};
+use crate::ids::{CounterIndex, DefinitionId, GroupIndex};
 use crate::sync::{AtomicU64, Ordering};
 
 /// State of a record that is being written.
@@ -96,6 +96,19 @@ pub enum Definition {
         file: String,
         /// Line in it; 0 if unknown.
         line: u32,
+    },
+    /// A group that work is done for.
+    Group {
+        /// Row in the group table.
+        cell: GroupIndex,
+        /// What it stands for, see `groups::GroupKind`.
+        kind: String,
+        /// Shown name.
+        name: String,
+        /// What else is known of it.
+        labels: Vec<(String, String)>,
+        /// Whether it is measured only if somebody wants fine groups.
+        is_fine: bool,
     },
 }
 

@@ -191,7 +191,7 @@ fn parse_layout(page: &[u8], file_len: u64) -> Result<Layout, HeaderError> {
     if pool_len > file_len {
         return Err(HeaderError::Damaged("the file is shorter than the pool"));
     }
-    let mut regions = [Extent::default(); 6];
+    let mut regions = [Extent::default(); layout::REGIONS];
     for (extent, offset) in regions.iter_mut().zip((at::REGIONS..).step_by(16)) {
         *extent = Extent { offset: word_at(page, offset)?, len: word_at(page, offset + 8)? };
     }

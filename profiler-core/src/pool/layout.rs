@@ -11,6 +11,7 @@
 //! …               DEFINITIONS       append-only records (names, categories, schemas, counters)
 //! …               THREADS           65,536 rows of 256 B
 //! …               DIRECTORY         one 128 B slot per chunk that may exist
+//! …               GROUPS            4,096 cells of 1 KiB
 //! …               CHUNKS            the rest: blocks of PAGE << class, class 0..=8
 //! ```
 //!
@@ -23,7 +24,7 @@
 /// First word of a pool: "MPROFPOL" read as little-endian bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MPROFPOL");
 /// Version of everything in this file. A reader refuses any other.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 /// Reads as itself only on a machine of the same byte order.
 pub const ENDIAN_MARK: u32 = 0x0102_0304;
 
@@ -33,6 +34,10 @@ pub const SIZE_CLASSES: u8 = 9;
 pub const COUNTER_BYTES: u64 = 64;
 /// Most counters of a process.
 pub const MAX_COUNTERS: u64 = 1024;
+/// Bytes of a group's cell.
+pub const GROUP_BYTES: u64 = 1024;
+/// Most groups of a process.
+pub const MAX_GROUPS: u64 = 4096;
 /// Bytes of a thread row.
 pub const THREAD_BYTES: u64 = 256;
 /// Most threads of a process whose rows are alive at the same time.
@@ -84,6 +89,10 @@ pub mod header {
     pub const BOOT_LOW: u64 = 144;
     /// Its high half.
     pub const BOOT_HIGH: u64 = 152;
+    /// What of groups is measured, see `groups::Probes`. Written by the process.
+    pub const PROBES: u64 = 160;
+    /// How many groups found no room when they were used first. Written by the process.
+    pub const GROUPS_LEFT_OUT: u64 = 168;
     /// Seven pairs of (offset, length), in the order of [`super::Region`].
     pub const REGIONS: u64 = 256;
     /// Length of the process name in bytes, then up to [`super::MAX_NAME_BYTES`] of it.
@@ -161,8 +170,10 @@ pub enum Region {
     Threads = 3,
     /// Chunk slots.
     Directory = 4,
+    /// Group cells.
+    Groups = 5,
     /// Chunk memory.
-    Chunks = 5,
+    Chunks = 6,
 }
 
 /// A range of bytes in a pool.
@@ -193,6 +204,9 @@ impl Extent {
     }
 }
 
+/// Number of parts after the header.
+pub const REGIONS: usize = 7;
+
 /// Sizes of all parts of a pool, derived from the page size and the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -200,7 +214,7 @@ pub struct Layout {
     pub page: u64,
     /// Length of the file.
     pub pool_len: u64,
-    regions: [Extent; 6],
+    regions: [Extent; REGIONS],
 }
 
 impl Layout {
@@ -216,6 +230,7 @@ impl Layout {
             definitions,
             whole(THREAD_BYTES * MAX_THREADS),
             whole(slots.saturating_mul(SLOT_BYTES)),
+            whole(GROUP_BYTES * MAX_GROUPS),
             chunks,
         ];
         let mut offset = whole(header::LEN);
@@ -229,7 +244,7 @@ impl Layout {
 
     /// A layout from the numbers of a header; `None` unless every part lies inside the file,
     /// starts at a page, comes after the one before, and no table is longer than any pool's.
-    pub fn from_parts(page: u64, pool_len: u64, regions: [Extent; 6]) -> Option<Self> {
+    pub fn from_parts(page: u64, pool_len: u64, regions: [Extent; REGIONS]) -> Option<Self> {
         let sane_page = page.is_power_of_two() && (4096..=1 << 20).contains(&page);
         let mut previous_end = page.max(header::LEN);
         for extent in regions {
@@ -254,6 +269,7 @@ impl Layout {
             && most(Region::Definitions, MAX_DEFINITIONS_BYTES)
             && most(Region::Threads, THREAD_BYTES * MAX_THREADS)
             && most(Region::Directory, slots.saturating_mul(SLOT_BYTES))
+            && most(Region::Groups, GROUP_BYTES * MAX_GROUPS)
     }
 
     /// Where a part lies.
@@ -262,7 +278,7 @@ impl Layout {
     }
 
     /// All parts, in the order of [`Region`].
-    pub const fn regions(&self) -> [Extent; 6] {
+    pub const fn regions(&self) -> [Extent; REGIONS] {
         self.regions
     }
 
@@ -294,14 +310,14 @@ mod tests {
     #[test]
     fn forged_parts_are_refused() {
         let good = Layout::for_limit(1 << 20, 4096);
-        let forge = |change: fn(&mut [Extent; 6])| {
+        let forge = |change: fn(&mut [Extent; REGIONS])| {
             let mut regions = good.regions();
             change(&mut regions);
             Layout::from_parts(4096, good.pool_len, regions)
         };
         assert!(forge(|_| {}).is_some());
-        assert!(forge(|r| r[5].len += 4096).is_none());
-        assert!(forge(|r| r[5].len = u64::MAX).is_none());
+        assert!(forge(|r| r[6].len += 4096).is_none());
+        assert!(forge(|r| r[6].len = u64::MAX).is_none());
         assert!(forge(|r| r[3].offset -= 4096).is_none());
         assert!(forge(|r| r[0].offset = 0).is_none());
         assert!(forge(|r| r[2].len -= 1).is_none());
@@ -312,8 +328,8 @@ mod tests {
             regions.iter_mut().skip(region + 1).for_each(|extent| extent.offset += 128 << 20);
             Layout::from_parts(4096, good.pool_len + (128 << 20), regions)
         };
-        assert!((0..5).all(|table| longer(table).is_none()), "a table longer than any pool's");
-        assert!(longer(5).is_some());
+        assert!((0..6).all(|table| longer(table).is_none()), "a table longer than any pool's");
+        assert!(longer(6).is_some());
         assert!(Layout::from_parts(0, good.pool_len, good.regions()).is_none());
         assert!(Layout::from_parts(1 << 40, good.pool_len, good.regions()).is_none());
     }

@@ -1,10 +1,11 @@
-//! The small live tables: thread rows, counter cells, paused ranges.
+//! The small live tables: thread rows, counter cells, group cells, paused ranges.
 //!
 //! Written by the process (rows by their thread and by whoever destroys its chunks, cells by
 //! any thread), read through the file at any time without asking the process.
 //!
 //! ```text
 //! thread row  see `row`
+//! group       see `group`
 //! counter     word 0   value   1  number of changes   2  definition, 0 = free
 //! pauses      word 0   how many there ever were; then pairs (start, end), end 0 = open
 //! ```
@@ -15,8 +16,10 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod gone;
+pub(crate) mod group;
 pub(crate) mod row;
 
+pub(crate) use group::GroupCell;
 pub(crate) use row::{NewThread, Occupant, RowUse, ThreadRow};
 
 use super::SharedWords;

@@ -24,7 +24,8 @@ use std::os::unix::fs::FileExt;
 pub(crate) use mapping::{Mapping, SharedWords, Words};
 
 use crate::ids::{
-    BootId, ByteLimit, ChunkIndex, CounterIndex, DefinitionId, PoolId, ProcessId, ProcessStart, ThreadIndex,
+    BootId, ByteLimit, ChunkIndex, CounterIndex, DefinitionId, GroupIndex, PoolId, ProcessId, ProcessStart,
+    ThreadIndex,
 };
 use crate::params::SessionParams;
 use crate::sync::{AtomicU64, Ordering};
@@ -34,7 +35,7 @@ use budget::Budget;
 use definitions::{DefineError, Definition, DefinitionWriter};
 use header::{Header, HeaderError};
 use layout::{Backing, Extent, Layout, Life, Region, header as at};
-use live::{CounterCell, PauseTable, ThreadRow};
+use live::{CounterCell, GroupCell, PauseTable, ThreadRow};
 use slot::ChunkSlot;
 
 /// Pages that a pool occupies as soon as a process records into it: header, one page each of
@@ -247,6 +248,17 @@ impl Pool {
 
     pub(crate) fn counter(&self, index: CounterIndex) -> Option<&CounterCell> {
         self.row(Region::Counters, u64::from(index.get()), layout::COUNTER_BYTES)
+    }
+
+    pub(crate) fn group(&self, index: GroupIndex) -> Option<&GroupCell> {
+        self.row(Region::Groups, u64::from(index.get()), layout::GROUP_BYTES)
+    }
+
+    /// Counts a group that found no room.
+    pub(crate) fn count_group_left_out(&self) {
+        if let Some(word) = self.map.word(at::GROUPS_LEFT_OUT) {
+            word.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn pauses(&self) -> Option<&PauseTable> {

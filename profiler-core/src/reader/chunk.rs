@@ -37,7 +37,7 @@ pub(super) fn read<'a>(
     if directory::generation(source, layout, chunk.index)? != chunk.generation {
         return Ok(ChunkRead::Evicted);
     }
-    Ok(ChunkRead::Entries(Entries { bytes: &buffer.0, at: 0, left: chunk.entries, damaged: false }))
+    Ok(ChunkRead::Entries(Entries::new(&buffer.0, chunk.entries)))
 }
 
 /// The entries of a chunk, in the order in which they were committed.
@@ -47,6 +47,13 @@ pub struct Entries<'a> {
     at: usize,
     left: u64,
     damaged: bool,
+}
+
+impl<'a> Entries<'a> {
+    /// So many entries, in bytes that were copied and re-checked.
+    pub(super) const fn new(bytes: &'a [u8], entries: u64) -> Self {
+        Self { bytes, at: 0, left: entries, damaged: false }
+    }
 }
 
 impl Entries<'_> {

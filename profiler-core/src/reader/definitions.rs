@@ -159,6 +159,13 @@ impl Definitions {
         self.labels.get(&id)
     }
 
+    /// All labels with their numbers, in the order in which they were defined.
+    pub fn labels(&self) -> Vec<(DefinitionId, &LabelDefinition)> {
+        let mut all: Vec<_> = self.labels.iter().map(|(id, label)| (*id, label)).collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all
+    }
+
     fn add(&mut self, id: DefinitionId, definition: Definition) {
         match definition {
             Definition::Category { name, color, subcategories } => {
@@ -180,6 +187,7 @@ impl Definitions {
                     self.modules.insert(id, ModuleDefinition { path, build_id, base, start, end });
                 }
             }
+            Definition::Group { .. } => {} // looked up one by one, see `reader::groups`
             Definition::Label { name, category, subcategory, file, line } => {
                 self.labels.insert(id, LabelDefinition { name, category, subcategory, file, line });
             }
@@ -208,37 +216,98 @@ fn weight(definition: &Definition) -> u64 {
             text(name) + text(category) + text(description)
         }
         Definition::Module { path, build_id, .. } => text(path) + build_id.len() as u64,
+        Definition::Group { kind, name, labels, .. } => {
+            text(kind) + text(name) + labels.iter().map(|(key, value)| text(key) + text(value)).sum::<u64>()
+        }
         Definition::Label { name, file, .. } => text(name) + text(file),
     }
 }
 
+/// Records that were being written when they were passed and are looked at again; more are not.
+const MAX_UNFINISHED: usize = 64;
+
 /// Reads the region from its start to the first word that was never written.
 pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Definitions> {
-    let region = layout.region(Region::Definitions);
-    let mut definitions = Definitions::default();
-    let mut record = Vec::new();
-    let mut at = 0_u64;
-    let mut room = layout.pool_len;
-    while at.saturating_add(8) <= region.len {
-        let mut head = [0; 8];
-        source.read_at(&mut head, region.offset.saturating_add(at))?;
-        let (len, state) = (low(word(&head, 0)), high(word(&head, 0)));
-        let end = at.saturating_add(8).saturating_add(u64::from(len).div_ceil(8) * 8);
-        if state == 0 || end > region.len || len as usize > codec::MAX_ENCODED_BYTES {
-            break;
-        }
-        if u64::from(state) == READY {
-            record.resize(len as usize, 0);
-            source.read_at(&mut record, region.offset.saturating_add(at + 8))?;
-            if let (Ok(definition), Ok(number)) = (codec::decode(&record), u32::try_from(at / 8 + 1)) {
-                room = room.saturating_sub(weight(&definition));
-                if room == 0 {
-                    break;
-                }
-                definitions.add(DefinitionId::new(number), definition);
+    let mut reader = DefinitionsReader::default();
+    reader.read_on(source, layout)?;
+    Ok(reader.definitions)
+}
+
+/// Reads the region as it grows.
+#[derive(Debug, Default)]
+pub(super) struct DefinitionsReader {
+    definitions: Definitions,
+    /// Where the first record that was not there begins.
+    at: u64,
+    /// What the records that were read take in memory.
+    weight: u64,
+    /// Where records begin that were being written.
+    unfinished: Vec<u64>,
+}
+
+/// A record as far as its first word tells.
+struct RecordHead {
+    len: u32,
+    is_ready: bool,
+    end: u64,
+}
+
+impl DefinitionsReader {
+    /// All that was read so far.
+    pub(super) const fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
+    /// Reads what was added since the last time. If nothing was, that costs one look.
+    pub(super) fn read_on(&mut self, source: &impl ByteSource, layout: &Layout) -> io::Result<()> {
+        for at in std::mem::take(&mut self.unfinished) {
+            if let Some(head) = head(source, layout, at)? {
+                self.take(source, layout, at, &head)?;
             }
         }
-        at = end;
+        while self.weight < layout.pool_len {
+            let Some(head) = head(source, layout, self.at)? else { break };
+            self.take(source, layout, self.at, &head)?;
+            self.at = head.end;
+        }
+        Ok(())
     }
-    Ok(definitions)
+
+    fn take(
+        &mut self,
+        source: &impl ByteSource,
+        layout: &Layout,
+        at: u64,
+        head: &RecordHead,
+    ) -> io::Result<()> {
+        if !head.is_ready {
+            if self.unfinished.len() < MAX_UNFINISHED {
+                self.unfinished.push(at);
+            }
+            return Ok(());
+        }
+        let mut record = vec![0; head.len as usize];
+        source.read_at(&mut record, layout.region(Region::Definitions).offset.saturating_add(at + 8))?;
+        if let (Ok(definition), Ok(number)) = (codec::decode(&record), u32::try_from(at / 8 + 1)) {
+            self.weight = self.weight.saturating_add(weight(&definition));
+            if self.weight < layout.pool_len {
+                self.definitions.add(DefinitionId::new(number), definition);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The record that begins there; `None` where none was ever written.
+fn head(source: &impl ByteSource, layout: &Layout, at: u64) -> io::Result<Option<RecordHead>> {
+    let region = layout.region(Region::Definitions);
+    if at.saturating_add(8) > region.len {
+        return Ok(None);
+    }
+    let mut head = [0; 8];
+    source.read_at(&mut head, region.offset.saturating_add(at))?;
+    let (len, state) = (low(word(&head, 0)), high(word(&head, 0)));
+    let end = at.saturating_add(8).saturating_add(u64::from(len).div_ceil(8) * 8);
+    let is_there = state != 0 && end <= region.len && len as usize <= codec::MAX_ENCODED_BYTES;
+    Ok(is_there.then_some(RecordHead { len, is_ready: u64::from(state) == READY, end }))
 }

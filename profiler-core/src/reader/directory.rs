@@ -147,6 +147,22 @@ fn without_overlap(
     Ok(kept)
 }
 
+/// What one slot says now: `None` if it holds nothing, or changed under our eyes.
+pub(super) fn read_slot(
+    source: &impl ByteSource,
+    layout: &Layout,
+    index: ChunkIndex,
+) -> io::Result<Option<ChunkInfo>> {
+    let before = generation(source, layout, index)?;
+    crate::sync::full_fence();
+    let mut slot = [0; SLOT_BYTES as usize];
+    let offset = layout.region(Region::Directory).row(u64::from(index.get()), SLOT_BYTES);
+    source.read_at(&mut slot, offset.ok_or(io::ErrorKind::InvalidInput)?)?;
+    crate::sync::full_fence();
+    let is_stable = word(&slot, 0) == before && generation(source, layout, index)? == before;
+    Ok(if is_stable { ChunkInfo::parse(layout, index.get(), &slot) } else { None })
+}
+
 /// The generation that a slot shows now.
 pub(super) fn generation(source: &impl ByteSource, layout: &Layout, index: ChunkIndex) -> io::Result<u64> {
     let region = layout.region(Region::Directory);

@@ -12,6 +12,8 @@
 mod chunk;
 mod definitions;
 mod directory;
+mod follow;
+pub mod groups;
 mod snapshot;
 mod source;
 pub(crate) mod tables;
@@ -21,6 +23,7 @@ pub use definitions::{
     CategoryDefinition, CounterDefinition, Definitions, LabelDefinition, MarkerType, ModuleDefinition, Site,
 };
 pub use directory::ChunkInfo;
+pub use follow::{Followed, Follower, Progress};
 pub use snapshot::{PoolReader, Snapshot};
 pub use source::ByteSource;
 pub use tables::{CounterInfo, PausedRange, ThreadInfo};

@@ -63,6 +63,16 @@ impl<S: ByteSource + ?Sized> ByteSource for &S {
     }
 }
 
+impl<S: ByteSource + ?Sized> ByteSource for std::sync::Arc<S> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        (**self).read_at(buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        (**self).len()
+    }
+}
+
 /// Native-endian word `index` of `bytes`; 0 beyond the end.
 pub(super) fn word(bytes: &[u8], index: usize) -> u64 {
     let at = index.saturating_mul(8);

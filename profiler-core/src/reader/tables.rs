@@ -163,6 +163,27 @@ pub(crate) fn read_books_around<T>(
     Ok((before, found, after, settled))
 }
 
+/// The thread that has a row now.
+pub(super) fn read_thread(
+    source: &impl ByteSource,
+    layout: &Layout,
+    index: ThreadIndex,
+) -> io::Result<Option<ThreadInfo>> {
+    let offset = layout.region(Region::Threads).row(u64::from(index.get()), THREAD_BYTES);
+    let Some(offset) = offset else { return Ok(None) };
+    let mut row = [0; THREAD_BYTES as usize];
+    source.read_at(&mut row, offset)?;
+    Ok(ThreadInfo::parse(index.get(), &row))
+}
+
+/// Entries that were evicted so far; `None` while books are being moved.
+pub(super) fn read_evicted(source: &impl ByteSource, layout: &Layout) -> io::Result<Option<u64>> {
+    let (_, (), books, is_settled) = read_books_around(source, layout, || Ok(()))?;
+    let gone = books.process.map_or(0, |process| process.counts.evicted);
+    let evicted = books.threads.iter().fold(gone, |sum, thread| sum.saturating_add(thread.evicted));
+    Ok(is_settled.then_some(evicted))
+}
+
 /// Row 0, the process itself.
 fn read_process_row(source: &impl ByteSource, layout: &Layout) -> io::Result<Option<ProcessRow>> {
     let mut row = [0; THREAD_BYTES as usize];

@@ -10,8 +10,6 @@
 
 #![allow(unsafe_code)]
 
-use std::sync::Once;
-
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys;
 
@@ -28,12 +26,15 @@ struct Gate {
     word: AtomicU64,
     /// 1 once set up; 0 again in a forked child.
     alive: AtomicU64,
+    /// What groups are to count, see `groups::local`; 0 while no session is on.
+    groups: AtomicU64,
 }
 
-static GATE: Gate = Gate { word: AtomicU64::new(0), alive: AtomicU64::new(0) };
+static GATE: Gate = Gate { word: AtomicU64::new(0), alive: AtomicU64::new(0), groups: AtomicU64::new(0) };
 /// How many threads are in the middle of a fork.
 static FORKING: AtomicU64 = AtomicU64::new(0);
-static SET_UP: Once = Once::new();
+/// 1 once forks are prepared for; stays 1 in a forked child.
+static SET_UP: AtomicU64 = AtomicU64::new(0);
 
 /// The word now.
 #[inline(always)]
@@ -49,7 +50,22 @@ pub(crate) fn is_active() -> bool {
 
 /// Opens or closes the gate.
 pub(crate) fn set(word: u64) {
+    if word & ACTIVE == 0 {
+        GATE.groups.store(0, Ordering::SeqCst);
+    }
     GATE.word.store(word, Ordering::SeqCst);
+}
+
+/// What groups are to count.
+#[inline(always)]
+pub(crate) fn groups() -> u64 {
+    GATE.groups.load(Ordering::Relaxed)
+}
+
+/// Changes what groups are to count; nothing while that is 0, unless it `begins`.
+pub(crate) fn set_groups(begins: bool, next: impl Fn(u64) -> u64) {
+    let change = |now: u64| (begins || now != 0).then(|| next(now));
+    let _ = GATE.groups.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
 }
 
 /// The word for a session.
@@ -62,17 +78,23 @@ pub(crate) const fn epoch_of(word: u64) -> u64 {
     word >> EPOCH_SHIFT
 }
 
-/// Prepares for forks. Called before the gate is first opened.
+/// Prepares for forks. Called before the gate is first opened, and before a lock is waited for that a forked child
+/// could find locked for ever.
+///
+/// No thread waits for another here, which in a forked child could be missing. Threads that come at the same time
+/// all do it; what is done twice does no harm.
 pub(crate) fn set_up() {
-    SET_UP.call_once(|| {
-        let page = std::ptr::from_ref(&GATE).cast_mut().cast::<u8>();
-        // SAFETY: `GATE` fills whole pages of zero-initialised static memory, which is
-        // anonymous, and holds two atomics for which zero is valid.
-        unsafe { sys::wipe_on_fork(page, size_of::<Gate>()) };
-        sys::on_fork(fork_begins, fork_is_over, close_in_child);
-        // Within the once: whoever sees it completed sees this too, and no forked child revives.
-        GATE.alive.store(1, Ordering::SeqCst);
-    });
+    if SET_UP.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    let page = std::ptr::from_ref(&GATE).cast_mut().cast::<u8>();
+    // SAFETY: `GATE` fills whole pages of zero-initialised static memory, which is
+    // anonymous, and holds three atomics for which zero is valid.
+    unsafe { sys::wipe_on_fork(page, size_of::<Gate>()) };
+    sys::on_fork(fork_begins, fork_is_over, close_in_child);
+    // In this order: whoever sees the second sees the first, and no forked child that finds the second revives.
+    GATE.alive.store(1, Ordering::SeqCst);
+    SET_UP.store(1, Ordering::SeqCst);
 }
 
 /// Whether a thread is in the middle of a fork: nobody should be interrupted now.
@@ -86,9 +108,10 @@ pub(crate) fn is_foreign() -> bool {
     GATE.alive.load(Ordering::Relaxed) == 0
 }
 
-/// Whether this is a forked child of a process that recorded: its pool is not mapped here.
+/// Whether this is a forked child of a process that had prepared for it, as all do that record: its pool is not mapped
+/// here.
 pub(crate) fn is_forked_child() -> bool {
-    SET_UP.is_completed() && is_foreign()
+    SET_UP.load(Ordering::Acquire) != 0 && is_foreign()
 }
 
 extern "C" fn fork_begins() {
@@ -100,6 +123,7 @@ extern "C" fn fork_is_over() {
 }
 
 extern "C" fn close_in_child() {
+    GATE.groups.store(0, Ordering::SeqCst);
     GATE.word.store(0, Ordering::SeqCst);
     GATE.alive.store(0, Ordering::SeqCst);
 }

@@ -237,6 +237,12 @@ pub(super) fn thread_name() -> (String, bool) {
     (name.unwrap_or_else(|| format!("Thread {}", sys::current_thread_id())), is_asked_of_system)
 }
 
+/// The name of the calling thread, if it has one.
+pub(crate) fn own_name() -> Option<String> {
+    let given = NAME.try_with(|name| name.try_borrow().ok().and_then(|name| name.clone())).ok().flatten();
+    given.or_else(|| std::thread::current().name().map(str::to_owned))
+}
+
 /// Names the calling thread for this and later sessions.
 pub(crate) fn name_thread(name: &str) {
     let _ = NAME.try_with(|own| {
@@ -299,13 +305,17 @@ pub(crate) fn with_manager<T>(body: impl FnOnce(&ChunkManager) -> Option<T>) -> 
 
 #[inline(never)]
 fn with_shared_manager<T>(body: impl FnOnce(&ChunkManager) -> Option<T>) -> Option<T> {
+    // A forked child knows its parent's session, whose pool is not mapped there.
+    if gate::is_forked_child() {
+        return None;
+    }
     let session = CURRENT.try_read().ok()?.clone()?;
     body(&session.manager)
 }
 
-/// Changes what threads join. Called by `session`, which opens the gate afterwards.
-pub(crate) fn set_current(session: Option<Arc<ActiveSession>>) {
-    *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = session;
+/// Changes what threads join; gives back what they joined before. Called by `session`, which opens the gate afterwards.
+pub(crate) fn set_current(session: Option<Arc<ActiveSession>>) -> Option<Arc<ActiveSession>> {
+    std::mem::replace(&mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner), session)
 }
 
 /// The recorders of all threads that have one.

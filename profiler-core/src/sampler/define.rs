@@ -1,7 +1,7 @@
 //! What frames refer to, for programs that bring a sampler of their own.
 //!
 //! A definition lasts as long as the session's pool and is never taken back: define each module and label once per
-//! session. Not for signal handlers.
+//! session. Not for signal handlers. In a forked child nothing can be defined.
 
 use crate::ids::DefinitionId;
 use crate::marker::CategoryPair;

@@ -250,7 +250,7 @@ impl Runtime {
         manager.pool().set_header(at::RECORDING_START, now.raw());
         manager.pool().set_header(at::EPOCH, self.epoch);
         let filter = ThreadFilter::new(&params.filters, sys::process_id());
-        local::set_current(Some(Arc::new(ActiveSession {
+        let _ = local::set_current(Some(Arc::new(ActiveSession {
             epoch: self.epoch,
             filter: filter.clone(),
             markers_of_all: params.features.contains(Features::MARKERS_ALL_THREADS),
@@ -261,6 +261,7 @@ impl Runtime {
         crate::alloc::begin_session(self.epoch, params.features);
         self.sampling_paused = false;
         gate::set(gate::word_of(self.epoch, gate::ACTIVE));
+        crate::groups::begin_session(&manager, self.epoch);
         let sampler = Sampler::start(&manager, &params, &filter);
         // Else the first stacks would be missing, and the first look take the processor from who fills the stock of chunks.
         if let Some(sampler) = &sampler {
@@ -317,10 +318,12 @@ impl Runtime {
         }
         gate::set(0);
         crate::alloc::end_session();
-        local::set_current(None);
+        let ended = local::set_current(None);
         running.maintenance.stop();
         if let Some(manager) = &self.manager {
             seize_patiently(manager);
+            // Those that are not set up for it may still be adding to its tables, which are about to be cleared.
+            ended.into_iter().for_each(|ended| _ = wait_until_alone(ended, pause_a_moment));
             manager.pool().set_header(at::EPOCH, 0);
             manager.lock().chunks.clear(manager);
             manager.set_listener(None);
@@ -367,20 +370,62 @@ fn clear_tables(manager: &ChunkManager) {
     if let Some(pauses) = manager.pool().pauses().filter(|_| manager.lock().rows.pauses_booked()) {
         pauses.clear();
     }
-    manager.lock().rows.reset_counters(manager);
+    let state = manager.lock();
+    state.rows.reset_counters(manager);
+    state.rows.reset_groups(manager);
 }
 
 /// Takes all chunks from the threads, giving those in the middle of an entry 10 ms to finish.
 fn seize_patiently(manager: &ChunkManager) {
-    for _ in 0..20 {
+    for _ in 0..PATIENCE {
         if local::seize_all(manager) == 0 {
             return;
         }
-        std::thread::sleep(Duration::from_micros(500));
+        pause_a_moment();
     }
+}
+
+const PATIENCE: u32 = 20;
+
+fn pause_a_moment() {
+    std::thread::sleep(Duration::from_micros(500));
+}
+
+/// Waits until nobody else has a share of it, for so many pauses at most; whether it came to that.
+fn wait_until_alone<T>(mut shared: Arc<T>, mut pause: impl FnMut()) -> bool {
+    // Acquires what those that had a share did with it.
+    let mut is_alone = || Arc::get_mut(&mut shared).is_some();
+    let in_time = (0..PATIENCE).any(|_| {
+        let alone = is_alone();
+        if !alone {
+            pause();
+        }
+        alone
+    });
+    in_time || is_alone()
 }
 
 /// A chunk that fills within 50 ms calls for a larger one.
 fn fast_fill_ticks(manager: &ChunkManager) -> u64 {
     manager.pool().clock().converter(Anchor::take()).ticks_in(50_000_000)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_waits_for_those_that_still_have_a_share_but_not_for_ever() {
+        let session = Arc::new(());
+        let mut shares = vec![Arc::clone(&session), Arc::clone(&session)];
+        let mut pauses = 0;
+        let alone = wait_until_alone(session, || {
+            shares.pop();
+            pauses += 1;
+        });
+        assert_eq!((alone, pauses), (true, 2));
+        let session = Arc::new(());
+        let _share = Arc::clone(&session);
+        assert!(!wait_until_alone(session, || {}), "whoever never lets go is not waited for");
+    }
 }

@@ -42,7 +42,16 @@ pub fn process_id() -> ProcessId {
 
 /// Processor time that this process has used.
 pub(crate) fn process_cpu_ns() -> Option<u64> {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    cpu_clock_ns(rustix::time::ClockId::ProcessCPUTime)
+}
+
+/// Processor time that the calling thread has used: a system call.
+pub(crate) fn thread_cpu_ns() -> Option<u64> {
+    cpu_clock_ns(rustix::time::ClockId::ThreadCPUTime)
+}
+
+fn cpu_clock_ns(clock: rustix::time::ClockId) -> Option<u64> {
+    let used = rustix::time::clock_gettime(clock);
     let whole = u64::try_from(used.tv_sec).ok()?.checked_mul(1_000_000_000)?;
     whole.checked_add(u64::try_from(used.tv_nsec).ok()?)
 }

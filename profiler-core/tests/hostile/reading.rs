@@ -10,6 +10,7 @@ use profiler_core::ids::ProcessId;
 use profiler_core::marker::payload::{FieldValue, PayloadReader};
 use profiler_core::profile::gecko::{ProcessPart, merge_categories};
 use profiler_core::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
+use profiler_core::reader::groups::{GroupReader, GroupTotals};
 use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 
 /// Counts what is read, so that a pool that makes its reader read for ever is found.
@@ -40,6 +41,7 @@ pub(crate) fn read_everything(bytes: &[u8]) -> bool {
     let before = source.read.get();
     // Tables and names are looked at a few times while they seem to change, chunks once.
     assert!(before <= 32 * bytes.len() as u64, "{before} bytes read for a snapshot");
+    read_groups(&source);
     let (mut buffer, mut stacks) = (ChunkBuffer::default(), Stacks::default());
     for chunk in snapshot.chunks() {
         stacks.begin_chunk();
@@ -101,6 +103,17 @@ fn walk(value: &FieldValue<'_>) -> usize {
     match value {
         FieldValue::List(items) => items.clone().map(|item| 1 + walk(&item)).sum(),
         _ => 0,
+    }
+}
+
+/// Whatever a cell says, its numbers add up to something.
+fn read_groups(source: &Counted<'_>) {
+    let Ok(mut reader) = GroupReader::open(source) else { return };
+    for _ in 0..2 {
+        for row in reader.read().into_iter().flat_map(|found| found.groups) {
+            let sum = row.totals.plus(&row.totals).since(&GroupTotals::nothing());
+            assert!(sum.longest_ns >= row.totals.histogram.longest_ns());
+        }
     }
 }
 

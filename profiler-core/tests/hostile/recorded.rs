@@ -100,6 +100,8 @@ pub(crate) fn recorded() -> Recorded {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let params = SessionParams { limit: ByteLimit::new(512 * 1024), ..SessionParams::default() };
     session::start(params, StartOptions { name: "hostile".to_owned(), ..StartOptions::default() }).unwrap();
+    profiler_core::groups::set_probes(profiler_core::groups::Probes::ALL);
+    drop(profiler_core::group!("plugin:hostile").enter());
     // One after the other: the same bytes in the same places each time.
     for number in 0..3 {
         let thread = std::thread::Builder::new().name(format!("t{number}")).spawn(|| record(40));

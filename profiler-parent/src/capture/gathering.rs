@@ -20,7 +20,7 @@ use super::log::GatheringLog;
 use super::own_part::OwnPart;
 use super::parts::{PartError, Parts};
 use super::roster::{self, Member};
-use super::{CaptureError, CaptureEvent, CapturedProcess};
+use super::{CaptureError, CaptureEvent, CapturedProcess, TimeRange};
 use crate::gather::state::{Gather, Input, Millis, Output};
 use crate::gather::verdict::{Verdict, Why};
 use crate::hub::{CaptureOrder, HubEvent, HubHandle, Shared};
@@ -73,13 +73,13 @@ impl Drop for Order<'_> {
 pub(super) fn run(
     shared: &Shared,
     hub: &HubHandle,
-    events: &Sender<CaptureEvent>,
+    (range, events): (Option<TimeRange>, &Sender<CaptureEvent>),
     out: &mut impl Write,
     path: &Path,
 ) -> Result<Vec<CapturedProcess>, CaptureError> {
     let failed = |source: io::Error| CaptureError::Write { path: path.to_owned(), source };
     let members = roster::call(shared);
-    let spec = roster::spec(shared, &members);
+    let spec = roster::spec(shared, &members, range);
     let id = GatherId::new(NEXT_ID.fetch_add(1, Ordering::Relaxed));
     let (inputs, incoming) = bounded(INPUTS);
     let (reply, asked) = bounded(1);

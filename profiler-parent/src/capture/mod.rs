@@ -34,6 +34,7 @@ use profiler_core::losses::EntryCounts;
 
 use crate::gather::verdict::Verdict;
 use crate::hub::{HubHandle, Shared};
+use crate::observe::SessionNs;
 use crate::output::{OutputError, ProfileFile};
 use crate::processed::names::Symbols;
 
@@ -143,6 +144,13 @@ pub enum Format {
     Gecko,
 }
 
+/// A range of the session's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeRange {
+    pub(crate) from: SessionNs,
+    pub(crate) to: SessionNs,
+}
+
 /// A capture that has not begun.
 #[must_use = "a capture does nothing until it is saved"]
 pub struct Capture {
@@ -150,6 +158,7 @@ pub struct Capture {
     hub: HubHandle,
     events: (Sender<CaptureEvent>, Receiver<CaptureEvent>),
     format: Format,
+    range: Option<TimeRange>,
     symbols: Box<dyn Symbols + Send>,
 }
 
@@ -163,7 +172,7 @@ impl Capture {
     pub(crate) fn new(shared: Arc<Shared>, hub: HubHandle) -> Self {
         let events = bounded(EVENTS);
         let symbols = Box::new(shared.names.telling(&events.0));
-        Self { shared, hub, events, format: Format::default(), symbols }
+        Self { shared, hub, events, format: Format::default(), range: None, symbols }
     }
 
     /// How the capture gets on, for another thread to watch. Ends with the capture.
@@ -174,6 +183,13 @@ impl Capture {
     /// Writes it down like this.
     pub fn format(mut self, format: Format) -> Self {
         self.format = format;
+        self
+    }
+
+    /// Only what happened at least partly from `from` to `to`: a profile of one moment. In the Gecko format, what came
+    /// after `to` is there too.
+    pub const fn range(mut self, from: SessionNs, to: SessionNs) -> Self {
+        self.range = Some(TimeRange { from, to });
         self
     }
 
@@ -195,8 +211,14 @@ impl Capture {
         let mut file = ProfileFile::create(path)?;
         let events = &self.events.0;
         let (processes, left_out) = match self.format {
-            Format::Processed => processed::run(&self.shared, events, &mut *self.symbols, &mut file, path)?,
-            Format::Gecko => (gathering::run(&self.shared, &self.hub, events, &mut file, path)?, Vec::new()),
+            Format::Processed => {
+                let what = (self.range, events);
+                processed::run(&self.shared, what, &mut *self.symbols, &mut file, path)?
+            }
+            Format::Gecko => {
+                let what = (self.range, events);
+                (gathering::run(&self.shared, &self.hub, what, &mut file, path)?, Vec::new())
+            }
         };
         let bytes = file.commit()?;
         drop(turn);

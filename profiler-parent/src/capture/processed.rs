@@ -14,7 +14,7 @@ use profiler_core::profile::{JsonWriter, ProcessSummary};
 
 use super::log::GatheringLog;
 use super::roster::{self, Member};
-use super::{CaptureError, CaptureEvent, CapturedProcess};
+use super::{CaptureError, CaptureEvent, CapturedProcess, TimeRange};
 use crate::gather::verdict::{Verdict, Why};
 use crate::hub::Shared;
 use crate::processed::names::Symbols;
@@ -32,7 +32,7 @@ struct Settled<'a> {
 /// was left out.
 pub(super) fn run(
     shared: &Shared,
-    events: &Sender<CaptureEvent>,
+    (range, events): (Option<TimeRange>, &Sender<CaptureEvent>),
     symbols: &mut dyn Symbols,
     out: &mut impl Write,
     path: &Path,
@@ -40,10 +40,11 @@ pub(super) fn run(
     let mut members = roster::call(shared);
     members.sort_by_key(|member| !member.is_parent);
     roster::await_news(shared, members.iter().map(|member| member.key));
-    let spec = roster::spec(shared, &members);
+    let spec = roster::spec(shared, &members, range);
+    let until = range.map(|range| roster::instant(shared, spec.later, range.to));
     let root = members.first().filter(|member| member.is_parent).ok_or(CaptureError::SessionOver)?;
     let mut log = GatheringLog::new(shared.clock.converter(spec.later));
-    let mut profile = ProcessedProfile::new(shared.clock, &spec, members.len());
+    let mut profile = ProcessedProfile::new(shared.clock, &spec, members.len()).until(until);
     let mut settled = Vec::new();
     for (number, member) in members.iter().enumerate() {
         tell(events, member, number, members.len());

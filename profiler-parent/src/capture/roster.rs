@@ -12,11 +12,12 @@ use profiler_core::profile::{CategoryRow, ProcessSummary, ProfileSpec};
 use profiler_core::reader::PoolReader;
 use profiler_core::time::{Anchor, Timestamp};
 
-use super::CapturedProcess;
 use super::log::GatheringLog;
+use super::{CapturedProcess, TimeRange};
 use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
 use crate::hub::{Process, ProcessState, Remains, Shared};
+use crate::observe::SessionNs;
 use crate::outbox::Outbox;
 
 /// A child says hello within some milliseconds of its start, if it gets a processor. One that is silent holds up every
@@ -171,14 +172,24 @@ pub(super) fn note_overdrawn(shared: &Shared, log: &mut GatheringLog) {
     }
 }
 
+/// The instant of this time of the session.
+pub(super) fn instant(shared: &Shared, later: Anchor, at: SessionNs) -> Timestamp {
+    let ticks = shared.clock.converter(later).ticks_in(at.0.unsigned_abs());
+    let start = shared.clock.start.ticks.raw();
+    let raw = if at.0 < 0 { start.saturating_sub(ticks) } else { start.saturating_add(ticks) };
+    Timestamp::from_raw(raw)
+}
+
 /// What all parts share: the conversion of times, the window, the categories of all processes.
-pub(super) fn spec(shared: &Shared, members: &[Member]) -> ProfileSpec {
+pub(super) fn spec(shared: &Shared, members: &[Member], range: Option<TimeRange>) -> ProfileSpec {
     let later = Anchor::take();
     let window = shared.params.window_ns;
     let since = (window > 0).then(|| {
         let ticks = shared.clock.converter(later).ticks_in(window);
         Timestamp::from_raw(later.ticks.raw().saturating_sub(ticks))
     });
+    let from = range.map(|range| instant(shared, later, range.from));
+    let since = since.max(from);
     let mut categories: Vec<CategoryRow> = Vec::new();
     for pool in members.iter().filter_map(Member::pool) {
         let definitions = PoolReader::open(&**pool).and_then(|reader| reader.definitions());

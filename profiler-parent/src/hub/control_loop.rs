@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender};
 use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
 use ipc_protocol::transport::TransportError;
 use profiler_core::grave::Grave;
+use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
 use profiler_core::manager::update::{ManagerUpdate, Update};
 use profiler_core::pool::FLOOR_PAGES;
@@ -47,6 +48,8 @@ pub(super) struct Hub {
     shrinking: Vec<Sender<()>>,
     paused: Option<Control>,
     sampling_paused: Option<Control>,
+    /// What all children were told to measure.
+    probes: Probes,
 }
 
 /// The controller's name for a process: its pool alone tells it from all others, and is known
@@ -76,6 +79,7 @@ impl Hub {
             shrinking: Vec::new(),
             paused: None,
             sampling_paused: None,
+            probes: Probes::NONE,
         }
     }
 
@@ -95,6 +99,7 @@ impl Hub {
                 recv(looks) -> _ => self.look_at_pools(),
             }
             self.take_own_update();
+            self.take_wishes();
         }
     }
 
@@ -131,16 +136,29 @@ impl Hub {
             HubEvent::Overdue => self.tell(Event::Overdue),
             HubEvent::Control { control, confirm, asked } => self.control_all(control, &confirm, &asked),
             HubEvent::Capture(order) => self.serve_capture(order),
-            HubEvent::OwnUpdate | HubEvent::End => {}
+            HubEvent::OwnUpdate | HubEvent::Rung | HubEvent::End => {}
         }
     }
 
     /// Brings a child that has just connected to where the session is.
     fn catch_up(&self, key: PoolId, link: &mut Link) {
         let allowance = self.allowance(key);
-        for control in [Some(Control::EnsureStarted), self.paused, self.sampling_paused].into_iter().flatten()
-        {
-            link.control(control, None, &self.shared.params, allowance);
+        let probes = Some(Control::SetProbes(self.probes)).filter(|_| self.probes != Probes::NONE);
+        let all = [Some(Control::EnsureStarted), self.paused, self.sampling_paused, probes];
+        for control in all.into_iter().flatten() {
+            link.control(self.fit_for(key, control), None, &self.shared.params, allowance);
+        }
+    }
+
+    /// What this child is told instead. Reading a thread's processor clock is a system call, for which a sandbox may
+    /// kill: a child that may be in one is not asked for it.
+    fn fit_for(&self, key: PoolId, control: Control) -> Control {
+        let may_call = || self.shared.processes.lock().get(&key).is_none_or(|process| process.is_trusted);
+        match control {
+            Control::SetProbes(probes) if probes.contains(Probes::CPU) && !may_call() => {
+                Control::SetProbes(probes.without(Probes::CPU))
+            }
+            _ => control,
         }
     }
 
@@ -193,6 +211,16 @@ impl Hub {
             if update.is_some() && update != ManagerUpdate::Final {
                 self.hear_update(key, update);
             }
+        }
+    }
+
+    /// Has every child measure of groups what is wanted now; one that connects later hears of it then.
+    fn take_wishes(&mut self) {
+        let wanted = self.shared.groups.wanted();
+        if self.probes != wanted {
+            let (confirm, _) = crossbeam_channel::bounded(1);
+            let (asked, _) = crossbeam_channel::bounded(1);
+            self.control_all(Control::SetProbes(wanted), &confirm, &asked);
         }
     }
 
@@ -250,11 +278,12 @@ impl Hub {
             Control::Resume => self.paused = None,
             Control::PauseSampling => self.sampling_paused = Some(control),
             Control::ResumeSampling => self.sampling_paused = None,
+            Control::SetProbes(probes) => self.probes = probes,
             _ => {}
         }
         let keys: Vec<PoolId> = self.links.keys().copied().collect();
         for key in &keys {
-            let allowance = self.allowance(*key);
+            let (allowance, control) = (self.allowance(*key), self.fit_for(*key, control));
             if let Some(link) = self.links.get_mut(key) {
                 link.control(control, Some(confirm.clone()), &self.shared.params, allowance);
             }
@@ -339,6 +368,7 @@ impl Hub {
             }
             Command::DropDead { key } => {
                 self.shared.processes.change(key.pool, drop_pool);
+                self.shared.groups.forget_reader(key.pool);
                 self.shared.forget_pool(key.pool);
                 self.shared.processes.note_empty(key.pool);
                 return Some(Event::Forgotten { key });
@@ -462,6 +492,7 @@ fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> O
 fn drop_pool(process: &mut Process) {
     process.grave = None;
     if let Remains::Pool(file) = &process.remains {
+        process.groups = crate::groups::final_groups(file);
         let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());
         if let Err(error) = &snapshot {
             process.damage.get_or_insert_with(|| error.to_string());

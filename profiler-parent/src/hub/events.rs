@@ -40,6 +40,8 @@ pub(crate) enum HubEvent {
     Control { control: Control, confirm: Sender<()>, asked: Sender<usize> },
     /// A capture wants something.
     Capture(CaptureOrder),
+    /// Others want something of the hub: it looks.
+    Rung,
     /// The session is over.
     End,
 }

@@ -12,6 +12,7 @@ use crossbeam_channel::Sender;
 use ipc_protocol::environment::Token;
 use ipc_protocol::message::{GatherId, RequestId, ToChild, ToParent};
 use ipc_protocol::transport;
+use profiler_core::groups::Probes;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::SessionParams;
 
@@ -53,17 +54,20 @@ pub(crate) enum Control {
     ResumeSampling,
     /// Confirm when every thread has been sampled once more.
     WaitOnePeriodicSampling,
+    /// Measure this of groups.
+    SetProbes(Probes),
 }
 
 impl Control {
     /// Whether a later `other` makes this one pointless.
     const fn is_overtaken_by(self, other: Self) -> bool {
-        use Control::{EnsureStarted, Pause, PauseSampling, Resume, ResumeSampling, Stop};
+        use Control::{EnsureStarted, Pause, PauseSampling, Resume, ResumeSampling, SetProbes, Stop};
         matches!(
             (self, other),
             (Pause | Resume, Pause | Resume)
                 | (PauseSampling | ResumeSampling, PauseSampling | ResumeSampling)
                 | (EnsureStarted | Stop, EnsureStarted | Stop)
+                | (SetProbes(_), SetProbes(_) | Stop)
                 | (Pause | Resume | PauseSampling | ResumeSampling, Stop)
         )
     }
@@ -252,6 +256,7 @@ fn message(control: Control, request: RequestId, params: &SessionParams, allowan
         Control::Resume => ToChild::Resume { request },
         Control::PauseSampling => ToChild::PauseSampling { request },
         Control::ResumeSampling => ToChild::ResumeSampling { request },
+        Control::SetProbes(probes) => ToChild::SetProbes { request, probes },
         Control::WaitOnePeriodicSampling => ToChild::WaitOnePeriodicSampling { request },
     }
 }

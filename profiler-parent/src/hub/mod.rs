@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) pools: Option<PoolDirectory>,
     /// Names of code, kept from capture to capture.
     pub(crate) names: Names,
+    /// Who looks at groups.
+    pub(crate) groups: Arc<crate::groups::Desk>,
     /// One capture at a time; others queue here.
     pub(crate) turn: std::sync::Mutex<()>,
 }
@@ -92,6 +94,21 @@ pub(crate) struct HubHandle {
     events: Sender<HubEvent>,
     watcher: Arc<ExitWatcher<PoolId>>,
     shared: Arc<Shared>,
+}
+
+/// Has the hub look at what others want of it. Keeps nothing of the session, waits for nobody.
+#[derive(Clone, Debug)]
+pub(crate) struct HubBell(Sender<HubEvent>);
+
+impl HubBell {
+    pub(crate) const fn new(events: Sender<HubEvent>) -> Self {
+        Self(events)
+    }
+
+    /// There is something to look at. A hub whose queue is full looks after each event that waits there.
+    pub(crate) fn ring(&self) {
+        let _ = self.0.try_send(HubEvent::Rung);
+    }
 }
 
 /// The running hub.
@@ -170,6 +187,11 @@ impl HubHandle {
     /// Tells the hub unless its queue is full; for threads that the hub may be waiting for.
     pub(crate) fn try_send(&self, event: HubEvent) {
         let _ = self.events.try_send(event);
+    }
+
+    /// A way to have the hub look that keeps nothing of the session.
+    pub(crate) fn bell(&self) -> HubBell {
+        HubBell::new(self.events.clone())
     }
 
     /// Children that could confirm something.

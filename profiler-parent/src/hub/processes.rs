@@ -101,6 +101,10 @@ pub(crate) struct Process {
     pub(crate) released: Option<Child>,
     /// Whether the host has a handle to it.
     pub(crate) handle: Weak<()>,
+    /// It may make any system call, as far as is known.
+    pub(crate) is_trusted: bool,
+    /// What its groups came to, once its pool is gone.
+    pub(crate) groups: Option<Arc<profiler_core::reader::groups::PoolGroups>>,
     /// Its pool lies in a file, of which the file system also counts what describes it.
     pub(crate) in_file: bool,
 }
@@ -296,6 +300,8 @@ impl Process {
             abandon: None,
             released: None,
             handle: Weak::new(),
+            is_trusted: true,
+            groups: None,
             in_file: false,
         }
     }
@@ -362,7 +368,7 @@ impl Process {
         }
     }
 
-    fn report(&self) -> ProcessReport {
+    pub(crate) fn report(&self) -> ProcessReport {
         let true_bytes = self.true_bytes(); // once: it changes all the time
         let unprofiled = match &self.remains {
             Remains::Unprofiled(why) => Some(why.clone()),

@@ -226,11 +226,13 @@ fn spawn_profiled(
     process.outbox = Some(outbox);
     process.in_file = shared.pools.is_some();
     process.abandon = Some(abandon);
+    process.is_trusted = trust == Trust::Trusted;
     shared.processes.add(key, process);
     if let Err(error) = listen(hub, key, pid, listener, token) {
         // The caller hears that nothing was started, so nothing may run.
         let _ = (child.kill(), child.wait());
         shared.processes.remove(key);
+        shared.groups.forget_reader(key);
         return Err(error.into());
     }
     Ok(adopt(shared, hub, key, child, true)?)

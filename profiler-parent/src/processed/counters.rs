@@ -224,6 +224,18 @@ impl<'a> Display<'a> {
                 ],
                 ..level
             },
+            // Time for a group, in nanoseconds, and its entries.
+            ("Group", _) => Self {
+                graph: "line-rate",
+                color: "teal",
+                weight: 45,
+                rows: &[
+                    ("count", "number", "nanoseconds since the previous sample"),
+                    ("accumulated", "number", "nanoseconds up to this time"),
+                    ("sample-number", "number", "entries since the previous sample"),
+                ],
+                ..level
+            },
             ("CPU", "processCPU") => Self {
                 graph: "line-rate",
                 unit: "percent",

@@ -20,6 +20,7 @@ use super::named::Named;
 use super::names::NoSymbols;
 use super::process::Process;
 use super::sift::{Role, Shared, Sifted, SiftedThread, Terms, sift};
+use super::window::Window;
 use super::{MOST_MEMORY, ProcessedProfile, frames, named, roll, sort, stacks, store, texts};
 
 const MARKER: u64 = 1 << 28;
@@ -83,7 +84,7 @@ impl Forged {
     fn sifted(&self, shared: &mut Shared) -> Sifted {
         let reader = PoolReader::open(&*self.file).unwrap();
         let snapshot = reader.snapshot().unwrap();
-        sift(&reader, snapshot, role(), Terms { since: None, categories: &[] }, shared).unwrap()
+        sift(&reader, snapshot, role(), Terms { window: Window::default(), categories: &[] }, shared).unwrap()
     }
 
     fn profile(&self) -> Value {
@@ -144,7 +145,7 @@ fn no_chunk_is_read_more_than_twice_however_many_threads_its_markers_belong_to()
     let source = Counted(&forged.file, forged.layout.region(Region::Chunks), Cell::new(0));
     let reader = PoolReader::open(&source).unwrap();
     let (snapshot, mut shared) = (reader.snapshot().unwrap(), Shared::new(1));
-    let terms = Terms { since: None, categories: &[] };
+    let terms = Terms { window: Window::default(), categories: &[] };
     let sifted = sift(&reader, snapshot, role(), terms, &mut shared).unwrap();
     let spec = forged.spec();
     let process = Process {
@@ -152,7 +153,7 @@ fn no_chunk_is_read_more_than_twice_however_many_threads_its_markers_belong_to()
         pid: "7",
         converter: forged.clock.converter(spec.later),
         capture: spec.later.ticks,
-        since: None,
+        window: Window::default(),
         categories: &[],
     };
     let numbers = Named::default().nodes(&shared.stacks, |_, _| {});

@@ -46,6 +46,7 @@ mod tables;
 mod texts;
 mod thread;
 mod visible;
+mod window;
 
 pub(crate) use profile::ProcessedProfile;
 pub(crate) use sift::Role;

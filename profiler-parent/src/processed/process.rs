@@ -23,6 +23,7 @@ use super::samples::Ledger;
 use super::sift::{Shared, Sifted, SiftedThread};
 use super::stacks::{Innermost, NodeId, PathCache};
 use super::thread::{self, Head};
+use super::window::Window;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -33,7 +34,7 @@ pub(super) struct Process<'a> {
     pub(super) converter: TimeConverter,
     /// When the capture was made.
     pub(super) capture: Timestamp,
-    pub(super) since: Option<Timestamp>,
+    pub(super) window: Window,
     pub(super) categories: &'a [CategoryRow],
 }
 
@@ -231,7 +232,7 @@ impl<S: ByteSource> Fill<'_, S> {
                 let Entry::Marker(marker) = entry else { continue };
                 let last = marker.timing.last();
                 let owner = sifted.owners.owner(place, marker.foreign, last);
-                if owner != place || self.process.since.is_some_and(|since| last < since) {
+                if owner != place || !self.process.window.has(marker.timing) {
                     continue;
                 }
                 let stack = self.stack(&marker, shared).and_then(|node| numbers.of(node));

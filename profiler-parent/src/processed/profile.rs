@@ -19,6 +19,7 @@ use super::names::Symbols;
 use super::process::{Process, Written};
 use super::sift::{Role, Shared, Sifted, SiftedThread, Terms, sift};
 use super::visible::{Activity, Visible, choose};
+use super::window::Window;
 use super::{counters, overhead, tables};
 
 /// Opens a pool; called once per look, so that not all of many are open at once.
@@ -28,6 +29,7 @@ pub(crate) type OpenPool<'a> = Box<dyn Fn() -> io::Result<Arc<File>> + 'a>;
 pub(crate) struct ProcessedProfile<'a> {
     clock: SessionClock,
     spec: &'a ProfileSpec,
+    window: Window,
     shared: Shared,
     members: Vec<Member<'a>>,
 }
@@ -42,7 +44,14 @@ struct Member<'a> {
 impl<'a> ProcessedProfile<'a> {
     /// A profile of so many processes at most.
     pub(crate) fn new(clock: SessionClock, spec: &'a ProfileSpec, processes: usize) -> Self {
-        Self { clock, spec, shared: Shared::new(processes), members: Vec::new() }
+        let window = Window { since: spec.since, until: None };
+        Self { clock, spec, window, shared: Shared::new(processes), members: Vec::new() }
+    }
+
+    /// Nothing that began after this.
+    pub(crate) fn until(mut self, until: Option<Timestamp>) -> Self {
+        self.window.until = until;
+        self
     }
 
     /// Adds a process; the root first. False, and nothing added, if no process ever took its pool, or a
@@ -62,7 +71,7 @@ impl<'a> ProcessedProfile<'a> {
         if role.ended.is_some() && !role.is_root && snapshot.counts().recorded() == 0 {
             return Ok(false);
         }
-        let terms = Terms { since: self.spec.since, categories: &self.spec.categories };
+        let terms = Terms { window: self.window, categories: &self.spec.categories };
         let sifted =
             sift(&reader, snapshot, role, terms, &mut self.shared).map_err(|error| error.to_string())?;
         let sifting_ns = self.since(began);
@@ -141,7 +150,7 @@ impl<'a> ProcessedProfile<'a> {
             let reader = PoolReader::open(&*file).map_err(io::Error::other)?;
             let late = if member.sifted.role.is_root { incomplete } else { &[] };
             self.shared.strings.begin_process(member.sifted.role.is_root);
-            let process = process(member, self.clock, self.spec);
+            let process = process(member, self.clock, self.spec, self.window);
             let written = process.write_threads(&reader, next, late, (&mut self.shared, numbers), out)?;
             next += u64::from(written.threads);
             shown += written.shown;
@@ -151,14 +160,14 @@ impl<'a> ProcessedProfile<'a> {
         out.key("counters");
         out.begin_array();
         for (member, (written, _)) in self.members.iter().zip(&all) {
-            let process = process(member, self.clock, self.spec);
+            let process = process(member, self.clock, self.spec, self.window);
             counters::write(&process, written.main_thread, &self.shared.rows, out)?;
         }
         out.end_array();
         out.key("profilerOverhead");
         out.begin_array();
         for (member, (written, _)) in self.members.iter().zip(&all) {
-            let process = process(member, self.clock, self.spec);
+            let process = process(member, self.clock, self.spec, self.window);
             overhead::write(&process, written.main_thread, &self.shared.rows, out)?;
         }
         out.end_array();
@@ -175,7 +184,7 @@ impl<'a> ProcessedProfile<'a> {
         out.begin_object();
         let members = self.members.iter().zip(written);
         let summaries = members.map(|(member, (written, writing_ns))| {
-            let counts = process(member, self.clock, self.spec).write_log(written, out);
+            let counts = process(member, self.clock, self.spec, self.window).write_log(written, out);
             let writing_ns = writing_ns.saturating_add(member.sifting_ns);
             ProcessSummary { threads: written.threads, counts, shown: written.shown, writing_ns }
         });
@@ -207,7 +216,7 @@ impl<'a> ProcessedProfile<'a> {
     fn visible(&self) -> Visible {
         let mut threads = Vec::new();
         for (number, member) in self.members.iter().enumerate() {
-            let process = process(member, self.clock, self.spec);
+            let process = process(member, self.clock, self.spec, self.window);
             let nothing = Activity { process: number, is_main: true, ..Activity::default() };
             threads.extend(process.lacks_main().then_some(nothing));
             let activity = |is_main: bool, sifted: &SiftedThread| Activity {
@@ -228,13 +237,18 @@ fn count(count: u64, of_what: &str) -> Option<String> {
     (count > 0).then(|| format!("{count} {of_what}"))
 }
 
-fn process<'a>(member: &'a Member<'_>, clock: SessionClock, spec: &'a ProfileSpec) -> Process<'a> {
+fn process<'a>(
+    member: &'a Member<'_>,
+    clock: SessionClock,
+    spec: &'a ProfileSpec,
+    window: Window,
+) -> Process<'a> {
     Process {
         sifted: &member.sifted,
         pid: &member.pid,
         converter: clock.converter(spec.later),
         capture: spec.later.ticks,
-        since: spec.since,
+        window,
         categories: &spec.categories,
     }
 }

@@ -26,6 +26,7 @@ use super::rows::Rows;
 use super::stacks::{Innermost, NodeId, Paths, Stacks};
 use super::store::RowStore;
 use super::texts::Texts;
+use super::window::Window;
 
 /// Most threads of a process that are known from samples alone. Samples of more are counted as evicted.
 const MAX_SAMPLED_ONLY: usize = 1000;
@@ -133,7 +134,7 @@ pub(super) struct Sifted {
 /// What decides what is taken, and how it is numbered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms<'a> {
-    pub(super) since: Option<Timestamp>,
+    pub(super) window: Window,
     pub(super) categories: &'a [CategoryRow],
 }
 
@@ -155,7 +156,7 @@ pub(super) fn sift<S: ByteSource>(
         threads: snapshot.threads.iter().map(|_| SiftedThread::default()).collect(),
         sampled_only: Vec::new(),
         sampled_only_places: HashMap::new(),
-        has_all_counters: terms.since.is_none(),
+        has_all_counters: terms.window.since.is_none(),
         role,
         snapshot,
         overhead: Rows::default(),
@@ -209,8 +210,7 @@ impl Pass<'_, '_> {
     fn take(&mut self, entry: &Entry<'_>, frames: &mut SharedFrames) -> io::Result<()> {
         // Also a sample that is not wanted: others share its frames.
         let stack = if let Entry::Sample(sample) = entry { frames.of(sample) } else { &[] };
-        let is_wanted = self.terms.since.is_none_or(|since| entry.last().is_none_or(|last| last >= since));
-        if !is_wanted {
+        if !self.terms.window.has_entry(entry) {
             return Ok(());
         }
         let is_there = match entry {

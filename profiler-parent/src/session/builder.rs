@@ -204,6 +204,7 @@ impl SessionBuilder {
             processes: Processes::default(),
             pools: self.pools.as_deref().map(PoolDirectory::create).transpose()?,
             names: crate::capture::names::Names::default(),
+            groups: std::sync::Arc::default(),
             turn: std::sync::Mutex::new(()),
         };
         Session::start(shared, &self.name.unwrap_or_else(program_name))

@@ -7,6 +7,7 @@
 mod builder;
 mod limit;
 
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -18,8 +19,15 @@ pub use builder::{SessionBuilder, SessionError};
 pub(crate) use limit::Limit;
 pub use limit::LimitError;
 
+use profiler_core::groups::Probes;
+
+use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Watches};
 use crate::capture::Capture;
+use crate::groups::{GroupsSnapshot, Monitor};
 use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError, Trust};
+#[cfg(feature = "live")]
+use crate::live::{LiveOptions, LiveServer};
+use crate::observe::{Filter, Observatory, Observer, ObserverOptions};
 use crate::pools::PoolDirectory;
 
 /// How long a session waits for its children to confirm a command.
@@ -27,11 +35,16 @@ const CONFIRM: Duration = Duration::from_secs(1);
 /// How long the end of a session waits for its children to stop recording.
 const FAREWELL: Duration = Duration::from_millis(200);
 
+/// How long a snapshot of groups may take before it begins no further pool.
+const GROUPS_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A running session. Dropping it stops recording everywhere; all data is gone then.
 #[derive(Debug)]
 pub struct Session {
     shared: Arc<Shared>,
     hub: RunningHub,
+    observatory: Observatory,
+    watches: Watches,
 }
 
 impl Session {
@@ -81,6 +94,65 @@ impl Session {
         Capture::new(Arc::clone(&self.shared), self.hub.handle.clone())
     }
 
+    /// What all processes record from now on, as it happens, in batches every 200 ms: processes that come later
+    /// too, and the last of those that end. They notice nothing of it; one thread of this process reads their memory.
+    /// Returns when that thread has looked through what is there already, for spans that are open: everything that is
+    /// recorded afterwards is told.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn observe(&self, filter: Filter) -> io::Result<Observer> {
+        self.observe_with(filter, ObserverOptions::default())
+    }
+
+    /// The same, with batches and a queue of other sizes.
+    ///
+    /// # Errors
+    /// As [`Session::observe`].
+    pub fn observe_with(&self, filter: Filter, options: ObserverOptions) -> io::Result<Observer> {
+        self.observatory.observe(filter, options)
+    }
+
+    /// Alerts when groups of any process are too slow, by these rules, with evidence if that is wanted. What is needed for
+    /// it is measured meanwhile. Looks at all groups five times a second, on a thread of its own.
+    ///
+    /// # Errors
+    /// When the system gives no thread, or the directory for the evidence cannot be made.
+    pub fn alerts(&self, rules: AlertRules, evidence: EvidenceOptions) -> io::Result<Alerts> {
+        let monitor = self.monitor(Probes::JANK.with(Probes::BLOCKING));
+        Alerts::start((&self.shared, &self.hub.handle, &self.watches), monitor, rules, evidence)
+    }
+
+    /// Serves a page with everything that can be seen of this session now, on this address of this machine (port 0:
+    /// any that is free), until the server is dropped or the session ends. Groups are measured meanwhile.
+    ///
+    /// # Errors
+    /// [`LiveError`](crate::live::LiveError); nothing is served then.
+    #[cfg(feature = "live")]
+    pub fn serve_live(&self, address: std::net::SocketAddr) -> Result<LiveServer, crate::live::LiveError> {
+        self.serve_live_with(address, LiveOptions::default())
+    }
+
+    /// The same, with other rules for alerts.
+    ///
+    /// # Errors
+    /// As [`Session::serve_live`].
+    #[cfg(feature = "live")]
+    pub fn serve_live_with(
+        &self,
+        address: std::net::SocketAddr,
+        options: LiveOptions,
+    ) -> Result<LiveServer, crate::live::LiveError> {
+        let sources = crate::live::Sources {
+            shared: Arc::clone(&self.shared),
+            hub: self.hub.handle.clone(),
+            observatory: self.observatory.clone(),
+            over: self.watches.join(),
+        };
+        let alerts = options.start_alerts(self)?;
+        LiveServer::start(address, sources, alerts, self.monitor(crate::live::PROBES))
+    }
+
     /// Records nothing anywhere until [`Session::resume`]. Returns when every child has confirmed, or
     /// after a second, with how many have not.
     pub fn pause(&self) -> usize {
@@ -110,6 +182,25 @@ impl Session {
     pub fn wait_one_periodic_sampling(&self) -> usize {
         profiler_core::session::wait_one_periodic_sampling();
         self.hub.handle.control(Control::WaitOnePeriodicSampling, CONFIRM)
+    }
+
+    /// The groups of all processes as they are now: who is slow. Read from the pools without asking anybody, see
+    /// [`crate::groups`]. Costs some ten microseconds per process and a microsecond per group.
+    pub fn groups(&self) -> GroupsSnapshot {
+        self.groups_within(GROUPS_TIMEOUT)
+    }
+
+    /// The same with another time-out than 5 s, after which no further pool is read. It matters only where pools are files.
+    pub fn groups_within(&self, timeout: Duration) -> GroupsSnapshot {
+        crate::groups::snapshot(&self.shared, timeout)
+    }
+
+    /// Has this measured of groups in all processes, also in those that are started later, until the monitor is dropped.
+    /// Several may want the same. Does not wait: a child measures as soon as it has heard, and
+    /// [`GroupsSnapshot`] says of each what it measures. Children that are not trusted are not asked for
+    /// [`Probes::CPU`]: it needs a system call for which their sandbox might kill them.
+    pub fn monitor(&self, probes: Probes) -> Monitor {
+        Monitor::new(Arc::clone(&self.shared.groups), self.hub.handle.bell(), probes)
     }
 
     /// The limit on the bytes that all processes together may hold.
@@ -149,12 +240,16 @@ impl Session {
         let shared = Arc::new(shared);
         let hub = RunningHub::start(Arc::clone(&shared))?;
         hub::join_own(&shared, &hub.handle, name)?;
-        Ok(Self { shared, hub })
+        let observatory = Observatory::new(Arc::clone(&shared));
+        Ok(Self { shared, hub, observatory, watches: Watches::default() })
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.watches.close();
+        self.observatory.close();
+        self.shared.groups.close();
         self.hub.handle.control(Control::Stop, FAREWELL);
         profiler_core::session::stop();
         self.shared.processes.hang_up();

@@ -164,6 +164,34 @@ pub(crate) fn path_of(name: &[u8]) -> PathBuf {
     <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name).into()
 }
 
+/// Whether a process is stopped, or held by a debugger.
+pub(crate) fn is_stopped(pid: profiler_core::ids::ProcessId) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in brackets, may be any bytes.
+    let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
+    matches!(state, Some(b'T' | b't'))
+}
+
+/// What a process uses now.
+#[cfg(feature = "live")]
+pub(crate) fn usage(pid: profiler_core::ids::ProcessId) -> Option<super::Usage> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    usage_in(std::str::from_utf8(stat.get(end + 1..)?).ok()?)
+}
+
+/// The fields after the name.
+#[cfg(feature = "live")]
+fn usage_in(fields: &str) -> Option<super::Usage> {
+    let mut fields = fields.split_ascii_whitespace().skip(11).map(|field| field.parse::<u64>().ok());
+    let ticks = fields.next()??.checked_add(fields.next()??)?;
+    let pages = fields.nth(8)??;
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    let cpu_ns = ticks.saturating_mul(1_000_000_000 / per_second);
+    let resident_bytes = pages.saturating_mul(u64::try_from(rustix::param::page_size()).ok()?);
+    Some(super::Usage { cpu_ns, resident_bytes })
+}
+
 /// The code that the kernel gives every process, read out of this one.
 pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
     /// Far more than it has; nothing that is larger is it.
@@ -179,4 +207,21 @@ pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
     let memory = File::open("/proc/self/mem")?;
     std::os::unix::fs::FileExt::read_exact_at(&memory, &mut image, start)?;
     Ok(image)
+}
+
+#[cfg(all(test, feature = "live"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_uses_stands_in_its_stat() {
+        let fields =
+            " S 1 2 2 0 -1 4194560 100 0 0 0 7 5 0 0 20 0 3 0 12345 999424 250 18446744073709551615 1";
+        let usage = usage_in(fields).unwrap();
+        let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+        assert_eq!(usage.cpu_ns, 12 * tick);
+        assert_eq!(usage.resident_bytes, 250 * rustix::param::page_size() as u64);
+        assert_eq!(usage_in(" S 1 2"), None);
+        assert!(super::usage(profiler_core::sys::process_id()).unwrap().resident_bytes > 0);
+    }
 }

@@ -29,6 +29,16 @@ pub(crate) fn signal_by_number(_: &std::process::Child, _: i32) -> std::io::Resu
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
+/// What a process uses, as the system counts it.
+#[cfg(feature = "live")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Processor time of all its threads, also those that have ended.
+    pub(crate) cpu_ns: u64,
+    /// Memory that it occupies, with what it shares.
+    pub(crate) resident_bytes: u64,
+}
+
 /// What became of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reaped {

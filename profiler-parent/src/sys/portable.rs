@@ -108,6 +108,17 @@ pub(crate) fn path_of(name: &[u8]) -> PathBuf {
     String::from_utf8_lossy(name).into_owned().into()
 }
 
+/// Not known here.
+pub(crate) fn is_stopped(_: profiler_core::ids::ProcessId) -> bool {
+    false
+}
+
+/// Not known here.
+#[cfg(feature = "live")]
+pub(crate) fn usage(_: profiler_core::ids::ProcessId) -> Option<super::Usage> {
+    None
+}
+
 /// Other systems have none.
 pub(crate) fn vdso_image() -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::Unsupported.into())

@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::text::{is_compressed, text};
+use crate::reading::text::{is_compressed, text};
 use crate::sys;
 
 /// Files up to so many bytes are looked through whole.

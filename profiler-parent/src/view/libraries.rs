@@ -8,7 +8,7 @@ use std::io;
 
 use serde::Deserialize;
 
-use super::text::text;
+use crate::reading::text::text;
 
 /// A library, as a row of `libs` names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]

@@ -21,12 +21,11 @@ mod response;
 mod server;
 mod site;
 mod symbols;
-mod text;
 
+pub use crate::reading::text::text;
 pub use check::{Kind, NotAProfile, check};
 pub use libraries::{Library, libraries};
 pub use link::{VIEWER, viewer_link};
 pub use named::symbols_of_this_machine;
 pub use server::{Server, ViewError};
 pub use symbols::{Symbolicate, no_symbols};
-pub use text::text;

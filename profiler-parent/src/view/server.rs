@@ -18,7 +18,7 @@ use super::check::{NotAProfile, check};
 use super::connection;
 use super::site::Site;
 use super::symbols::Symbolicate;
-use super::text::is_compressed;
+use crate::reading::text::is_compressed;
 
 /// Connections at once; others are turned away.
 const CONNECTIONS: usize = 32;

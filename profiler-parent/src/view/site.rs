@@ -8,6 +8,7 @@ use std::io::{self, Write};
 
 use super::symbols::Symbolicate;
 use crate::sys;
+use crate::token::is_same;
 
 /// Bytes that are read of the file and written to the client at a time.
 const BLOCK: usize = 64 * 1024;
@@ -70,12 +71,6 @@ impl Site {
         }
         Ok(())
     }
-}
-
-/// Compares without stopping at the first difference.
-fn is_same(given: &str, token: &str) -> bool {
-    let differences = given.bytes().zip(token.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
-    given.len() == token.len() && differences == 0
 }
 
 impl std::fmt::Debug for Site {

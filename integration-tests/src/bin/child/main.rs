@@ -12,12 +12,14 @@ mod begin;
 mod books;
 mod channel_liar;
 mod end;
+mod groups;
 mod kin;
 mod limits;
 mod pairs;
 mod part_liar;
 mod record;
 mod sandbox;
+mod spans;
 mod sprawl;
 mod traps;
 mod vandal;
@@ -42,7 +44,9 @@ const FAMILIES: &[Family] = &[
     channel_liar::obey,
     books::obey,
     sandbox::obey,
+    spans::obey,
     sprawl::obey,
+    groups::obey,
 ];
 
 fn main() -> anyhow::Result<()> {

@@ -86,6 +86,7 @@ fn obey(mut ends: ChildEnds, outbox: &File, lie: Lie) -> anyhow::Result<()> {
             | ToChild::PauseSampling { request }
             | ToChild::ResumeSampling { request }
             | ToChild::WaitOnePeriodicSampling { request }
+            | ToChild::SetProbes { request, .. }
             | ToChild::Echo { request } => ToParent::Done { request },
             ToChild::AwaitNextChunkManagerUpdate { .. }
             | ToChild::DestroyReleasedChunksAtOrBefore { .. }

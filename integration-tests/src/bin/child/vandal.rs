@@ -43,7 +43,7 @@ pub(crate) fn scribble_for_ever() -> anyhow::Result<std::convert::Infallible> {
     let layout = read_header(&file).map_err(|error| anyhow::anyhow!("{error}"))?.layout;
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     loop {
-        let region = layout.regions()[usize::try_from(random.below(6))?];
+        let region = layout.regions()[usize::try_from(random.below(7))?];
         // Mostly at the beginning of a table, where it is used.
         let reach = if random.below(4) == 0 { region.len } else { region.len.min(16 * 1024) };
         let inside = region.offset + random.below(reach / 8) * 8;

@@ -9,13 +9,17 @@
 //! one is said on stderr), 2 for arguments that make no sense. A group is one module with a function that
 //! takes the [`Report`], and one row in [`GROUPS`].
 
+mod export;
 mod faults;
 mod figure;
 mod flood;
 mod gather;
+mod groups;
 mod json;
 mod limit;
+mod live;
 mod measure;
+mod observe;
 mod open;
 mod record;
 mod recording;
@@ -45,6 +49,10 @@ const GROUPS: &[(&str, Group)] = &[
     ("sample", sample::measure),
     ("unwind", unwind::measure),
     ("open", open::measure),
+    ("groups", groups::measure),
+    ("observers", observe::measure),
+    ("export", export::measure),
+    ("live", live::measure),
 ];
 
 #[global_allocator]

@@ -36,6 +36,8 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
         Some("flood") => flood(),
         Some("pace") => pace(argument),
         Some("open") => return Some(said(crate::open::record(argument), true)),
+        Some("groups") => crate::groups::enter_some(argument),
+        Some("own-groups") => crate::live::enter_own(argument),
         Some("peer") => return Some(said(crate::sample::work(argument), false)),
         _ => return Some(ExitCode::from(2)),
     }
@@ -91,7 +93,7 @@ fn vary(bytes: u64) {
 }
 
 /// Says something, and has the process end when standard input is closed.
-fn until_closed(said: &str) {
+pub(crate) fn until_closed(said: &str) {
     println!("{said}");
     let _ = std::io::stdout().flush();
     let body = || {

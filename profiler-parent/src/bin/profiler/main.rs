@@ -3,12 +3,15 @@
 //! One module per subcommand. Invariants: an error is one line on standard error and exit code 2;
 //! nothing is changed but the file that was asked for.
 
+mod export;
+mod import;
 mod info;
 mod profile;
 mod record;
 mod recover;
 mod report;
 mod signals;
+mod top;
 mod view;
 
 use std::process::ExitCode;
@@ -29,7 +32,10 @@ enum Command {
     Record(record::Options),
     View(view::Options),
     Info(info::Options),
+    Export(export::Options),
+    Import(import::Options),
     Recover(recover::Options),
+    Top(top::Options),
 }
 
 fn main() -> ExitCode {
@@ -38,7 +44,10 @@ fn main() -> ExitCode {
         Ok(Options { command: Command::Record(options) }) => record::run(&options),
         Ok(Options { command: Command::View(options) }) => view::run(&options).map(done),
         Ok(Options { command: Command::Info(options) }) => info::run(&options).map(done),
+        Ok(Options { command: Command::Export(options) }) => export::run(&options).map(done),
+        Ok(Options { command: Command::Import(options) }) => import::run(&options).map(done),
         Ok(Options { command: Command::Recover(options) }) => recover::run(&options).map(done),
+        Ok(Options { command: Command::Top(options) }) => top::run(&options).map(done),
         Err(stop) => return explain(&stop),
     };
     ended.unwrap_or_else(|error| fail(&sentence(&error)))

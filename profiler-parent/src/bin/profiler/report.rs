@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use profiler_parent::core::losses::EntryCounts;
+use profiler_parent::reading::Nameless;
 use profiler_parent::recover::{Life, PassedOver, SurveyedProcess};
 use profiler_parent::{CapturedProcess, Verdict};
 use serde::Serialize;
@@ -44,13 +45,6 @@ pub(crate) struct Samples {
     /// Libraries whose addresses could not be named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) nameless: Vec<Nameless>,
-}
-
-/// A library of which no address has a name.
-#[derive(Debug, Serialize)]
-pub(crate) struct Nameless {
-    pub(crate) library: String,
-    pub(crate) why: String,
 }
 
 /// One function, over all processes.

@@ -7,19 +7,31 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::AddAssign;
 
-use super::table::{Table, as_index};
+use profiler_parent::reading::{Table, WeightType, as_index};
 
 /// What samples cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
     pub(super) samples: f64,
+    /// Those of them that say themselves how long they lasted, and the milliseconds that it was together.
+    pub(super) timed: f64,
+    pub(super) timed_ms: f64,
     /// In the unit of the profile.
     pub(super) cpu: f64,
+}
+
+impl Cost {
+    /// By the clock, in milliseconds; a sample lasts one interval if it does not say how long.
+    pub(super) fn wall_ms(&self, interval_ms: f64) -> f64 {
+        (self.samples - self.timed) * interval_ms + self.timed_ms
+    }
 }
 
 impl AddAssign for Cost {
     fn add_assign(&mut self, other: Self) {
         self.samples += other.samples;
+        self.timed += other.timed;
+        self.timed_ms += other.timed_ms;
         self.cpu += other.cpu;
     }
 }
@@ -84,7 +96,11 @@ impl StackCosts {
             let number = |column: &Vec<f64>| column.get(row).copied().filter(|number| number.is_finite());
             // The first has nothing before it that its processor time could be counted from.
             let cpu = number(cpu).filter(|cpu| row > 0 && *cpu > 0.0).unwrap_or(0.0);
-            let cost = Cost { samples: number(weights).unwrap_or(1.0), cpu };
+            let weight = number(weights).unwrap_or(1.0);
+            let cost = match samples.1 {
+                WeightType::Samples => Cost { samples: weight, cpu, ..Cost::default() },
+                WeightType::Milliseconds => Cost { samples: 1.0, timed: 1.0, timed_ms: weight, cpu },
+            };
             self.all += cost;
             let Some(stack) = as_index(*stack) else { continue };
             if self.by_stack.len() <= stack && stack < dense {
@@ -190,12 +206,12 @@ mod tests {
         let prefixes = vec![NULL, 0.0, 1.0, 2.0];
         let offsets = vec![0.0, 1.0, 1.0, 1.0];
         let frames = vec![1.0, 2.0, 2.0, 9.0];
-        let by_prefix = Table([prefixes, frames.clone(), vec![]]);
-        let by_offset = Table([vec![], frames, offsets]);
+        let by_prefix = Table::of([prefixes, frames.clone(), vec![]]);
+        let by_offset = Table::of([vec![], frames, offsets]);
         for stacks in [by_prefix, by_offset] {
-            let samples = Table([vec![0.0, 3.0, 2.0, NULL], vec![100.0, 5.0, NULL, 7.0], vec![]]);
+            let samples = Table::of([vec![0.0, 3.0, 2.0, NULL], vec![100.0, 5.0, NULL, 7.0], vec![]]);
             let costs = costs(samples, &stacks);
-            let cost = |samples, cpu| Cost { samples, cpu };
+            let cost = |samples, cpu| Cost { samples, cpu, ..Cost::default() };
             let outer = Costs { own: cost(1.0, 0.0), total: cost(3.0, 5.0) };
             let inner = Costs { own: cost(2.0, 5.0), total: cost(2.0, 5.0) };
             assert_eq!(costs, HashMap::from([(1, outer), (2, inner)]));
@@ -204,8 +220,8 @@ mod tests {
 
     #[test]
     fn tables_that_point_anywhere_end_the_walk() {
-        let stacks = Table([vec![1.0, 0.0, 7.0], vec![0.0, 1.0, 2.0], vec![]]);
-        let samples = Table([vec![0.0, 1.0, 2.0, 1e12, 50.0], vec![], vec![2.0, 1.0, 1.0]]);
+        let stacks = Table::of([vec![1.0, 0.0, 7.0], vec![0.0, 1.0, 2.0], vec![]]);
+        let samples = Table::of([vec![0.0, 1.0, 2.0, 1e12, 50.0], vec![], vec![2.0, 1.0, 1.0]]);
         let costs = costs(samples, &stacks);
         assert_eq!(costs[&0].total.samples, 3.0, "its weight, and the caller's");
         assert_eq!(costs[&2].total.samples, 1.0);
@@ -214,7 +230,7 @@ mod tests {
     #[test]
     fn what_a_sample_names_takes_no_memory_that_the_file_does_not_hold() {
         const FAR: usize = 268_435_455;
-        let samples = Table([vec![FAR as f64, 1.0, 4e9, FAR as f64], vec![], vec![]]);
+        let samples = Table::of([vec![FAR as f64, 1.0, 4e9, FAR as f64], vec![], vec![]]);
         let of_table = StackCosts::of(&samples, 2);
         assert_eq!((of_table.by_stack.len(), of_table.beyond.len(), of_table.all.samples), (2, 0, 4.0));
         let mut shared = StackCosts::default();
@@ -230,7 +246,8 @@ mod tests {
         (prefixes[0], frames[0]) = (NULL, 5.0);
         prefixes.push(0.0);
         frames.push(7.0);
-        let costs = costs(Table([vec![far as f64], vec![], vec![]]), &Table([prefixes, frames, vec![]]));
+        let costs =
+            costs(Table::of([vec![far as f64], vec![], vec![]]), &Table::of([prefixes, frames, vec![]]));
         assert_eq!((costs[&7].own.samples, costs[&5].total.samples), (1.0, 1.0));
     }
 }

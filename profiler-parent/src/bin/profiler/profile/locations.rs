@@ -5,36 +5,9 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
-
 use super::functions::{Cost, Function, Functions, StackCosts};
-use super::namer::Namer;
-use super::table::{Number, Table};
 use super::thread::Thread;
-
-/// Where a library lay in its process, and which it is.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Lib {
-    pub(super) name: String,
-    pub(super) path: String,
-    #[serde(rename = "codeId")]
-    pub(super) code_id: Option<String>,
-    start: Option<Number>,
-    end: Option<Number>,
-    offset: Option<Number>,
-}
-
-impl Lib {
-    /// What an address is to it, if it lies in it.
-    fn relative(&self, address: f64) -> Option<f64> {
-        let number = |number: &Option<Number>| number.map_or(f64::NAN, |number| number.0);
-        let (start, end) = (number(&self.start), number(&self.end));
-        let offset = number(&self.offset);
-        let offset = if offset.is_finite() { offset } else { 0.0 };
-        (address >= start && address < end).then_some(address - start + offset)
-    }
-}
+use profiler_parent::reading::{AddressMap, Lib, Namer, Table, code_of};
 
 /// The functions of a process whose threads have tables of their own, by the texts of their locations.
 #[derive(Debug, Default)]
@@ -124,36 +97,6 @@ impl Locations {
     }
 }
 
-/// The libraries of a process by where they begin.
-#[derive(Debug)]
-struct AddressMap<'l>(Vec<(f64, &'l Lib)>);
-
-/// So many libraries before an address are tried. Mappings do not overlap, but the spans of two libraries may.
-const MOST_TRIED: usize = 8;
-
-impl<'l> AddressMap<'l> {
-    fn of(libs: &'l [Lib]) -> Self {
-        let start = |lib: &Lib| lib.start.map(|start| start.0).filter(|start| start.is_finite());
-        let mut libs: Vec<_> = libs.iter().filter_map(|lib| Some((start(lib)?, lib))).collect();
-        libs.sort_by(|(one, _), (other, _)| one.total_cmp(other));
-        Self(libs)
-    }
-
-    /// The address that a text is, and the library that it lies in.
-    fn find(&self, text: &str) -> Option<(&'l Lib, u64)> {
-        let digits = text.strip_prefix("0x").filter(|digits| digits.len() <= 16)?;
-        let address = u64::from_str_radix(digits, 16).ok()? as f64; // exact below 2^53, where all code of user space is
-        let beyond = self.0.partition_point(|(start, _)| *start <= address);
-        let mut before = self.0.get(..beyond)?.iter().rev().take(MOST_TRIED);
-        before.find_map(|(_, lib)| Some((*lib, lib.relative(address)? as u64)))
-    }
-}
-
-/// The address of the code that ran.
-const fn code_of(address: u64, is_leaf: bool) -> u64 {
-    if is_leaf { address } else { address.saturating_sub(1) }
-}
-
 /// The functions at a location, the innermost first.
 fn located(text: &str, is_leaf: bool, libs: &AddressMap<'_>, namer: &Namer) -> Vec<Function> {
     let Some((lib, address)) = libs.find(text) else {
@@ -169,6 +112,8 @@ fn located(text: &str, is_leaf: bool, libs: &AddressMap<'_>, namer: &Namer) -> V
 
 #[cfg(test)]
 mod tests {
+    use profiler_parent::reading::Number;
+
     use super::*;
 
     #[test]
@@ -182,23 +127,5 @@ mod tests {
         for same in ["0x2000", "0xfff", "0xnot", "main", "0x11112222333344445"] {
             assert_eq!(name(same), same);
         }
-    }
-
-    #[test]
-    fn an_address_is_found_in_its_library_whatever_order_they_are_in() {
-        let lib = |name: &str, start: f64, end: f64| Lib {
-            name: name.into(),
-            start: Some(Number(start)),
-            end: Some(Number(end)),
-            ..Lib::default()
-        };
-        let nowhere = Lib { name: "nowhere".into(), ..Lib::default() };
-        let libs = [lib("c", 48.0, 64.0), nowhere, lib("outer", 0.0, 64.0), lib("a", 16.0, 32.0)];
-        let map = AddressMap::of(&libs);
-        let found = |text| map.find(text).map(|(lib, address)| (lib.name.as_str(), address));
-        assert_eq!(found("0x10"), Some(("a", 0)));
-        assert_eq!(found("0x20"), Some(("outer", 32)), "between the others, which lie in it");
-        assert_eq!(found("0x3f"), Some(("c", 15)));
-        assert_eq!(found("0x40"), None);
     }
 }

@@ -5,10 +5,8 @@
 mod books;
 mod functions;
 mod locations;
-mod namer;
 mod names;
 mod part;
-mod table;
 mod thread;
 
 use std::fs::File;
@@ -16,11 +14,10 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use profiler_parent::view::text;
+use profiler_parent::reading::{Namer, text};
 
 use crate::report::{Report, Samples, TopFunction};
 use functions::{Cost, Costs, Function, Functions};
-use namer::Namer;
 use part::Part;
 use profiler_parent::symbols::SymbolOptions;
 
@@ -74,7 +71,11 @@ fn top(root: &Part, functions: Functions, wanted: Wanted) -> Samples {
         _ if cpu_ms.is_none() => Time::Wall,
         _ => Time::Cpu,
     };
-    let of = |cost: Cost| if by == Time::Cpu { cost.cpu } else { cost.samples };
+    let interval = root.meta.interval.unwrap_or(1.0);
+    let of = |cost: Cost| match by {
+        Time::Cpu => cost.cpu,
+        Time::Wall => cost.wall_ms(interval),
+    };
     let mut costs: Vec<(Function, Costs)> = costs.into_iter().collect();
     costs.sort_by(|(name, one), (other_name, other)| {
         let by_cost = of(other.own).total_cmp(&of(one.own));
@@ -83,7 +84,7 @@ fn top(root: &Part, functions: Functions, wanted: Wanted) -> Samples {
     costs.truncate(wanted.top);
     let unit = match by {
         Time::Cpu => cpu_ms.unwrap_or(0.0),
-        Time::Wall => root.meta.interval.unwrap_or(1.0),
+        Time::Wall => 1.0,
     };
     let percent = |cost: Cost| if of(all) > 0.0 { of(cost) / of(all) * 100.0 } else { 0.0 };
     let row = |(function, costs): (Function, Costs)| TopFunction {

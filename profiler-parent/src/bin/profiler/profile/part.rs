@@ -9,10 +9,10 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::books::{Books, Gathering};
 use super::functions::{Functions, StackCosts};
-use super::locations::{Lib, Locations};
-use super::namer::Namer;
+use super::locations::Locations;
 use super::names::Shared;
 use super::thread::{Head, Thread, ThreadSeed};
+use profiler_parent::reading::{Lib, Namer};
 
 /// One process's object. In the processed form the outermost one is all processes'.
 #[derive(Debug, Default)]

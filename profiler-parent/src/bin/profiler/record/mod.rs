@@ -9,6 +9,7 @@ mod stop;
 mod units;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
@@ -59,6 +60,10 @@ pub(crate) struct Options {
     /// Keeps only the last so many seconds
     #[arg(long, value_name = "S", value_parser = units::seconds)]
     duration: Option<Duration>,
+    /// Serves the live page meanwhile, on this address of this machine, and prints its link; port 0 takes any that is
+    /// free, and a port alone is one of 127.0.0.1
+    #[arg(long, value_name = "ADDR", value_parser = units::address)]
+    live: Option<SocketAddr>,
     /// How the profile shows CMD [default: its file name]
     #[arg(long, value_name = "N")]
     name: Option<String>,
@@ -81,6 +86,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let target = options.output.clone().unwrap_or_else(crate::report::free_name);
     drop(ProfileFile::create(&target)?); // rather now than after an hour of recording
     let session = options.build().start()?;
+    let live = options.live.map(|address| session.serve_live(address)).transpose()?;
+    if let Some(live) = &live {
+        eprintln!("profiler: live at {}", live.url());
+    }
     let signals = Signals::catch()?;
     let name = options.shown_name();
     let mut child = session.spawn(&name, options.command())?;
@@ -92,6 +101,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Ok(exit_code(status));
     }
     let target = options.output.clone().unwrap_or_else(crate::report::free_name); // somebody may have taken it meanwhile
+    drop(live);
     let report = capture(&session, options.format, &target)?;
     say_what(&report, &name);
     Ok(exit_code(status))

@@ -1,5 +1,6 @@
-//! Sizes and times, as people write them.
+//! Sizes, times and addresses, as people write them.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// `1048576`, `512K`, `64M`, `64MiB`, `1.5G`: all in powers of 1024.
@@ -40,6 +41,12 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// `127.0.0.1:8080`, or `8080` for the same.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse()).map_err(|_| "an address with a port, such as 127.0.0.1:8080".to_owned())
+}
+
 fn positive(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
@@ -65,6 +72,15 @@ mod tests {
         }
         for wrong in ["", "0", "-1", "M", "1X", "2T", "1e400", "nan", "inf", "1 M", "0.1"] {
             assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_port_alone_is_one_of_this_machine() {
+        assert_eq!(address("8080"), Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 8080))));
+        assert_eq!(address("[::1]:0").map(|address| address.is_ipv6()), Ok(true));
+        for wrong in ["", "localhost", "70000", "127.0.0.1"] {
+            assert!(address(wrong).is_err(), "{wrong}");
         }
     }
 

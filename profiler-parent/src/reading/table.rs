@@ -1,6 +1,6 @@
 //! A table of a profile, in either form: rows with a schema (Gecko), or a column per key (processed).
 //!
-//! Read as a stream: of all columns only the named ones are kept, as numbers; what is null or no number is NaN.
+//! Read as a stream, by `profiler info` and the exports: of all columns only the named ones are kept, as numbers; what is null or no number is NaN.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,34 +9,57 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAcces
 
 /// The columns of a [`Columns`], in its order. Columns that are not there are empty.
 #[derive(Debug)]
-pub(super) struct Table<const N: usize>(pub(super) [Vec<f64>; N]);
+pub struct Table<const N: usize>(
+    /// The columns; what is null or no number is NaN.
+    pub [Vec<f64>; N],
+    /// What a column of weights counts.
+    pub WeightType,
+);
+
+/// What the weights of samples are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightType {
+    /// So many samples.
+    #[default]
+    Samples,
+    /// How long each lasted, in milliseconds.
+    Milliseconds,
+}
 
 impl<const N: usize> Default for Table<N> {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Vec::new()))
+        Self::of(std::array::from_fn(|_| Vec::new()))
     }
 }
 
 impl<const N: usize> Table<N> {
+    /// A table of these columns.
+    pub const fn of(columns: [Vec<f64>; N]) -> Self {
+        Self(columns, WeightType::Samples)
+    }
+
     /// A value that serves as an index.
-    pub(super) fn index(&self, column: usize, row: usize) -> Option<usize> {
+    pub fn index(&self, column: usize, row: usize) -> Option<usize> {
         as_index(self.number(column, row))
     }
 
     /// A value; NaN where there is none.
-    pub(super) fn number(&self, column: usize, row: usize) -> f64 {
+    pub fn number(&self, column: usize, row: usize) -> f64 {
         self.0.get(column).and_then(|column| column.get(row)).copied().unwrap_or(f64::NAN)
     }
 }
 
 /// A number as an index: -1 is none, as is NaN.
-pub(super) fn as_index(number: f64) -> Option<usize> {
+pub fn as_index(number: f64) -> Option<usize> {
     (number >= 0.0 && number <= f64::from(u32::MAX)).then_some(number as usize)
 }
 
 /// Which columns are to be read. The place is that in rows without a schema before them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Columns<const N: usize>(pub(super) [(&'static str, usize); N]);
+pub struct Columns<const N: usize>(
+    /// Names, with their places in rows without a schema.
+    pub [(&'static str, usize); N],
+);
 
 impl<'de, const N: usize> DeserializeSeed<'de> for Columns<N> {
     type Value = Table<N>;
@@ -69,6 +92,10 @@ impl<'de, const N: usize> Visitor<'de> for Columns<N> {
                     places = self.0.map(|(name, _)| place(name).unwrap_or(usize::MAX));
                 }
                 ("data", _) => map.next_value_seed(Rows { places, table: &mut table })?,
+                ("weightType", _) => {
+                    let is_time = map.next_value::<serde_json::Value>()? == "tracing-ms";
+                    table.1 = if is_time { WeightType::Milliseconds } else { WeightType::Samples };
+                }
                 (_, Some(column)) => {
                     *column = map.next_value::<Numbers>()?.0;
                 }
@@ -156,7 +183,10 @@ impl<'de> Deserialize<'de> for Numbers {
 
 /// A number, or whatever else stands in its place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Number(pub(super) f64);
+pub struct Number(
+    /// NaN for what is no number.
+    pub f64,
+);
 
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

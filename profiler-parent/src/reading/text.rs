@@ -13,7 +13,7 @@ use crate::sys;
 const BUFFER: usize = 256 * 1024;
 
 /// Whether a file is compressed. Its first bytes say so, not its name.
-pub(super) fn is_compressed(file: &File) -> io::Result<bool> {
+pub(crate) fn is_compressed(file: &File) -> io::Result<bool> {
     let mut magic = [0; 2];
     Ok(sys::read_at(file, &mut magic, 0)? == magic.len() && magic == [0x1f, 0x8b])
 }

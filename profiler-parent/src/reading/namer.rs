@@ -5,18 +5,30 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use profiler_parent::symbols::server_api::Library;
-use profiler_parent::symbols::{ModuleKey, Place, SymbolOptions, Symbols, Wanted};
+use serde::Serialize;
 
-use super::locations::Lib;
-use crate::report::Nameless;
+use super::addresses::Lib;
+use crate::symbols::server_api::Library;
+use crate::symbols::{ModuleKey, Place, SourceFrame, SymbolOptions, Symbols, Wanted};
+
+/// A function of which only file and line are known.
+pub const UNNAMED: &str = "(unnamed)";
+
+/// A library of which no address has a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Nameless {
+    /// Its name.
+    pub library: String,
+    /// The reason, in words.
+    pub why: String,
+}
 
 /// Path and build id.
 type Key = (String, Vec<u8>);
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(super) struct Namer {
+pub struct Namer {
     /// With the library's name.
     asked: BTreeMap<Key, (String, BTreeSet<u64>)>,
     found: HashMap<Key, HashMap<u64, Arc<Place>>>,
@@ -25,14 +37,14 @@ pub(super) struct Namer {
 
 impl Namer {
     /// Wants to know an address.
-    pub(super) fn ask(&mut self, lib: &Lib, address: u64) {
+    pub fn ask(&mut self, lib: &Lib, address: u64) {
         let (_, addresses) =
             self.asked.entry(key(lib)).or_insert_with(|| (lib.name.clone(), BTreeSet::new()));
         addresses.insert(address);
     }
 
     /// Looks up all that was asked for.
-    pub(super) fn look_up(&mut self, options: SymbolOptions) {
+    pub fn look_up(&mut self, options: SymbolOptions) {
         let mut symbols = Symbols::new(options);
         let asked: Vec<_> = std::mem::take(&mut self.asked).into_iter().collect();
         let wanted = asked.iter().map(|((path, build_id), (_, addresses))| Wanted {
@@ -57,17 +69,19 @@ impl Namer {
     }
 
     /// The names of the functions at an address, the innermost first; none if nobody knows them.
-    pub(super) fn names(&self, lib: &Lib, address: u64) -> Vec<String> {
+    pub fn names(&self, lib: &Lib, address: u64) -> Vec<String> {
+        let name = |frame: &SourceFrame| frame.function.as_deref().unwrap_or(UNNAMED).to_owned();
+        self.frames(lib, address).iter().map(name).collect()
+    }
+
+    /// The functions at an address with their files and lines, the innermost first.
+    pub fn frames(&self, lib: &Lib, address: u64) -> &[SourceFrame] {
         let place = self.found.get(&key(lib)).and_then(|places| places.get(&address));
-        let frames = place.filter(|place| place.is_named()).map(|place| place.frames.iter());
-        let name = |frame: &profiler_parent::symbols::SourceFrame| {
-            frame.function.as_deref().unwrap_or("(unnamed)").to_owned()
-        };
-        frames.into_iter().flatten().map(name).collect()
+        place.filter(|place| place.is_named()).map_or(&[], |place| &place.frames)
     }
 
     /// Libraries of which no address has a name.
-    pub(super) fn into_nameless(self) -> Vec<Nameless> {
+    pub fn into_nameless(self) -> Vec<Nameless> {
         self.nameless
     }
 }

@@ -1,0 +1,93 @@
+//! Spans, flows, groups and slow runs, for who observes.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+
+use anyhow::Context;
+use profiler_core::groups::{Group, GroupKind};
+use profiler_core::marker::schema::{Format, MarkerSchema};
+use profiler_core::marker::{MarkerOptions, MarkerSpan, ProfilerMarker, SpanOptions, category};
+use profiler_core::{marker, span};
+use serde::Serialize;
+
+use crate::{Words, number};
+
+/// Spans that stay open.
+static OPEN: Mutex<Vec<MarkerSpan>> = Mutex::new(Vec::new());
+
+#[derive(Serialize)]
+struct Message {
+    flow: u64,
+}
+
+impl ProfilerMarker for Message {
+    const TYPE_NAME: &'static str = "Message";
+
+    fn schema() -> MarkerSchema {
+        MarkerSchema::in_chart_and_table(Self::TYPE_NAME).key_format("flow", Format::TerminatingFlowId)
+    }
+}
+
+/// `open-span LABEL`: a span that stays open; `close-span`: the last of those ends. `spans THREADS COUNT`: on so many threads so
+/// many pairs of nested spans. `inside GROUP COUNT`: so many markers in a span of that group. `receive NUMBER`: a
+/// marker in which that flow ends. `point`: a marker. `slow PLUGIN MS`: a run of so many milliseconds in the group of that plugin.
+pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
+    Some(match name {
+        "open-span" => open(words),
+        "close-span" => {
+            OPEN.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            Ok("ok".to_owned())
+        }
+        "spans" => spans(words),
+        "inside" => inside(words),
+        "receive" => receive(words),
+        "slow" => slow(words),
+        "point" => {
+            marker!("point", &category::TEST);
+            Ok("ok".to_owned())
+        }
+        _ => return None,
+    })
+}
+
+fn open(words: Words<'_>) -> anyhow::Result<String> {
+    let label = *words.first().context("no label")?;
+    let span = span!("stays open", &category::TEST, label);
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(span);
+    Ok("ok".to_owned())
+}
+
+fn spans(words: Words<'_>) -> anyhow::Result<String> {
+    let (threads, count) = (number(words, 0)?, number(words, 1)?);
+    let work = move || {
+        for _ in 0..count {
+            let _outer = span!("work", &category::TEST, "outer");
+            let _inner = span!("work", &category::TEST, "inner");
+        }
+    };
+    let workers = (0..threads).map(|n| Builder::new().name(format!("worker-{n}")).spawn(work));
+    let workers: Vec<_> = workers.collect::<std::io::Result<_>>()?;
+    workers.into_iter().for_each(|worker| drop(worker.join()));
+    Ok("ok".to_owned())
+}
+
+fn inside(words: Words<'_>) -> anyhow::Result<String> {
+    let group = *words.first().context("no group")?;
+    let _span = span!("unit of work", &category::TEST, SpanOptions::default().group(group));
+    (0..number(words, 1)?).for_each(|_| marker!("inside", &category::TEST));
+    Ok("ok".to_owned())
+}
+
+fn receive(words: Words<'_>) -> anyhow::Result<String> {
+    let payload = Message { flow: number(words, 0)? };
+    marker!("received", &category::IPC, MarkerOptions::default(), &payload);
+    Ok("ok".to_owned())
+}
+
+fn slow(words: Words<'_>) -> anyhow::Result<String> {
+    let plugin = *words.first().context("no plugin")?;
+    let _run = Group::register(GroupKind::Plugin, plugin).enter();
+    std::thread::sleep(Duration::from_millis(number(words, 1)?));
+    Ok("ok".to_owned())
+}

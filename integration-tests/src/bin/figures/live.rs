@@ -1,0 +1,109 @@
+//! What the live page costs: a page that asks once a second, of a session with 200 processes and a thousand groups.
+//!
+//! Counted is the processor time of the threads that work for the page: the server's, and that of its alerts. Markers are not
+//! watched: nobody observes them until somebody opens that part of the page.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use profiler_core::groups::{Group, GroupKind};
+use profiler_parent::core::session::Features;
+use profiler_parent::{LiveServer, Session};
+
+use crate::figure::{Figure, Promise, Report};
+use crate::workers::{self, Worker};
+
+const PROCESSES: usize = 200;
+/// Groups in each of them, beside those of its thread and itself, with names of their own.
+const GROUPS_EACH: u64 = 5;
+/// Looks until readers of all pools are there.
+const WARM_UP: usize = 3;
+/// Seconds of each measurement.
+const SECONDS: usize = 15;
+/// As the page asks by itself, and as it asks with all rows.
+const USUAL: &str = "live.json?window=10s&sort=wall&top=25&ptop=20";
+const ALL: &str = "live.json?window=10s&sort=wall&top=all&ptop=all";
+
+/// All figures of the live page.
+pub(crate) fn measure(report: &mut Report) -> Result<()> {
+    let session = Session::builder().features(Features::NONE).memory_limit(256 << 20).start()?;
+    let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
+    let start = |number| workers::start(&session, &format!("child {number}"), "own-groups", GROUPS_EACH);
+    let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
+    let body = ask(&live, ALL)?;
+    let all: serde_json::Value = serde_json::from_str(&body)?;
+    let total = all["groups"]["total"].as_u64().unwrap_or(0);
+    ensure!(total >= PROCESSES as u64 * GROUPS_EACH, "{total} groups are shown");
+    report.put(Figure::new("live.rows", total as f64, "groups"));
+    report.put(Figure::new("live.all_rows_kib", body.len() as f64 / 1024.0, "KiB"));
+    let [server, alerts] = cpu_pct(&live, USUAL)?;
+    report.put(Figure::new("live.cpu_pct", server + alerts, "% of a CPU").promised(Promise::AtMost(1.0)));
+    report.put(Figure::new("live.cpu_pct.server", server, "% of a CPU"));
+    report.put(Figure::new("live.cpu_pct.alerts", alerts, "% of a CPU"));
+    let [server, alerts] = cpu_pct(&live, ALL)?;
+    report.put(Figure::new("live.cpu_pct.all_rows", server + alerts, "% of a CPU"));
+    for worker in &mut workers {
+        worker.child.kill().context("cannot end a child")?;
+    }
+    Ok(())
+}
+
+/// As a child: works for so many groups that no other process has, again and again.
+pub(crate) fn enter_own(groups: u64) -> ! {
+    let register =
+        |number| Group::register(GroupKind::Plugin, &format!("plugin {number} of {}", std::process::id()));
+    let groups: Vec<Group> = (0..groups).map(register).collect();
+    workers::until_closed("entered");
+    loop {
+        groups.iter().for_each(|group| drop(group.enter()));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// Share of a processor that one who asks once a second costs: the server's thread, and that of its alerts.
+fn cpu_pct(live: &LiveServer, what: &str) -> Result<[f64; 2]> {
+    let ask_for = |seconds: usize| -> Result<()> {
+        (0..seconds).try_for_each(|_| {
+            ask(live, what)?;
+            std::thread::sleep(Duration::from_secs(1));
+            Ok(())
+        })
+    };
+    ask_for(WARM_UP)?;
+    let before = worked()?;
+    ask_for(SECONDS)?;
+    let after = worked()?;
+    let share = |thread: usize| (after[thread] - before[thread]) / 1e9 / SECONDS as f64 * 100.0;
+    Ok([share(0), share(1)])
+}
+
+/// Nanoseconds of processor time of the threads that work for the page.
+fn worked() -> Result<[f64; 2]> {
+    const NAMES: [&str; 2] = ["profiler-live", "profiler-alerts"];
+    let mut sums = [0.0; 2];
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let task = task?.path();
+        let name = std::fs::read_to_string(task.join("comm")).unwrap_or_default();
+        for (known, sum) in NAMES.iter().zip(&mut sums) {
+            if name.trim() == *known {
+                let stat = std::fs::read_to_string(task.join("schedstat"))?;
+                *sum += stat.split(' ').next().context("no time")?.parse::<f64>()?;
+            }
+        }
+    }
+    Ok(sums)
+}
+
+fn ask(live: &LiveServer, what: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(live.address())?;
+    let url = live.url();
+    let path = url.split_once("//").and_then(|(_, rest)| rest.split_once('/')).context("no path")?.1;
+    write!(stream, "GET /{path}{what} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n", live.address())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
+    ensure!(head.contains(" 200 "), "{head}");
+    Ok(body.to_owned())
+}

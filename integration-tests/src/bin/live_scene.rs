@@ -1,0 +1,105 @@
+//! A scene for the live page: a parent, three plugin hosts of which one is janky and one stands still, two tenants.
+//!
+//! ```text
+//! live_scene      prints the page's address; goes on until standard input is closed
+//! ```
+//! Started by `integration-tests/viewer/live.mjs`, which opens the page in a browser. A line `overtake` has the group that was
+//! entered least entered most.
+
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use integration_tests::puppet::Puppet;
+use profiler_parent::Session;
+use profiler_parent::core::counter::Counter;
+use profiler_parent::core::marker::category;
+use profiler_parent::core::sys::spawn_quiet;
+
+const ROUND: Duration = Duration::from_millis(100);
+/// What each host does in a round: kind, group, entries, microseconds each.
+const WORK: [&[(&str, &str, u32, u32)]; 2] = [
+    &[
+        ("plugin", "spell checker", 4, 1_200),
+        ("tenant", "acme", 8, 400),
+        ("tenant", "globex", 2, 900),
+        ("request", "GET /search", 5, 700),
+    ],
+    &[
+        ("plugin", "spell checker", 2, 900),
+        ("plugin", "image decoder", 1, 6_000),
+        ("tenant", "acme", 3, 1_500),
+        ("task", "index", 6, 150),
+    ],
+];
+/// Every so many rounds the second host is janky.
+const JANKY: u64 = 25;
+
+static QUEUED: Counter = Counter::new("queued requests", "Other", "Requests that wait");
+
+fn main() -> Result<()> {
+    let session = Session::builder().memory_limit(64 << 20).name("application").start()?;
+    let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
+    let child = child()?;
+    let child = child.to_str().context("a path that is no text")?;
+    let mut hosts = (1..=3)
+        .map(|number| Puppet::spawn(&session, child, &format!("plugin host {number}"), "init"))
+        .collect::<Result<Vec<_>>>()?;
+    for host in &mut hosts {
+        host.ask("work-for plugin hare 40 0")?;
+        host.ask("work-for plugin tortoise 2 0")?;
+    }
+    hosts[2].ask("work-for plugin frozen 3 2000")?;
+    hosts[2].freeze();
+    println!("{}", live.url());
+    perform(&mut hosts)?;
+    hosts[2].signal(libc::SIGCONT);
+    Ok(())
+}
+
+/// The helper, which is built beside this.
+fn child() -> Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("child"))
+}
+
+fn perform(hosts: &mut [Puppet]) -> Result<()> {
+    let lines = lines()?;
+    for round in 1_u64.. {
+        let [first, second, ..] = &mut *hosts else { return Ok(()) };
+        for (host, works) in [first, second].into_iter().zip(WORK) {
+            for (kind, group, times, us) in works {
+                let group = group.replace(' ', "-");
+                host.ask(&format!("work-for {kind} {group} {times} {us}"))?;
+            }
+        }
+        if round % JANKY == 3 {
+            hosts[1].ask("work-for plugin image-decoder 1 130000")?;
+            hosts[0].ask("wait-for tenant acme 30")?;
+        }
+        QUEUED.set(i64::try_from(round % 17 * 3)?);
+        profiler_parent::text_marker!(
+            "round",
+            &category::TEST,
+            Default::default(),
+            &format!("number {round}")
+        );
+        match lines.try_recv() {
+            Ok(line) if line == "overtake" => drop(hosts[0].ask("work-for plugin tortoise 5000 0")?),
+            Ok(_) | Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        }
+        std::thread::sleep(ROUND);
+    }
+    Ok(())
+}
+
+/// What is said on standard input, until it is closed.
+fn lines() -> Result<Receiver<String>> {
+    let (said, heard) = channel();
+    spawn_quiet("scene-lines", move || {
+        let _ = std::io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| said.send(line));
+    })?;
+    Ok(heard)
+}

@@ -1,0 +1,268 @@
+//! Alerts: rows A1 to A5 in real processes. The rules by themselves, on any clock: `profiler_parent::alerts`.
+
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use integration_tests::own;
+use integration_tests::patience::{LONG, Stopwatch, until};
+use integration_tests::puppet::Puppet;
+use integration_tests::session::{self, TestSession};
+use profiler_parent::alerts::ListenerError;
+use profiler_parent::core::groups::{Group, GroupKind, Probes};
+use profiler_parent::core::marker::{MarkerOptions, category};
+use profiler_parent::core::time::Timestamp;
+use profiler_parent::{Alert, AlertRules, Alerts, EvidenceOptions, Target, marker};
+use serde_json::Value;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+const BUFFERING: Duration = Duration::from_millis(300);
+const RUN: Duration = Duration::from_millis(100);
+/// No run takes so long, however busy the machine is.
+const NEVER: Duration = Duration::from_secs(3600);
+
+fn rules() -> AlertRules {
+    AlertRules::default().buffering(BUFFERING)
+}
+
+/// Listens to a target from now on.
+fn listen(alerts: &Alerts, target: Target, name: &str) -> anyhow::Result<Receiver<Vec<Alert>>> {
+    let (told, hear): (Sender<Vec<Alert>>, _) = channel();
+    alerts.add(target, name, move |alerts| drop(told.send(alerts.to_vec())))?;
+    Ok(hear)
+}
+
+/// A run of a plugin of this process.
+fn run(plugin: &str, duration: Duration) {
+    let _run = Group::register(GroupKind::Plugin, plugin).enter();
+    std::thread::sleep(duration);
+}
+
+/// Waits until everybody measures runs.
+fn measured(session: &TestSession) -> anyhow::Result<()> {
+    let all = || session.groups().processes.iter().all(|process| process.probes.contains(Probes::JANK));
+    ensure!(until(all), "somebody does not measure");
+    Ok(())
+}
+
+fn one(hear: &Receiver<Vec<Alert>>) -> anyhow::Result<Alert> {
+    let mut told = hear.recv_timeout(LONG).context("no alert")?;
+    ensure!(told.len() == 1, "{told:?}");
+    told.pop().context("nothing")
+}
+
+fn nothing(hear: &Receiver<Vec<Alert>>) -> anyhow::Result<()> {
+    let more = hear.recv_timeout(3 * BUFFERING);
+    ensure!(more.is_err(), "{more:?}");
+    Ok(())
+}
+
+#[test]
+fn a1_a_slow_run_gives_exactly_one_alert_and_one_within_its_threshold_none() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let rules = rules().threshold_of_group("calm", Some(NEVER));
+    let alerts = session.alerts(rules, EvidenceOptions::none())?;
+    let all = listen(&alerts, Target::All, "test")?;
+    run("calm", RUN);
+    run("a1", RUN);
+    let alert = one(&all)?;
+    assert_eq!((alert.group.as_str(), alert.kind.as_str()), ("a1", "plugin"));
+    assert!(alert.highest_ns >= 95_000_000, "{alert:?}");
+    assert_eq!((alert.process.get(), alert.process_name.as_str()), (std::process::id(), "parent"));
+    assert!(alert.from < alert.to);
+    nothing(&all)
+}
+
+#[test]
+fn a2_slow_runs_are_collected_and_the_maximum_begins_anew() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let alerts = session.alerts(rules().buffering(Duration::from_secs(1)), EvidenceOptions::none())?;
+    let all = listen(&alerts, Target::All, "test")?;
+    run("a2", 4 * RUN);
+    (0..3).for_each(|_| run("a2", RUN));
+    let first = one(&all)?;
+    assert!(first.highest_ns >= 395_000_000 && lasted(&first) >= first.highest_ns, "{first:?}");
+    run("a2", RUN);
+    // Whatever is told now is of later runs, however the machine has stretched them.
+    let second = one(&all)?;
+    assert!(second.highest_ns >= 95_000_000 && second.to > first.to, "{first:?} {second:?}");
+    assert!(second.highest_ns <= lasted(&second), "the maximum began anew: {first:?} {second:?}");
+    Ok(())
+}
+
+/// From the start of the first run that was too long to the end of the last.
+fn lasted(alert: &Alert) -> u64 {
+    alert.to.0.abs_diff(alert.from.0)
+}
+
+#[test]
+fn a3_listeners_hear_their_targets_from_when_they_come_until_they_go() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let alerts = session.alerts(rules(), EvidenceOptions::none())?;
+    let known = listen(&alerts, Target::Group("a3".into()), "test")?;
+    let later = listen(&alerts, Target::Group("a3 later".into()), "test")?;
+    let never = listen(&alerts, Target::Group("a3 never".into()), "test")?;
+    let all = listen(&alerts, Target::All, "test")?;
+    let again = alerts.add(Target::All, "test", |_| {});
+    assert!(matches!(again, Err(ListenerError::Duplicate(..))));
+    run("a3", RUN);
+    assert_eq!((one(&known)?.group, one(&all)?.group), ("a3".to_owned(), "a3".to_owned()));
+    run("a3 later", RUN);
+    assert_eq!(one(&later)?.group, "a3 later");
+    assert_eq!(one(&all)?.group, "a3 later");
+    assert!(never.try_recv().is_err() && known.try_recv().is_err());
+    alerts.remove(&Target::Group("a3".into()), "test")?;
+    let unknown = alerts.remove(&Target::Group("a3".into()), "test");
+    assert!(matches!(unknown, Err(ListenerError::Unknown(..))));
+    run("a3", RUN);
+    assert_eq!(one(&all)?.group, "a3");
+    assert!(known.recv_timeout(LONG).is_err(), "it was removed");
+    Ok(())
+}
+
+#[test]
+fn a4_a_slow_run_of_a_child_is_heard_with_its_process_also_of_a_child_that_comes_later() -> anyhow::Result<()>
+{
+    let session = session::start(|builder| builder)?;
+    let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
+    let alerts = session.alerts(rules(), EvidenceOptions::none())?;
+    let all = listen(&alerts, Target::Kind("plugin".into()), "test")?;
+    let mut second = Puppet::spawn(&session, CHILD, "second", "init")?;
+    measured(&session)?;
+    first.ask("slow a4 100")?;
+    let shown = || serde_json::to_string(&session.groups()).unwrap_or_default();
+    let alert = one(&all).with_context(shown)?;
+    assert_eq!((alert.process.get(), alert.process_name.as_str()), (first.pid(), "first"));
+    second.ask("slow a4 100")?;
+    let alert = one(&all)?;
+    assert_eq!((alert.process.get(), alert.process_name.as_str()), (second.pid(), "second"));
+    Ok(())
+}
+
+#[test]
+fn a5_the_most_janky_comes_first_and_has_a_profile_of_exactly_its_time() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let directory = tempfile::tempdir()?;
+    let evidence = EvidenceOptions::in_directory(directory.path()).kept(1);
+    let alerts = session.alerts(rules().buffering(Duration::from_secs(2)), evidence)?;
+    let all = listen(&alerts, Target::All, "test")?;
+    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    measured(&session)?;
+    marker!("long before", &category::TEST);
+    let less = Stopwatch::start();
+    run("a5 less", RUN);
+    let less = less.elapsed();
+    child.ask("point")?; // before the worst
+    std::thread::sleep(Duration::from_millis(20));
+    let began = Timestamp::now();
+    {
+        let _run = Group::register(GroupKind::Plugin, "a5 worst").enter();
+        marker!("inside", &category::TEST);
+        child.ask("mark 1")?;
+        std::thread::sleep(2 * less + RUN);
+        marker!("through", &category::TEST, MarkerOptions::interval_until_now_from(began));
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    marker!("after", &category::TEST);
+    let mut told = all.recv_timeout(LONG)?;
+    if told[0].group == "a5 less" && told.len() == 1 {
+        told = all.recv_timeout(LONG)?; // a machine so busy that one collection was over before the other run
+    }
+    assert_eq!(told[0].group, "a5 worst");
+    assert!(told.iter().skip(1).all(|one| one.group == "a5 less" && one.highest_ns < told[0].highest_ns));
+    assert!(told[0].evidence_error.is_none() && told.iter().skip(1).all(|one| one.evidence.is_none()));
+    let path = told[0].evidence.as_deref().context("no evidence")?;
+    let names = marker_names(path)?;
+    assert!(
+        ["inside", "through", "numbered"].iter().all(|name| names.contains(&(*name).to_owned())),
+        "{names:?}"
+    );
+    assert!(
+        ["long before", "point", "after"].iter().all(|name| !names.contains(&(*name).to_owned())),
+        "{names:?}"
+    );
+    run("a5 worst", RUN);
+    let next = one(&all)?;
+    assert!(next.evidence.is_some_and(|path| path.exists()) && !path.exists(), "the oldest goes");
+    Ok(())
+}
+
+/// Names of all markers of a saved profile.
+fn marker_names(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(path)?).read_to_end(&mut text)?;
+    let profile: Value = serde_json::from_slice(&text)?;
+    let strings = profile["shared"]["stringArray"].as_array().context("no texts")?;
+    let threads = profile["threads"].as_array().context("no threads")?;
+    let numbers = threads.iter().filter_map(|thread| thread["markers"]["name"].as_array()).flatten();
+    let name =
+        |number: &Value| strings.get(usize::try_from(number.as_u64()?).ok()?)?.as_str().map(str::to_owned);
+    Ok(numbers.filter_map(name).collect())
+}
+
+#[test]
+fn a5_withheld_alerts_are_counted() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let alerts = session.alerts(rules().warm_up(NEVER), EvidenceOptions::none())?;
+    let all = listen(&alerts, Target::All, "test")?;
+    run("a5 warm", RUN);
+    ensure!(until(|| alerts.withheld().warm_up == 1), "{:?}", alerts.withheld());
+    nothing(&all)
+}
+
+#[test]
+fn a5_looks_go_on_while_a_callback_takes_its_time() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let alerts = session.alerts(rules().repeat(NEVER), EvidenceOptions::none())?;
+    let ((told, hear), (release, released)) = (channel(), channel::<()>());
+    alerts.add(Target::All, "slow", move |alerts| {
+        drop(told.send(alerts.to_vec()));
+        let _ = released.recv_timeout(2 * LONG);
+    })?;
+    run("a5 held up", RUN);
+    one(&hear)?;
+    run("a5 held up", 6 * RUN);
+    ensure!(until(|| alerts.withheld().repeat >= 1), "nobody looks: {:?}", alerts.withheld());
+    drop(release);
+    Ok(())
+}
+
+#[test]
+fn a5_the_directory_is_made_for_its_owner_and_no_evidence_is_written_over_another() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let directory = session.path("made/here");
+    let mut paths = Vec::new();
+    for _ in 0..2 {
+        let alerts = session.alerts(rules(), EvidenceOptions::in_directory(&directory))?;
+        let all = listen(&alerts, Target::Group("a5 again".into()), "test")?;
+        run("a5 again", RUN);
+        let alert = one(&all)?;
+        paths.push(alert.evidence.with_context(|| format!("{:?}", alert.evidence_error))?);
+    }
+    assert!(paths[0] != paths[1] && paths.iter().all(|path| path.exists()), "{paths:?}");
+    let mode = std::fs::metadata(&directory)?.permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    Ok(())
+}
+
+#[test]
+fn a_session_ends_with_alerts_that_are_still_held_and_they_keep_nothing_of_it() -> anyhow::Result<()> {
+    let before = {
+        let _turn = session::turn();
+        own::pool_descriptors()
+    };
+    let mut session = session::start(|builder| builder)?;
+    let alerts = session.alerts(rules().buffering(NEVER), EvidenceOptions::none())?;
+    let all = listen(&alerts, Target::All, "test")?;
+    run("never told", RUN);
+    session.end();
+    let is_ours = |name: &String| name.starts_with("profiler-alerts") || name.starts_with("profiler-tell");
+    ensure!(until(|| !own::thread_names().iter().any(is_ours)), "a thread stays");
+    ensure!(until(|| own::pool_descriptors() <= before), "a pool stays open");
+    assert_eq!(all.try_recv(), Err(TryRecvError::Empty), "the collection was not over");
+    drop(alerts);
+    assert_eq!(all.try_recv(), Err(TryRecvError::Disconnected), "the callback stays");
+    Ok(())
+}

@@ -1,0 +1,178 @@
+// The live page in a real browser: rows, sorting by mouse and keyboard, rows that stay, evidence, dark and light, narrow windows.
+//
+//   node live.mjs CHROMIUM SCENE [DIRECTORY]      SCENE is the program `live_scene`; pictures go to DIRECTORY
+//
+// One line per check, `ok ...` or `FAIL ...`. Exit code 0: all passed; 1: a check failed; 2: it could not run.
+
+import { spawn } from "node:child_process";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { Browser } from "./browser.mjs";
+
+const [chromium, scene, directory] = process.argv.slice(2);
+if (!chromium || !scene || !existsSync(scene)) {
+  console.log("usage: node live.mjs CHROMIUM SCENE [DIRECTORY]");
+  process.exit(2);
+}
+
+let failed = 0;
+function check(passed, what) {
+  if (!passed) failed += 1;
+  console.log(`${passed ? "ok" : "FAIL"} ${what}`);
+}
+
+const GROUPS = ["spell-checker", "image-decoder", "acme", "globex", "GET-/search", "index", "hare", "tortoise", "frozen"];
+const PROCESSES = ["application", "plugin host 1", "plugin host 2", "plugin host 3"];
+
+/** First cells of a table, of rows that are no members. */
+const names = (table) => `[...document.querySelectorAll("#${table} tbody tr:not(.member)")].map((row) => row.cells[0].textContent)`;
+const cell = (name, column) => `[...document.querySelectorAll("#groups tbody tr")].find((row) => row.cells[0].textContent === ${JSON.stringify(name)})?.cells[${column}].textContent`;
+const has = (table, wanted) => `${JSON.stringify(wanted)}.every((name) => ${names(table)}.includes(name))`;
+const isSorted = (sign) => `${names("groups")}.every((name, place, all) => place === 0 || ${sign} * (all[place - 1].toLowerCase() < name.toLowerCase() ? 1 : -1) > 0)`;
+
+async function rows(browser) {
+  await browser.until(has("groups", GROUPS));
+  check(true, `a row for each of ${GROUPS.length} groups`);
+  await browser.until(has("processes", PROCESSES));
+  check(true, `a row for each of ${PROCESSES.length} processes`);
+  await browser.until(`document.querySelector("#processes").textContent.includes("frozen")`);
+  check(true, "who stands still is named");
+  await browser.until(`document.querySelectorAll("#counters .card").length >= 5`);
+  check(await browser.evaluate(`document.querySelector("#counters").textContent.includes("queued requests")`), "the program's own counter is drawn");
+}
+
+async function sorting(browser) {
+  await browser.press('[data-sort="name"]');
+  await browser.until(`document.querySelector("#groups th").getAttribute("aria-sort") === "ascending"`);
+  check(await browser.evaluate(isSorted(1)), "sorted by name with the mouse");
+  await browser.evaluate(`document.querySelector('[data-sort="name"]').focus()`);
+  await browser.key("Enter", 13, "\r");
+  await browser.until(`document.querySelector("#groups th").getAttribute("aria-sort") === "descending"`);
+  check(await browser.evaluate(isSorted(-1)), "and the other way with the keyboard");
+  const ring = await browser.evaluate(`getComputedStyle(document.querySelector('[data-sort="name"]')).outlineStyle`);
+  check(ring === "solid", "what has the focus can be seen");
+}
+
+async function staying(browser, tell) {
+  await browser.press('[data-sort="ticks"]');
+  await browser.evaluate(`document.activeElement.blur()`);
+  await browser.until(`${names("groups")}.indexOf("hare") < ${names("groups")}.indexOf("tortoise")`);
+  await browser.point("#groups tbody tr:nth-child(3) td:nth-child(4)");
+  tell("overtake");
+  await browser.until(`Number(${cell("tortoise", 6)}?.replaceAll(/\\D/g, "")) > 5000`);
+  check(await browser.evaluate(`${names("groups")}.indexOf("hare") < ${names("groups")}.indexOf("tortoise")`), "rows stay put under the pointer");
+  await browser.point(null);
+  await browser.until(`${names("groups")}.indexOf("tortoise") < ${names("groups")}.indexOf("hare")`);
+  check(true, "and move when it has gone");
+}
+
+async function opening(browser) {
+  await browser.press('[data-sort="wall"]');
+  await browser.until(`${names("groups")}.length > 0 && document.querySelector('[data-sort="wall"]').closest("th").hasAttribute("aria-sort")`);
+  const acme = `[...document.querySelectorAll("#groups tbody tr")].find((row) => row.cells[0].textContent === "acme")`;
+  await browser.evaluate(`${acme}.querySelector("button").click()`);
+  await browser.until(`document.querySelectorAll("#groups tr.member").length === 2`);
+  check(await browser.evaluate(`${acme}.querySelector("button").getAttribute("aria-expanded") === "true"`), "a group opens into its processes");
+  await browser.press('[data-window="10s"]');
+  await browser.until(`document.querySelector("#groups-note").textContent.includes("What was done in the last")`);
+  check(await browser.evaluate(has("groups", GROUPS)), "what was done lately");
+  await browser.press('[data-window="start"]');
+}
+
+async function evidence(browser) {
+  await browser.until(`document.querySelectorAll("#alerts-list li").length > 0`);
+  check(await browser.evaluate(`document.querySelector("#alerts-list").textContent.includes("image-decoder")`), "an alert names who was slow");
+  await browser.press("#alerts-list li:last-child button");
+  await browser.until(`document.querySelector("#profiles-list a[download]")`);
+  const link = await browser.evaluate(`document.querySelector("#profiles-list a[download]").href`);
+  const file = Buffer.from(await (await fetch(link)).arrayBuffer());
+  check(file.length > 500 && file[0] === 0x1f && file[1] === 0x8b, `its evidence can be saved: ${file.length} bytes`);
+  check(await browser.evaluate(`document.querySelector("#profiles-list").textContent.includes("profiler view /")`), "and opened");
+}
+
+async function markers(browser) {
+  await browser.press("#markers summary");
+  await browser.until(`[...document.querySelectorAll("#marker-table tbody tr")].some((row) => row.cells[1].textContent === "round")`);
+  check(await browser.evaluate(`document.querySelectorAll("#marker-table tbody tr").length <= 300`), "markers stream, not without end");
+  await browser.press("#markers summary");
+}
+
+async function pausing(browser) {
+  await browser.press("#pause");
+  await new Promise((resolve) => setTimeout(resolve, 1200));
+  const before = await browser.evaluate(`document.querySelector("#groups").textContent`);
+  await new Promise((resolve) => setTimeout(resolve, 2500));
+  check(before === (await browser.evaluate(`document.querySelector("#groups").textContent`)), "nothing moves while it pauses");
+  await browser.press("#pause");
+}
+
+/** Contrast of text and page, as WCAG has it. */
+const CONTRAST = `(() => {
+  const light = (color) => {
+    const [r, g, b] = color.match(/[\\d.]+/g).map((one) => Number(one) / 255).map((one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const contrast = (front, back) => { const [a, b] = [light(front), light(back)].sort((x, y) => y - x); return (a + 0.05) / (b + 0.05); };
+  const of = (selector, property) => getComputedStyle(document.querySelector(selector))[property];
+  const panel = getComputedStyle(document.querySelector("#groups").closest("section")).backgroundColor;
+  return {
+    page: of("body", "backgroundColor"),
+    text: contrast(of("#groups td", "color"), panel),
+    soft: contrast(of("#groups-count", "color"), panel),
+    main: contrast(of("#capture", "color"), of("#capture", "backgroundColor")),
+  };
+})()`;
+
+async function looks(browser) {
+  const found = {};
+  for (const scheme of ["light", "dark"]) {
+    await browser.screen(1180, 900, scheme);
+    await browser.evaluate(`document.querySelector("#groups").closest(".scroll").scrollLeft = 0; window.scrollTo(0, 0)`);
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    found[scheme] = await browser.evaluate(CONTRAST);
+    if (directory) writeFileSync(join(directory, `live-${scheme}.png`), await browser.picture());
+    const { text, soft, main } = found[scheme];
+    check(Math.min(text, soft, main) >= 4.5, `${scheme} can be read: contrast ${[text, soft, main].map((one) => one.toFixed(1))}`);
+  }
+  check(found.light.page !== found.dark.page, `dark is not light: ${found.light.page}, ${found.dark.page}`);
+  for (const width of [1180, 700, 380]) {
+    await browser.screen(width, 800, "light");
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const wide = await browser.evaluate(`document.documentElement.scrollWidth`);
+    check(wide <= width, `nothing is wider than a window of ${width}: ${wide}`);
+    if (directory && width === 380) writeFileSync(join(directory, "live-narrow.png"), await browser.picture());
+  }
+}
+
+const parent = spawn(scene, [], { stdio: ["pipe", "pipe", "inherit"] });
+const ended = new Promise((resolve) => parent.on("exit", (code, signal) => resolve(signal ?? code)).on("error", resolve));
+let browser;
+try {
+  const printed = new Promise((resolve) => createInterface(parent.stdout).once("line", resolve));
+  const url = await Promise.race([printed, ended]);
+  browser = await Browser.start(chromium);
+  await browser.screen(1180, 900, "light");
+  await browser.send("Page.navigate", { url: String(url) });
+  await browser.until(`document.readyState === "complete" && location.href === ${JSON.stringify(url)}`);
+  await rows(browser);
+  await sorting(browser);
+  await staying(browser, (line) => parent.stdin.write(`${line}\n`));
+  await opening(browser);
+  await evidence(browser);
+  await markers(browser);
+  await pausing(browser);
+  await looks(browser);
+  check(browser.complaints.length === 0, `the browser complains of nothing ${browser.complaints.slice(0, 3).join("; ")}`);
+  parent.stdin.end();
+  check((await ended) === 0, "the session ends in order");
+  await browser.until(`!document.querySelector("#trouble").hidden`);
+  check(true, "and the page says so");
+} catch (error) {
+  check(false, error.message);
+} finally {
+  parent.stdin.end();
+  parent.kill("SIGTERM");
+  await browser?.close();
+}
+process.exitCode = failed > 0 ? 1 : 0;

@@ -1,0 +1,48 @@
+//! Futures in groups: each poll is one entry.
+
+#![allow(unsafe_code)]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::group::{Group, Registered};
+use super::local::{Entered, enter_registered};
+
+/// Puts futures into groups.
+pub trait InGroups: Future + Sized {
+    /// The same future, whose every poll is work for this group: one entry, and, if nothing else is entered, one iteration. For
+    /// several groups, put it into one after the other.
+    ///
+    /// The first use of a group's handle waits for a lock for a moment, as [`Group::register`] does; polls never do.
+    fn in_group(self, group: &Group) -> InGroup<Self> {
+        InGroup { future: self, group: group.resolve() }
+    }
+}
+
+impl<F: Future> InGroups for F {}
+
+/// A future in a group, see [`InGroups::in_group`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct InGroup<F> {
+    future: F,
+    /// `None` if there were too many.
+    group: Option<&'static Registered>,
+}
+
+impl<F: Future> Future for InGroup<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: the future inside is not moved out of it: the reference goes straight into a pin, `InGroup` has no `Drop` and
+        // gives nobody else a reference to it. The group is not pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        let entered = this.group.map_or(Entered::NOTHING, enter_registered);
+        // SAFETY: as above: it lies inside of what is pinned, and stays there until it is dropped in place.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        let polled = future.poll(context);
+        drop(entered);
+        polled
+    }
+}

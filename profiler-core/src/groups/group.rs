@@ -1,0 +1,448 @@
+//! A group: its identity, and its way from a static to its cell in the pool.
+//!
+//! A group is registered once per process, by kind, name and labels: all statics and handles that agree in these are the same
+//! group. What is registered stays for the life of the process, at most [`MAX_GROUPS`] of them, and gets a cell when a session
+//! first counts it. Invariants: once a group has its cell, nothing here takes a lock or allocates; before, nothing on
+//! the way of an entry waits for a lock: what cannot be placed at once is kept and placed with the next iteration.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+
+use super::kept::Kept;
+use super::kind::GroupKind;
+use crate::counter::GroupTrack;
+use crate::definition_cell::belongs_to;
+use crate::ids::{CounterIndex, GroupIndex};
+use crate::manager::ChunkManager;
+use crate::pool::definitions::Definition;
+use crate::pool::header::cut;
+use crate::pool::layout::MAX_GROUPS;
+use crate::pool::live::GroupCell;
+use crate::pool::live::group::Run;
+use crate::record::gate;
+use crate::sync::fixed::{AtomicU64, Ordering};
+
+/// Longest name of a group, and of a label's key or value, in bytes; a longer one is cut.
+pub(crate) const MAX_NAME_BYTES: usize = 256;
+/// Most labels of a group; the rest is left out.
+pub(crate) const MAX_LABELS: usize = 16;
+/// Groups with a track of their own in the profile; the program's own counters need rows, too.
+const MAX_TRACKS: u32 = 512;
+/// Threads that are told apart by name; the rest are one group, also when there is no room for more names.
+const MAX_THREADS: usize = 1024;
+/// Groups that are implied, for which there is always room: every entry asks for the process's and a thread's.
+const PROCESS: &str = "process";
+const UNNAMED_THREADS: &str = "(unnamed threads)";
+const OTHER_THREADS: &str = "(other threads)";
+const RESERVED: u64 = 3;
+/// A pool without room is asked again after so many iterations of a group.
+const ASK_AGAIN: u64 = 256;
+/// Tries to get the registry at the first use of a group: about a microsecond.
+const TRIES: usize = 32;
+
+/// Identity of a group in its process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    kind: GroupKind,
+    name: String,
+    labels: Vec<(String, String)>,
+    is_fine: bool,
+}
+
+/// A group as all its handles share it.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    identity: Identity,
+    /// Tag of a pool (high 32), number of the cell in it + 1 (low 32).
+    cell: AtomicU64,
+    /// The same of the counter that is its track.
+    track: AtomicU64,
+    /// The pool that had no room for it when it was asked last.
+    refused_by: AtomicU64,
+    tries: AtomicU64,
+    /// Ticks that could not be placed yet.
+    waiting: Kept,
+}
+
+impl Identity {
+    fn is_reserved(&self) -> bool {
+        let is_it = match self.kind {
+            GroupKind::Process => self.name == PROCESS,
+            GroupKind::Thread => self.name == UNNAMED_THREADS || self.name == OTHER_THREADS,
+            _ => false,
+        };
+        is_it && self.labels.is_empty() && !self.is_fine
+    }
+}
+
+/// All groups of the process.
+#[derive(Debug, Default)]
+struct Known {
+    groups: HashMap<Identity, &'static Registered>,
+    /// How many of them are of threads.
+    threads: usize,
+    /// Those for which there was no room, by hash, and the pool in whose books they are. At most as many as groups.
+    refused: HashSet<u64>,
+    refused_in: u64,
+}
+
+impl Known {
+    fn has_room_for(&self, identity: &Identity) -> bool {
+        let used = self.groups.len() as u64;
+        used < MAX_GROUPS - RESERVED || used < MAX_GROUPS && identity.is_reserved()
+    }
+
+    /// Counts a group that is left out, once in a pool however often it is asked for.
+    fn refuse(&mut self, identity: &Identity) {
+        let mut hasher = DefaultHasher::new();
+        identity.hash(&mut hasher);
+        let _ = crate::record::local::with_manager(|manager| {
+            if self.refused_in != manager.tag() {
+                self.refused.clear();
+                self.refused_in = manager.tag();
+            }
+            let is_full = self.refused.len() as u64 >= MAX_GROUPS;
+            if is_full && !self.refused.contains(&hasher.finish()) || self.refused.insert(hasher.finish()) {
+                manager.pool().count_group_left_out();
+            }
+            Some(())
+        });
+    }
+}
+
+static REGISTRY: Mutex<Option<Known>> = Mutex::new(None);
+
+impl Registered {
+    fn new(identity: Identity) -> Self {
+        let word = || AtomicU64::new(0);
+        let waiting = Kept::new();
+        Self { identity, cell: word(), track: word(), refused_by: word(), tries: word(), waiting }
+    }
+
+    pub(crate) const fn is_fine(&self) -> bool {
+        self.identity.is_fine
+    }
+
+    /// Adds a run to the group's cell.
+    pub(crate) fn commit(&self, manager: &ChunkManager, run: &Run) {
+        let Some(cell) = self.cell(manager) else { return self.keep(run.ticks) };
+        let kept = self.take_kept();
+        cell.commit(&Run { ticks: run.ticks.saturating_add(kept), ..*run });
+        let track = number_in(self.track.load(Ordering::Relaxed), manager.tag()).map(CounterIndex::new);
+        if let Some(track) = track.and_then(|track| manager.pool().counter(track)) {
+            let wall = i64::try_from(run.wall_ns.unwrap_or(0)).unwrap_or(i64::MAX);
+            track.add_many(wall, run.ticks.saturating_add(kept));
+        }
+    }
+
+    /// Remembers ticks until they can be placed.
+    #[cold]
+    pub(crate) fn keep(&self, ticks: u64) {
+        self.waiting.add(gate::epoch_of(gate::word()), ticks);
+    }
+
+    fn take_kept(&self) -> u64 {
+        if self.waiting.is_empty() { 0 } else { self.waiting.take(gate::epoch_of(gate::word())) }
+    }
+
+    fn cell<'a>(&self, manager: &'a ChunkManager) -> Option<&'a GroupCell> {
+        let known = number_in(self.cell.load(Ordering::Acquire), manager.tag());
+        let number = known.or_else(|| self.place_again(manager))?;
+        manager.pool().group(GroupIndex::new(number))
+    }
+
+    /// Tries to give the group a cell; a pool that had no room for it is asked again only now and then.
+    #[cold]
+    fn place_again(&self, manager: &ChunkManager) -> Option<u32> {
+        let is_refused = self.refused_by.load(Ordering::Relaxed) == manager.tag();
+        let is_time = self.tries.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASK_AGAIN);
+        if is_refused && !is_time { None } else { self.place(manager, false) }
+    }
+
+    /// Gives the group a cell. Waits for the manager's lock only if it `may_wait`.
+    #[cold]
+    fn place(&self, manager: &ChunkManager, may_wait: bool) -> Option<u32> {
+        let mut state = if may_wait { manager.lock() } else { manager.try_lock()? };
+        let tag = manager.tag();
+        if let Some(known) = number_in(self.cell.load(Ordering::Relaxed), tag) {
+            return Some(known); // another thread was faster
+        }
+        let Some(cell) = state.rows.add_group(manager, |cell| self.define(manager, cell)) else {
+            if self.refused_by.swap(tag, Ordering::Relaxed) != tag {
+                manager.pool().count_group_left_out();
+            }
+            return None;
+        };
+        if cell.get() < MAX_TRACKS
+            && let Some(track) = GroupTrack::add(manager, &mut state, &self.track_name())
+        {
+            self.track.store(tagged(tag, track.get()), Ordering::Relaxed);
+        }
+        // Last: whoever finds the cell finds the track.
+        self.cell.store(tagged(tag, cell.get()), Ordering::Release);
+        Some(cell.get())
+    }
+
+    fn define(&self, manager: &ChunkManager, cell: GroupIndex) -> Option<()> {
+        let Identity { kind, name, labels, is_fine } = self.identity.clone();
+        let kind = kind.name().to_owned();
+        let definition = Definition::Group { cell, kind, name, labels, is_fine };
+        let id = manager.pool().define(&definition).ok()?;
+        manager.pool().group(cell)?.publish(id);
+        Some(())
+    }
+
+    fn track_name(&self) -> String {
+        format!("{} {}", self.identity.kind, self.identity.name)
+    }
+}
+
+fn tagged(tag: u64, number: u32) -> u64 {
+    (tag << 32) | u64::from(number).saturating_add(1)
+}
+
+/// The number in a word, if it is of the pool with this tag.
+fn number_in(word: u64, tag: u64) -> Option<u32> {
+    let number = u32::try_from(word & 0xffff_ffff).ok()?.checked_sub(1)?;
+    belongs_to(word, tag).then_some(number)
+}
+
+/// A session has begun: every group that is known, but for the fine ones, can be seen from now on.
+pub(super) fn place_all(manager: &ChunkManager) {
+    let all: Vec<&'static Registered> = lock().map_or_else(Vec::new, |known| {
+        known.iter().flat_map(|known| known.groups.values()).copied().collect()
+    });
+    for group in all {
+        // The implied ones come when they are needed.
+        if !group.is_fine() && !matches!(group.identity.kind, GroupKind::Process | GroupKind::Thread) {
+            group.place(manager, true);
+        }
+    }
+}
+
+/// Waits for the registry. `None` in a forked child, where another thread may hold it for ever: so whoever takes it has
+/// prepared for forks before.
+fn lock() -> Option<MutexGuard<'static, Option<Known>>> {
+    if !cfg!(feature = "enabled") || gate::is_forked_child() {
+        return None;
+    }
+    gate::set_up();
+    Some(REGISTRY.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The registry, unless somebody has it all the time.
+fn try_lock() -> Option<MutexGuard<'static, Option<Known>>> {
+    (0..TRIES).find_map(|_| match REGISTRY.try_lock() {
+        Ok(known) => Some(known),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            std::hint::spin_loop();
+            None
+        }
+    })
+}
+
+/// The group with this identity, which is registered if it is new; `None` if there are too many.
+fn find(known: &mut Option<Known>, identity: Identity) -> Option<&'static Registered> {
+    let known = known.get_or_insert_with(Known::default);
+    if let Some(found) = known.groups.get(&identity) {
+        return Some(found);
+    }
+    if !known.has_room_for(&identity) {
+        known.refuse(&identity);
+        return None;
+    }
+    known.threads += usize::from(identity.kind == GroupKind::Thread);
+    // For ever, as its cell: at most so many.
+    let group: &'static Registered = Box::leak(Box::new(Registered::new(identity.clone())));
+    known.groups.insert(identity, group);
+    Some(group)
+}
+
+fn identity(kind: GroupKind, name: &str, labels: &[(&str, &str)], is_fine: bool) -> Identity {
+    let text = |text: &str| cut(text, MAX_NAME_BYTES).to_owned();
+    let labels = labels.iter().take(MAX_LABELS).map(|(key, value)| (text(key), text(value))).collect();
+    Identity { kind, name: text(name), labels, is_fine }
+}
+
+/// The group of the whole process. `None` while the registry is not to be had.
+pub(super) fn of_process() -> Option<&'static Registered> {
+    static FOUND: OnceLock<&'static Registered> = OnceLock::new();
+    if let Some(known) = FOUND.get() {
+        return Some(known);
+    }
+    let found = find(&mut *try_lock()?, identity(GroupKind::Process, PROCESS, &[], false))?;
+    Some(FOUND.get_or_init(|| found))
+}
+
+/// The group of threads of this name; those without one, and those beyond the most, are one group each.
+pub(super) fn of_thread(name: Option<&str>) -> Option<&'static Registered> {
+    let mut known = try_lock()?;
+    let own = identity(GroupKind::Thread, name.unwrap_or(UNNAMED_THREADS), &[], false);
+    let is_told_apart = known.as_ref().is_none_or(|known| {
+        known.groups.contains_key(&own) || known.threads < MAX_THREADS && known.has_room_for(&own)
+    });
+    let own = if is_told_apart { own } else { identity(GroupKind::Thread, OTHER_THREADS, &[], false) };
+    find(&mut known, own)
+}
+
+/// Somebody that work is done for: a plugin, a tenant, a class of requests, a part of the program.
+///
+/// As a static, by [`crate::group!`] or [`Group::new`], or registered while the program runs. All with the same kind,
+/// name and labels are one group of the process. A program has few of them compared with what it does for each: they
+/// stay for the life of the process, and beyond 4,093 they are left out and counted, each once.
+#[derive(Debug)]
+pub struct Group {
+    /// `None`: the kind stands before a colon in the name.
+    kind: Option<GroupKind>,
+    name: &'static str,
+    is_fine: bool,
+    registered: OnceLock<Option<&'static Registered>>,
+    /// Entries at a time when the registry could not be had.
+    missed: Kept,
+}
+
+impl Group {
+    /// A group, for a static.
+    pub const fn new(kind: GroupKind, name: &'static str) -> Self {
+        Self::make(Some(kind), name, false)
+    }
+
+    /// A group by one text, `plugin:foo`. Without a known kind before the colon it is a component of that name.
+    pub const fn named(text: &'static str) -> Self {
+        Self::make(None, text, false)
+    }
+
+    /// A group that is measured only while somebody wants [`super::Probes::FINE`], and unknown before.
+    pub const fn fine(kind: GroupKind, name: &'static str) -> Self {
+        Self::make(Some(kind), name, true)
+    }
+
+    const fn make(kind: Option<GroupKind>, name: &'static str, is_fine: bool) -> Self {
+        Self { kind, name, is_fine, registered: OnceLock::new(), missed: Kept::new() }
+    }
+
+    /// The group of this kind and name, for names that are known only when the program runs, such as a tenant's. Takes a lock and
+    /// may allocate: keep what it gives. If there are too many groups already, what it gives counts nothing.
+    pub fn register(kind: GroupKind, name: &str) -> Self {
+        Self::register_with(kind, name, &[])
+    }
+
+    /// The same with labels, which belong to the group's identity.
+    pub fn register_with(kind: GroupKind, name: &str, labels: &[(&str, &str)]) -> Self {
+        Self::registered_as(identity(kind, name, labels, false))
+    }
+
+    /// As [`Group::register`] for a group that is measured only while somebody wants [`super::Probes::FINE`].
+    pub fn register_fine(kind: GroupKind, name: &str) -> Self {
+        Self::registered_as(identity(kind, name, &[], true))
+    }
+
+    fn registered_as(identity: Identity) -> Self {
+        let is_fine = identity.is_fine;
+        let found = lock().and_then(|mut known| find(&mut known, identity));
+        if let Some(group) = found.filter(|_| !is_fine && gate::is_active()) {
+            // So that it can be seen before it is entered.
+            let _ = crate::record::local::with_manager(|manager| group.place(manager, true));
+        }
+        let group = Self::make(None, "", is_fine);
+        let _ = group.registered.set(found);
+        group
+    }
+
+    /// Whether it is measured only if somebody wants fine groups.
+    #[inline(always)]
+    pub(super) const fn is_fine(&self) -> bool {
+        self.is_fine
+    }
+
+    /// The group behind the handle; `None` if there are too many, or the registry is not to be had now.
+    #[inline]
+    pub(super) fn registered(&self) -> Option<&'static Registered> {
+        match self.registered.get() {
+            Some(known) => *known,
+            None => self.find(),
+        }
+    }
+
+    /// The same, but waits for the registry: not for entries.
+    pub(super) fn resolve(&self) -> Option<&'static Registered> {
+        match self.registered.get() {
+            Some(known) => *known,
+            None => lock().and_then(|known| self.register_in(known)),
+        }
+    }
+
+    #[cold]
+    fn find(&self) -> Option<&'static Registered> {
+        if let Some(known) = try_lock() {
+            return self.register_in(known);
+        }
+        self.miss();
+        None
+    }
+
+    fn register_in(&self, mut known: MutexGuard<'static, Option<Known>>) -> Option<&'static Registered> {
+        let (kind, name) = self.kind.map_or_else(|| GroupKind::split(self.name), |kind| (kind, self.name));
+        let found = find(&mut known, identity(kind, name, &[], self.is_fine));
+        drop(known);
+        let found = *self.registered.get_or_init(|| found);
+        found.into_iter().for_each(|found| self.hand_over(found));
+        found
+    }
+
+    /// Counts an entry at a time when the registry could not be had.
+    fn miss(&self) {
+        self.missed.add(gate::epoch_of(gate::word()), 1);
+        // Whoever has got it meanwhile may have collected what was missed before this entry.
+        if let Some(Some(found)) = self.registered.get() {
+            self.hand_over(found);
+        }
+    }
+
+    /// Whoever was registered looks once, after that: see [`Kept`] for why no entry is missed by all.
+    fn hand_over(&self, found: &'static Registered) {
+        let missed = self.missed.take(gate::epoch_of(gate::word()));
+        if missed > 0 {
+            found.keep(missed);
+        }
+    }
+}
+
+/// The same group.
+impl Clone for Group {
+    fn clone(&self) -> Self {
+        // Once for all clones, and what they miss is missed by none.
+        let _ = self.resolve();
+        let group = Self::make(self.kind, self.name, self.is_fine);
+        if let Some(known) = self.registered.get() {
+            let _ = group.registered.set(*known);
+        }
+        group
+    }
+}
+
+#[cfg(test)]
+pub(super) mod model {
+    use super::*;
+
+    /// A group that no registry knows, for tests of stopwatches.
+    pub(crate) fn unregistered(name: &str) -> &'static Registered {
+        Box::leak(Box::new(Registered::new(identity(GroupKind::Component, name, &[], false))))
+    }
+
+    impl Registered {
+        pub(crate) fn name(&self) -> &str {
+            &self.identity.name
+        }
+
+        /// Ticks that wait for a cell.
+        pub(crate) fn kept(&self) -> u64 {
+            self.waiting.look()
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,74 @@
+//! Handles, the registry, and what happens to entries while it is not to be had.
+
+use super::*;
+use crate::groups::Groups;
+use crate::session::{self, Features, SessionParams, StartOptions};
+
+#[test]
+fn all_handles_of_one_identity_are_one_group() {
+    static BY_TEXT: Group = Group::named("plugin:same");
+    static BY_KIND: Group = Group::new(GroupKind::Plugin, "same");
+    let by_register = Group::register(GroupKind::Plugin, "same");
+    let found = [&BY_TEXT, &BY_KIND, &by_register, &by_register.clone()].map(|group| group.registered());
+    assert!(found.iter().all(|group| std::ptr::eq(group.unwrap(), found[0].unwrap())));
+    let other = Group::register_with(GroupKind::Plugin, "same", &[("version", "2")]);
+    assert!(!std::ptr::eq(other.registered().unwrap(), found[0].unwrap()), "labels belong to it");
+}
+
+#[test]
+fn a_number_counts_only_for_its_pool() {
+    assert_eq!(number_in(tagged(7, 0), 7), Some(0));
+    assert_eq!(number_in(tagged(7, 4095), 7), Some(4095));
+    assert_eq!(number_in(tagged(7, 1), 8), None);
+    assert_eq!(number_in(0, 0), None);
+}
+
+#[test]
+fn p3_an_entry_that_missed_the_registry_is_handed_over_also_by_a_thread_that_comes_late() {
+    let _alone = session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    static LATE: Group = Group::named("plugin:late");
+    LATE.miss();
+    let found = LATE.resolve().unwrap();
+    assert_eq!((found.kept(), LATE.missed.look()), (1, 0), "by who registers it");
+    LATE.miss(); // of a thread that has not seen yet that it is registered
+    assert_eq!((found.kept(), LATE.missed.look()), (2, 0), "by the late one itself");
+}
+
+#[test]
+fn p3_several_groups_entered_while_the_registry_is_busy_miss_one_entry_each() {
+    let _alone = session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    static BUSY: [Group; 2] = [Group::named("plugin:busy 1"), Group::named("plugin:busy 2")];
+    let params = SessionParams { features: Features::NO_SAMPLING, ..SessionParams::default() };
+    session::start(params, StartOptions::default()).unwrap();
+    let known = lock().unwrap();
+    drop(Groups::of([&BUSY[0], &BUSY[1]]).enter());
+    drop(known);
+    session::stop();
+    assert_eq!(BUSY.each_ref().map(|group| group.missed.look()), [1, 1]);
+}
+
+#[test]
+fn a_clone_and_its_original_are_registered_together() {
+    static ORIGINAL: Group = Group::named("plugin:original");
+    assert!(ORIGINAL.clone().registered.get().is_some() && ORIGINAL.registered.get().is_some());
+}
+
+#[test]
+fn what_is_implied_has_room_when_nothing_else_has() {
+    let mut known = Some(Known::default());
+    let of = |kind, name: &str| identity(kind, name, &[], false);
+    let tenants = (0..MAX_GROUPS + 10).map(|number| of(GroupKind::Tenant, &number.to_string()));
+    let found = tenants.filter_map(|tenant| find(&mut known, tenant)).count() as u64;
+    assert_eq!(found, MAX_GROUPS - RESERVED);
+    assert!(find(&mut known, of(GroupKind::Thread, "worker")).is_none());
+    for (kind, name) in [
+        (GroupKind::Process, PROCESS),
+        (GroupKind::Thread, UNNAMED_THREADS),
+        (GroupKind::Thread, OTHER_THREADS),
+    ] {
+        assert!(find(&mut known, of(kind, name)).is_some(), "{name}");
+    }
+    let labelled = identity(GroupKind::Process, PROCESS, &[("a", "b")], false);
+    assert!(find(&mut known, labelled).is_none());
+    assert_eq!(known.unwrap().groups.len() as u64, MAX_GROUPS);
+}

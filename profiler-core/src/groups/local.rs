@@ -1,0 +1,402 @@
+//! From a thread to its stopwatch, and from the stopwatch to the cells.
+//!
+//! One word ([`gate::groups`]) says whether anything is counted: 0 while no session runs and in forked children, else bit 0,
+//! the probes in bits 1 to 4, and the session's number from bit 8 on. A thread that enters a group for the first time in a
+//! session makes its stopwatch (which allocates, once) and finds its own group. Invariants: a thread's stopwatch belongs
+//! to one session; what a session that is over has not committed is forgotten; whatever is not to be had at once
+//! (the thread-local while the thread ends, a lock) makes a guard that does nothing, and never waits.
+
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::ptr;
+
+use super::clock::SessionTime;
+use super::group::{self, Group, Registered};
+use super::kind::Probes;
+use super::stopwatch::{Exit, Owned, Stopwatch};
+use crate::manager::ChunkManager;
+use crate::pool::layout::header as at;
+use crate::record::{gate, local};
+use crate::sync::fixed::{AtomicU64, Ordering};
+
+/// Bit of the word: groups are counted.
+const ON: u64 = 1;
+const EPOCH_SHIFT: u32 = 8;
+
+/// What is to be measured, in this session and later ones.
+static WANTED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The thread's stopwatch, once it has one. Bare and without destructor, so that finding it costs one instruction.
+    static OWN: Cell<*const RefCell<Own>> = const { Cell::new(ptr::null()) };
+    static KEEPER: RefCell<Option<Keeper>> = const { RefCell::new(None) };
+}
+
+/// Frees the thread's stopwatch when the thread ends.
+struct Keeper(*mut RefCell<Own>);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        OWN.set(ptr::null());
+        // SAFETY: it was made by `Box::into_raw` for this keeper alone. Nobody uses it: whoever does, does so inside of a call on
+        // this thread, and finds it by the pointer that has just been cleared.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+/// What a thread has.
+#[derive(Debug)]
+struct Own {
+    watch: Stopwatch,
+    epoch: u64,
+    /// The group of threads of its name.
+    group: Option<&'static Registered>,
+}
+
+/// A thread that ends hands over what it has done in a custom loop.
+impl Drop for Own {
+    fn drop(&mut self) {
+        let word = gate::groups();
+        if word != 0 && self.epoch == epoch_of(word) {
+            self.settle(word);
+        }
+    }
+}
+
+const fn epoch_of(word: u64) -> u64 {
+    word >> EPOCH_SHIFT
+}
+
+fn probes_of(word: u64) -> Probes {
+    Probes::from_bits(u8::try_from(word & 0xff).unwrap_or(0))
+}
+
+/// A session has begun.
+pub(crate) fn begin_session(manager: &ChunkManager, epoch: u64) {
+    super::clock::begin_session(manager.pool().clock());
+    group::place_all(manager);
+    let wanted = WANTED.load(Ordering::SeqCst);
+    manager.pool().set_header(at::PROBES, wanted);
+    gate::set_groups(true, |_| (epoch << EPOCH_SHIFT) | wanted | ON);
+    // Somebody may have asked for something else meanwhile.
+    until_settled(&WANTED, apply);
+}
+
+/// Sets what is measured in this process, in this session and later ones. Called by a child's control thread for
+/// the parent, and by the parent for itself; takes effect with the next iteration of each thread.
+pub fn set_probes(probes: Probes) {
+    if gate::is_forked_child() {
+        return;
+    }
+    WANTED.store(u64::from(probes.bits()), Ordering::SeqCst);
+    until_settled(&WANTED, apply);
+}
+
+/// Applies what is wanted, until that is what is wanted: then whoever applies last applies the latest, and nobody
+/// takes back what another one has asked for.
+fn until_settled(wanted: &AtomicU64, mut apply: impl FnMut(u64)) {
+    loop {
+        let now = wanted.load(Ordering::SeqCst);
+        apply(now);
+        if wanted.load(Ordering::SeqCst) == now {
+            return;
+        }
+    }
+}
+
+fn apply(wanted: u64) {
+    gate::set_groups(false, |word| epoch_of(word) << EPOCH_SHIFT | wanted | ON);
+    let _ = local::with_manager(|manager| {
+        manager.pool().set_header(at::PROBES, wanted);
+        Some(())
+    });
+}
+
+/// What is measured in this process now; nothing while no session runs.
+pub fn probes() -> Probes {
+    probes_of(gate::groups())
+}
+
+/// Runs `body` with the calling thread's stopwatch for the session that runs.
+#[inline]
+fn with_own<T>(word: u64, body: impl FnOnce(&mut Own) -> T) -> Option<T> {
+    let known = OWN.get();
+    let own = if known.is_null() { make_own()? } else { known };
+    // SAFETY: the pointer is cleared on this thread before the stopwatch is freed.
+    let mut own = unsafe { &*own }.try_borrow_mut().ok()?;
+    if own.epoch != epoch_of(word) {
+        own.begin(word);
+    }
+    Some(body(&mut own))
+}
+
+/// Makes the thread's stopwatch; `None` while the thread ends.
+#[cold]
+fn make_own() -> Option<*const RefCell<Own>> {
+    let keep = |keeper: &RefCell<Option<Keeper>>| {
+        let mut keeper = keeper.try_borrow_mut().ok()?;
+        let own = Box::into_raw(Box::new(RefCell::new(Own::new())));
+        *keeper = Some(Keeper(own));
+        OWN.set(own);
+        Some(own.cast_const())
+    };
+    KEEPER.try_with(keep).ok().flatten()
+}
+
+impl Own {
+    fn new() -> Self {
+        Self { watch: Stopwatch::new(), epoch: 0, group: None }
+    }
+
+    #[cold]
+    fn begin(&mut self, word: u64) {
+        self.watch.reset();
+        self.epoch = epoch_of(word);
+        self.group = None;
+    }
+
+    #[inline]
+    fn enter(
+        &mut self,
+        word: u64,
+        groups: impl Iterator<Item = &'static Registered> + Clone,
+        waits: bool,
+    ) -> Owned {
+        let Self { watch, group, .. } = self;
+        let implied = || {
+            if group.is_none() {
+                *group = group::of_thread(local::own_name().as_deref());
+            }
+            [*group, group::of_process()]
+        };
+        watch.enter(&SessionTime, probes_of(word), implied, groups, waits)
+    }
+
+    fn exit(&mut self, word: u64, owned: Owned) {
+        if self.watch.exit(&SessionTime, owned) == Exit::Outermost {
+            self.settle(word);
+        }
+    }
+
+    /// Ends the iteration: writes what it came to into the cells.
+    fn settle(&mut self, word: u64) {
+        let (epoch, watch) = (self.epoch, &mut self.watch);
+        let mut is_told = false;
+        let told = local::with_manager(|manager| {
+            is_told = true;
+            // Since the word was read the session may have ended, and another one begun in the same pool. One that ends from now
+            // on waits for us.
+            let is_same = epoch_of(gate::groups()) == epoch;
+            watch.settle(&SessionTime, probes_of(word), |group, run| {
+                if is_same {
+                    group.commit(manager, run);
+                }
+            });
+            Some(())
+        });
+        if told.is_none() && !is_told {
+            // The session is just beginning or ending: only ticks are worth keeping.
+            watch.settle(&SessionTime, Probes::NONE, |group, run| group.keep(run.ticks));
+        }
+    }
+}
+
+/// A thread works for one or several groups until this is dropped. Guards may be dropped in any order: a group is left
+/// with the last of its guards on the thread.
+///
+/// Belongs to the thread that made it. One that is never dropped leaves the thread in its groups. Not to be held across an
+/// `.await`: whatever else the thread's executor polls meanwhile would count as work for these groups. For futures there is
+/// [`InGroups::in_group`](super::InGroups::in_group).
+#[derive(Debug)]
+#[must_use = "the group is left at once"]
+pub struct Entered {
+    owned: Owned,
+    _of_thread: PhantomData<*const ()>,
+}
+
+impl Entered {
+    pub(super) const NOTHING: Self = Self::new(Owned::NOTHING);
+
+    const fn new(owned: Owned) -> Self {
+        Self { owned, _of_thread: PhantomData }
+    }
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.owned.is_nothing() {
+            leave(self.owned);
+        }
+    }
+}
+
+#[inline(never)]
+fn leave(owned: Owned) {
+    let word = gate::groups();
+    if word != 0 {
+        with_own(word, |own| own.exit(word, owned));
+    }
+}
+
+/// Whether such groups are counted now, by the one word.
+#[inline(always)]
+fn is_on(word: u64, is_fine: bool) -> bool {
+    let wants = if is_fine { u64::from(Probes::FINE.bits()) } else { ON };
+    cfg!(feature = "enabled") && word & wants != 0
+}
+
+/// Enters one group.
+#[inline(always)]
+pub(super) fn enter(group: &Group) -> Entered {
+    let word = gate::groups();
+    if is_on(word, group.is_fine()) { enter_one(word, group) } else { Entered::NOTHING }
+}
+
+#[inline(never)]
+fn enter_one(word: u64, group: &Group) -> Entered {
+    group.registered().map_or(Entered::NOTHING, |group| enter_found(word, std::iter::once(group), false))
+}
+
+/// Enters one group whose handle is not at hand.
+#[inline]
+pub(super) fn enter_registered(group: &'static Registered) -> Entered {
+    let word = gate::groups();
+    if is_on(word, group.is_fine()) {
+        enter_found(word, std::iter::once(group), false)
+    } else {
+        Entered::NOTHING
+    }
+}
+
+#[inline]
+fn enter_found(word: u64, groups: impl Iterator<Item = &'static Registered> + Clone, waits: bool) -> Entered {
+    Entered::new(with_own(word, |own| own.enter(word, groups, waits)).unwrap_or(Owned::NOTHING))
+}
+
+/// Enters several groups at the same instant.
+#[inline]
+pub(super) fn enter_all<const N: usize>(groups: &[&Group; N]) -> Entered {
+    let word = gate::groups();
+    if !cfg!(feature = "enabled") || word == 0 {
+        return Entered::NOTHING;
+    }
+    // Each is asked once: one that is not to be had now counts that.
+    let found = groups.map(|group| if is_on(word, group.is_fine()) { group.registered() } else { None });
+    enter_found(word, found.iter().copied().flatten(), false)
+}
+
+/// Enters a group that stands for something waited for. If it is not to be had, the wait is one of all others that are
+/// entered.
+#[inline]
+pub(super) fn enter_blocking(group: &Group) -> Entered {
+    let word = gate::groups();
+    if !is_on(word, group.is_fine()) {
+        return Entered::NOTHING;
+    }
+    enter_found(word, group.registered().into_iter(), true)
+}
+
+/// Ends the calling thread's iteration now, also inside of groups: what it came to is counted, and what is entered goes on
+/// in the next iteration.
+pub fn turn() {
+    let word = gate::groups();
+    if cfg!(feature = "enabled") && word != 0 {
+        with_own(word, |own| own.settle(word));
+    }
+}
+
+/// A loop of the thread whose iterations end only by [`CustomLoop::turn`], until this is dropped.
+#[derive(Debug)]
+pub struct CustomLoop(PhantomData<*const ()>);
+
+/// From now on, an iteration of the calling thread does not end when its outermost group is left, but when the loop says so:
+/// what is done for a group between two turns is one run.
+pub fn custom_loop() -> CustomLoop {
+    set_custom(true);
+    CustomLoop(PhantomData)
+}
+
+impl CustomLoop {
+    /// Ends an iteration. Nothing happens if nothing was done in it.
+    pub fn turn(&mut self) {
+        set_custom(true); // a session may have begun since
+        turn();
+    }
+}
+
+impl Drop for CustomLoop {
+    fn drop(&mut self) {
+        set_custom(false);
+        let word = gate::groups();
+        if word != 0 {
+            with_own(word, |own| {
+                if own.watch.is_over() {
+                    own.settle(word);
+                }
+            });
+        }
+    }
+}
+
+fn set_custom(is_custom: bool) {
+    let word = gate::groups();
+    if cfg!(feature = "enabled") && word != 0 {
+        with_own(word, |own| own.watch.set_custom(is_custom));
+    }
+}
+
+/// A loop inside of an iteration, until this is dropped: see [`nested_loop`].
+#[derive(Debug)]
+#[must_use = "the nested loop ends at once"]
+pub struct NestedLoop {
+    serial: Option<u64>,
+    _of_thread: PhantomData<*const ()>,
+}
+
+/// Begins a loop inside of what the calling thread does, as `block_on` and modal dialogs do: groups entered before are paused,
+/// each counts that it was, and what is done in the loop is counted in iterations of its own. More than seven loops inside
+/// each other are one.
+pub fn nested_loop() -> NestedLoop {
+    let word = gate::groups();
+    let begun = (cfg!(feature = "enabled") && word != 0)
+        .then(|| with_own(word, |own| own.watch.begin_nested(&SessionTime)).flatten());
+    NestedLoop { serial: begun.flatten(), _of_thread: PhantomData }
+}
+
+impl Drop for NestedLoop {
+    fn drop(&mut self) {
+        let word = gate::groups();
+        let (Some(serial), true) = (self.serial, word != 0) else { return };
+        with_own(word, |own| {
+            let is_in = own.watch.is_in(serial);
+            // Loops inside of it that are still there end with it.
+            while own.watch.is_in(serial) {
+                own.settle(word);
+                own.watch.end_nested(&SessionTime);
+            }
+            if is_in && own.watch.is_over() {
+                own.settle(word);
+            }
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p10_who_applies_what_was_wanted_does_not_take_back_what_is_wanted_now() {
+        let (wanted, mut applied) = (AtomicU64::new(2), Vec::new());
+        until_settled(&wanted, |now| {
+            applied.push(now);
+            if applied.len() == 1 {
+                wanted.store(4, Ordering::SeqCst); // another thread, meanwhile
+            }
+        });
+        assert_eq!((applied, wanted.load(Ordering::SeqCst)), (vec![2, 4], 4));
+    }
+}

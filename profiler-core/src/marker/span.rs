@@ -1,0 +1,220 @@
+//! Spans: intervals that are there from their first moment, and know which end belongs to which start.
+//!
+//! A [`MarkerScope`](super::MarkerScope) records one entry, when it ends. A span records two, a start and an end
+//! with the same number, so whoever watches sees it while it is open, a killed process leaves what it was
+//! doing, and the two are never confused with others of the same name. It may end on another thread: the
+//! end then belongs to the thread on which it began. Made by [`crate::span!`].
+//!
+//! Invariant: numbers are drawn once per process, in blocks per thread, so drawing one is no contended store.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+use super::category::CategoryPair;
+use super::options::MarkerOptions;
+use super::record::add_marker;
+use super::schema::{Format, MarkerField, MarkerSchema};
+use super::site::MarkerSite;
+use super::{MarkerTiming, ProfilerMarker};
+use crate::ids::ThreadId;
+use crate::record::gate;
+use crate::sys;
+
+/// Numbers that a thread draws at once.
+const BLOCK: u64 = 4096;
+/// The first number that no thread has drawn.
+static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    /// The thread's number, 0 before it is known; its next span and the end of its block.
+    static THREAD: Cell<(u64, u64, u64)> = const { Cell::new((0, 0, 0)) };
+}
+
+/// Draws a number for a span, and says on which thread.
+#[inline]
+fn draw() -> (u64, ThreadId) {
+    THREAD
+        .try_with(|thread| {
+            let (mut tid, mut next, mut end) = thread.get();
+            if next == end {
+                next = NEXT_BLOCK.fetch_add(BLOCK, Ordering::Relaxed);
+                end = next.wrapping_add(BLOCK);
+                tid = sys::current_thread_id().get();
+            }
+            thread.set((tid, next.wrapping_add(1), end));
+            (next, ThreadId::new(tid))
+        })
+        .unwrap_or_else(|_| (NEXT_BLOCK.fetch_add(1, Ordering::Relaxed), sys::current_thread_id()))
+}
+
+/// The calling thread, if it has drawn a number.
+fn here() -> Option<ThreadId> {
+    THREAD.try_with(|thread| thread.get().0).ok().filter(|tid| *tid != 0).map(ThreadId::new)
+}
+
+/// Start or end of a span.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SpanMark<'a> {
+    /// Its number in this process: the same in its start, its end, and its details.
+    pub span: u64,
+    /// A text beside its name; only at the start.
+    pub name: Option<&'a str>,
+    /// The group that everything belongs to which its thread records while it is open; only at the start.
+    pub group: Option<&'a str>,
+}
+
+impl ProfilerMarker for SpanMark<'_> {
+    const TYPE_NAME: &'static str = "Span";
+
+    fn schema() -> MarkerSchema {
+        MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
+            .tooltip_label("{marker.name}")
+            .chart_label("{marker.name} {marker.data.name}")
+            .table_label("{marker.name} {marker.data.name}")
+            .field(MarkerField::new("span", Format::Integer).label("Span").not_searchable())
+            .key_label_format("name", "Details", Format::String)
+            .key_label_format("group", "Group", Format::UniqueString)
+    }
+}
+
+/// Something that a span wants to be known of it while it is open.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SpanDetail<'a> {
+    /// The number of the span.
+    pub span: u64,
+    /// What it is about.
+    pub value: &'a str,
+}
+
+impl ProfilerMarker for SpanDetail<'_> {
+    const TYPE_NAME: &'static str = "SpanDetail";
+
+    fn schema() -> MarkerSchema {
+        MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
+            .all_labels("{marker.name}: {marker.data.value}")
+            .field(MarkerField::new("span", Format::Integer).label("Span").not_searchable())
+            .key_label_format("value", "Details", Format::String)
+    }
+}
+
+/// What is said of a span when it begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpanOptions<'a> {
+    label: Option<&'a str>,
+    group: Option<&'a str>,
+}
+
+impl<'a> SpanOptions<'a> {
+    /// With a text beside the name.
+    #[must_use]
+    pub const fn label(mut self, label: &'a str) -> Self {
+        self.label = Some(label);
+        self
+    }
+
+    /// Everything that the thread records while the span is open belongs to this group, for observers of
+    /// that group; `*` is all groups.
+    #[must_use]
+    pub const fn group(mut self, group: &'a str) -> Self {
+        self.group = Some(group);
+        self
+    }
+}
+
+impl<'a> From<&'a str> for SpanOptions<'a> {
+    fn from(label: &'a str) -> Self {
+        Self::default().label(label)
+    }
+}
+
+/// An open span; its end is recorded when it is dropped, on whatever thread.
+#[derive(Debug)]
+#[must_use = "a span ends when its guard is dropped; bind it: let _span = span!(…)"]
+pub struct MarkerSpan(Option<Open>);
+
+#[derive(Debug)]
+struct Open {
+    site: &'static MarkerSite,
+    category: CategoryPair,
+    id: u64,
+    thread: ThreadId,
+}
+
+impl MarkerSpan {
+    /// Opens a span if a session runs. Costs one entry with a payload.
+    #[inline]
+    pub fn new<'a>(
+        site: &'static MarkerSite,
+        category: impl Into<CategoryPair>,
+        options: impl Into<SpanOptions<'a>>,
+    ) -> Self {
+        if !gate::is_active() {
+            return Self(None);
+        }
+        let (category, SpanOptions { label, group }) = (category.into(), options.into());
+        let (id, thread) = draw();
+        site.add_typed(category, MarkerOptions::interval_start(), &SpanMark { span: id, name: label, group });
+        Self(Some(Open { site, category, id, thread }))
+    }
+
+    /// A span that records nothing.
+    pub const fn disabled() -> Self {
+        Self(None)
+    }
+
+    /// Says something more of the span: a marker of its own in a profile, a part of the span for who observes it.
+    pub fn detail(&self, name: &str, value: &str) {
+        let Some(open) = &self.0 else { return };
+        let options = open.options(MarkerTiming::InstantNow);
+        add_marker(name, open.category, options, &SpanDetail { span: open.id, value });
+    }
+
+    /// Its number in this process; `None` if it records nothing.
+    pub fn id(&self) -> Option<u64> {
+        self.0.as_ref().map(|open| open.id)
+    }
+}
+
+impl Open {
+    /// Where its markers belong: to the thread on which it began.
+    fn options(&self, timing: MarkerTiming) -> MarkerOptions {
+        let thread = if here() == Some(self.thread) { None } else { Some(self.thread) };
+        MarkerOptions { thread, ..MarkerOptions::from(timing) }
+    }
+}
+
+impl Drop for MarkerSpan {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(open) = &self.0 else { return };
+        if gate::is_active() {
+            let end = SpanMark { span: open.id, name: None, group: None };
+            open.site.add_typed(open.category, open.options(MarkerTiming::IntervalEnd), &end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_is_drawn_twice_on_several_threads() {
+        let many = || (0..3 * BLOCK).map(|_| draw().0).collect::<Vec<_>>();
+        let threads: Vec<_> = (0..4).map(|_| std::thread::Builder::new().spawn(many).unwrap()).collect();
+        let mut all: Vec<u64> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        let drawn = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), drawn);
+        assert!(!all.contains(&0));
+    }
+
+    #[test]
+    fn a_span_may_end_on_another_thread() {
+        fn is_send<T: Send>() {}
+        is_send::<MarkerSpan>();
+    }
+}

@@ -1,0 +1,313 @@
+//! The words of a group's cell: what a group came to, for all threads of the process together.
+//!
+//! Written by every thread that works for the group, once per iteration, without a lock; read through the file by
+//! `reader::groups` at any time, also when the process stands still or is dead.
+//!
+//! ```text
+//! word  0       definition, 0 = free: published last, read first
+//!       1       commits begun          2  commits ended
+//!       3       ticks (outermost entries)
+//!       4       runs that were timed   5  their wall time, ns
+//!       6       wall time of runs whose processor time is known, ns      7  that processor time, ns
+//!       8       time in blocking calls, ns
+//!       9       spans thrown away: the clock went backwards              10  because of another processor
+//!      11       times the group was left for a nested loop
+//!      12…21    runs of more than 2^i ms
+//!      22…31    peaks: the longest run that ended in a period of 0.52 s, a ring over about 5 s
+//!               duration (24 bits) | end since the session's start (40 bits), both in units of 16 µs
+//!      32…127   histogram
+//! ```
+//!
+//! All but peaks only grow, so a reader that looks twice never sees a number fall. A commit raises `begun` before and
+//! `ended` after all else, each step with release. If `ended`, read first, equals `begun`, read last, no commit
+//! was under way in between, and what was read in between belongs together:
+//!
+//! ```text
+//! begun 4 ── ticks, wall, … ── ended 4 │ begun 5 ── ticks, … ── ended 5
+//!                                      └─ a reader here: ended 4 … begun 4: settled
+//! ```
+//!
+//! A process killed in the middle of a commit leaves `begun` ahead of `ended` for ever: the reader says so.
+
+#![allow(unsafe_code)]
+
+use super::super::SharedWords;
+use super::super::layout::GROUP_BYTES;
+use crate::durations::{BUCKETS, PLACES, buckets_of, place_of};
+use crate::ids::DefinitionId;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Places of the ring of peaks.
+pub(crate) const PEAKS: usize = 10;
+/// Nanoseconds in a unit of a peak.
+pub(crate) const PEAK_UNIT_NS: u64 = 16_000;
+/// Bits of a peak that say when it ended.
+pub(crate) const PEAK_END_BITS: u32 = 40;
+/// A period in bits of the end: 2^15 units.
+const PERIOD_BITS: u32 = 15;
+const MOST_UNITS: u64 = (1 << (64 - PEAK_END_BITS)) - 1;
+
+/// Where the words lie, for the reader.
+pub(crate) mod word {
+    pub(crate) const DEFINITION: usize = 0;
+    pub(crate) const BEGUN: usize = 1;
+    pub(crate) const ENDED: usize = 2;
+    pub(crate) const TICKS: usize = 3;
+    pub(crate) const RUNS: usize = 4;
+    pub(crate) const WALL: usize = 5;
+    pub(crate) const MEASURED: usize = 6;
+    pub(crate) const CPU: usize = 7;
+    pub(crate) const BLOCKING: usize = 8;
+    pub(crate) const DISCARDED: usize = 9;
+    pub(crate) const MOVED: usize = 10;
+    pub(crate) const NESTED: usize = 11;
+    pub(crate) const DURATIONS: usize = 12;
+    pub(crate) const PEAKS: usize = 22;
+    pub(crate) const HISTOGRAM: usize = 32;
+}
+
+/// What one iteration of one thread came to for a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) ticks: u64,
+    /// How long it took; `None` if that was not measured, or all of it had to be thrown away.
+    pub(crate) wall_ns: Option<u64>,
+    /// Its processor time; `None` if unknown.
+    pub(crate) cpu_ns: Option<u64>,
+    /// Whether buckets, histogram and peaks count it.
+    pub(crate) counts_as_run: bool,
+    pub(crate) blocking_ns: u64,
+    pub(crate) discarded: u64,
+    pub(crate) moved: u64,
+    pub(crate) nested: u64,
+    /// When it ended, since the session's start.
+    pub(crate) ended_ns: u64,
+}
+
+/// The words of a group's cell.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct GroupCell {
+    definition: AtomicU64,
+    begun: AtomicU64,
+    ended: AtomicU64,
+    ticks: AtomicU64,
+    runs: AtomicU64,
+    wall: AtomicU64,
+    measured: AtomicU64,
+    cpu: AtomicU64,
+    blocking: AtomicU64,
+    discarded: AtomicU64,
+    moved: AtomicU64,
+    nested: AtomicU64,
+    durations: [AtomicU64; BUCKETS],
+    peaks: [AtomicU64; PEAKS],
+    histogram: [AtomicU64; PLACES],
+}
+
+// SAFETY: repr(C), AtomicU64 words only.
+unsafe impl SharedWords for GroupCell {}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<GroupCell>() as u64 == GROUP_BYTES);
+
+impl GroupCell {
+    /// Adds a run. Lock-free; words that do not change are not touched.
+    pub(crate) fn commit(&self, run: &Run) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        add(&self.ticks, run.ticks);
+        add(&self.blocking, run.blocking_ns);
+        add(&self.discarded, run.discarded);
+        add(&self.moved, run.moved);
+        add(&self.nested, run.nested);
+        if let Some(wall) = run.wall_ns {
+            self.add_time(wall, run);
+        }
+        self.ended.fetch_add(1, Ordering::Release);
+    }
+
+    fn add_time(&self, wall: u64, run: &Run) {
+        add(&self.wall, wall);
+        if let Some(cpu) = run.cpu_ns {
+            add(&self.measured, wall);
+            add(&self.cpu, cpu);
+        }
+        if run.counts_as_run {
+            add(&self.runs, 1);
+            self.durations.iter().take(buckets_of(wall)).for_each(|bucket| add(bucket, 1));
+            if let Some(place) = self.histogram.get(place_of(wall)) {
+                add(place, 1);
+            }
+            self.note_peak(wall, run.ended_ns);
+        }
+    }
+
+    /// Keeps the run if it is the longest of its period. A peak of an older period makes place; a commit that comes
+    /// late, after its place has gone to a later period, is not kept.
+    fn note_peak(&self, wall_ns: u64, ended_ns: u64) {
+        let (end, length) = (ended_ns / PEAK_UNIT_NS, (wall_ns / PEAK_UNIT_NS).min(MOST_UNITS));
+        let peak = (length << PEAK_END_BITS) | end & ((1 << PEAK_END_BITS) - 1);
+        let period = period_of(peak);
+        let Some(place) = usize::try_from(period).ok().and_then(|period| self.peaks.get(period % PEAKS))
+        else {
+            return;
+        };
+        let mut seen = place.load(Ordering::Relaxed);
+        while length > 0 && (period_of(seen) < period || period_of(seen) == period && seen < peak) {
+            match place.compare_exchange_weak(seen, peak, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Zero again; a new session begins.
+    pub(crate) fn reset(&self) {
+        let single = [
+            &self.begun,
+            &self.ended,
+            &self.ticks,
+            &self.runs,
+            &self.wall,
+            &self.measured,
+            &self.cpu,
+            &self.blocking,
+            &self.discarded,
+            &self.moved,
+            &self.nested,
+        ];
+        let all = single.into_iter().chain(&self.durations).chain(&self.peaks).chain(&self.histogram);
+        all.for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// Makes the cell known under its definition.
+    pub(crate) fn publish(&self, definition: DefinitionId) {
+        self.definition.store(u64::from(definition.get()), Ordering::Release);
+    }
+}
+
+/// Release, so that whoever sees the sum sees that the commit had begun.
+fn add(word: &AtomicU64, more: u64) {
+    if more != 0 {
+        word.fetch_add(more, Ordering::Release);
+    }
+}
+
+const fn period_of(peak: u64) -> u64 {
+    (peak & ((1 << PEAK_END_BITS) - 1)) >> PERIOD_BITS
+}
+
+/// A cell in a model or a unit test: memory that no pool is needed for.
+#[cfg(test)]
+pub(crate) mod model {
+    use super::*;
+
+    impl GroupCell {
+        pub(crate) fn zeroed() -> Self {
+            let word = || AtomicU64::new(0);
+            Self {
+                definition: word(),
+                begun: word(),
+                ended: word(),
+                ticks: word(),
+                runs: word(),
+                wall: word(),
+                measured: word(),
+                cpu: word(),
+                blocking: word(),
+                discarded: word(),
+                moved: word(),
+                nested: word(),
+                durations: std::array::from_fn(|_| word()),
+                peaks: std::array::from_fn(|_| word()),
+                histogram: std::array::from_fn(|_| word()),
+            }
+        }
+
+        #[cfg(loom)]
+        /// Commits ended, ticks, wall time, commits begun, read in this order.
+        pub(crate) fn look(&self) -> [u64; 4] {
+            [&self.ended, &self.ticks, &self.wall, &self.begun].map(|word| word.load(Ordering::Acquire))
+        }
+
+        /// The words as they lie in a file.
+        #[cfg(not(loom))]
+        pub(crate) fn bytes(&self) -> Vec<u8> {
+            let single = [
+                &self.definition,
+                &self.begun,
+                &self.ended,
+                &self.ticks,
+                &self.runs,
+                &self.wall,
+                &self.measured,
+                &self.cpu,
+                &self.blocking,
+                &self.discarded,
+                &self.moved,
+                &self.nested,
+            ];
+            let all = single.into_iter().chain(&self.durations).chain(&self.peaks).chain(&self.histogram);
+            all.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    fn run() -> Run {
+        Run { ticks: 1, wall_ns: Some(7), ..Run::default() }
+    }
+
+    #[test]
+    fn loom_two_threads_commit_and_what_a_reader_finds_settled_belongs_together() {
+        loom::model(|| {
+            let cell = Arc::new(GroupCell::zeroed());
+            let committers = [(); 2].map(|()| {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || cell.commit(&run()))
+            });
+            let [ended, ticks, wall, begun] = cell.look();
+            assert!(ended <= begun);
+            if ended == begun {
+                assert_eq!((ticks, wall), (ended, 7 * ended), "half a commit looks settled");
+            }
+            committers.into_iter().for_each(|committer| committer.join().unwrap());
+            assert_eq!(cell.look(), [2, 2, 14, 2], "a commit is lost");
+        });
+    }
+
+    #[test]
+    fn loom_no_number_falls_while_threads_commit() {
+        loom::model(|| {
+            let cell = Arc::new(GroupCell::zeroed());
+            let committer = {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || (0..2).for_each(|_| cell.commit(&run())))
+            };
+            let (before, after) = (cell.look(), cell.look());
+            assert!(before.iter().zip(after).all(|(before, after)| *before <= after));
+            committer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_of_two_runs_that_end_in_one_period_the_longer_is_the_peak() {
+        loom::model(|| {
+            let cell = Arc::new(GroupCell::zeroed());
+            let shorter = {
+                let cell = Arc::clone(&cell);
+                thread::spawn(move || cell.note_peak(20_000_000, 30_000_000))
+            };
+            cell.note_peak(25_000_000, 31_000_000);
+            shorter.join().unwrap();
+            let peak = cell.peaks[0].load(Ordering::Relaxed);
+            assert_eq!(peak >> PEAK_END_BITS, 25_000_000 / PEAK_UNIT_NS);
+        });
+    }
+}

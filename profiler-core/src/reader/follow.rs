@@ -1,0 +1,332 @@
+//! Entries as they come: reads of a pool, again and again, what was added since the last time.
+//!
+//! Used by the parent's observers on live, frozen and dead pools alike. The writer knows nothing of it and
+//! does nothing for it: what changed is found in the directory, where every slot says how much of its chunk
+//! is committed.
+//!
+//! ```text
+//! for every slot:  [ generation | committed bytes and entries ] as seen last    ── the cursor
+//! directory page ──compare──▶ slots that changed ──look twice──▶ [cursor … committed) ──copy──▶ generation again?
+//!                                                                                    same: entries   other: gone
+//! ```
+//!
+//! An idle pool costs one read of the directory's touched pages. Invariants: an entry is given at most once, and
+//! those of one thread in the order in which it recorded them; what was evicted before it was read is counted
+//! ([`Progress::missed`]): evicted entries by the writer's books, less those of evicted chunks that had been read.
+//! Those books are read after one look at the directory and used after the next, so the count is never too high for
+//! long-lived processes and exact once nothing is evicted any more. Nothing here believes the pool: work and memory
+//! are bounded by its length.
+
+use std::io;
+
+use super::chunk::Entries;
+use super::definitions::{Definitions, DefinitionsReader};
+use super::directory::{self, ChunkInfo};
+use super::source::{ByteSource, word};
+use super::tables::{self, ThreadInfo};
+use super::{ReadError, read_header};
+use crate::entry::Entry;
+use crate::ids::{ChunkIndex, ThreadIndex};
+use crate::pool::header::Header;
+use crate::pool::layout::{Region, SLOT_BYTES, header as at};
+use crate::time::Timestamp;
+
+/// Pages of the directory that are read at once.
+const PAGES: u64 = 16;
+
+/// An entry, with what tells what it means.
+#[derive(Clone, Copy, Debug)]
+pub struct Followed<'a> {
+    /// Who recorded it. Its list of chunks is empty.
+    pub thread: &'a ThreadInfo,
+    /// The entry.
+    pub entry: Entry<'a>,
+    /// Names of everything that it refers to.
+    pub definitions: &'a Definitions,
+}
+
+/// What one advance did, and all of them together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Entries that this advance gave.
+    pub entries: u64,
+    /// Entries that were evicted before they were read, so far. Of evictions of the last moment the next
+    /// advance knows.
+    pub missed: u64,
+    /// Bytes that are not entries and were passed over, so far. Never so for a pool that only our writer touched.
+    pub damaged: u64,
+    /// There was more to read than this advance could: the next goes on.
+    pub is_behind: bool,
+}
+
+/// What was last seen of a slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    generation: u64,
+    /// The commit word as seen by the quick look.
+    commit: u64,
+    /// What was read of the chunk.
+    bytes: u64,
+    entries: u64,
+    /// Whether its thread has left it.
+    is_done: bool,
+}
+
+/// Reads a pool as it grows.
+#[derive(Debug)]
+pub struct Follower<S> {
+    source: S,
+    header: Header,
+    definitions: DefinitionsReader,
+    cursors: Vec<Cursor>,
+    /// Entries evicted by the books, as of the last time when chunks went.
+    evicted: Evicted,
+    missed_before: u64,
+    progress: Progress,
+    /// The thread that is read first, so that none waits for ever for one that always has more.
+    first: ThreadIndex,
+    block: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+/// The books of what went.
+#[derive(Clone, Copy, Debug, Default)]
+struct Evicted {
+    /// When following began.
+    at_first: Option<u64>,
+    /// By the latest reading.
+    now: Option<u64>,
+    /// Entries of chunks that went after they were read.
+    read: u64,
+    /// Chunks went since the latest reading.
+    is_stale: bool,
+}
+
+impl Evicted {
+    fn missed(&self) -> u64 {
+        let (first, now) = (self.at_first.unwrap_or(0), self.now.unwrap_or(0));
+        now.saturating_sub(first).saturating_sub(self.read)
+    }
+}
+
+impl<S: ByteSource> Follower<S> {
+    /// Begins before the first entry that is there.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the bytes are no pool of this build.
+    pub fn open(source: S) -> Result<Self, ReadError> {
+        let header = read_header(&source)?;
+        Ok(Self {
+            source,
+            header,
+            definitions: DefinitionsReader::default(),
+            cursors: Vec::new(),
+            evicted: Evicted::default(),
+            missed_before: 0,
+            progress: Progress::default(),
+            first: ThreadIndex::new(0),
+            block: Vec::new(),
+            bytes: Vec::new(),
+        })
+    }
+
+    /// Whose pool it is, as of [`Follower::open`].
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Gives every entry that was committed since the last time to `each`, the threads one after the other.
+    ///
+    /// # Errors
+    /// When the source cannot be read any more.
+    pub fn advance(&mut self, each: impl FnMut(&Followed<'_>)) -> Result<Progress, ReadError> {
+        self.advance_within(u64::MAX, each)
+    }
+
+    /// The same, of about so many bytes: no further chunk is read then, and [`Progress::is_behind`] is set. The next
+    /// advance goes on with the threads that were not served. A process that changes its directory all the time has all that
+    /// it claims to hold read again each time, so whoever follows many bounds what one of them can cost.
+    ///
+    /// # Errors
+    /// As [`Follower::advance`].
+    pub fn advance_within(
+        &mut self,
+        budget: u64,
+        mut each: impl FnMut(&Followed<'_>),
+    ) -> Result<Progress, ReadError> {
+        self.progress.entries = 0;
+        self.progress.is_behind = false;
+        self.look_for_another_session()?;
+        if self.evicted.at_first.is_none() {
+            self.evicted.at_first = tables::read_evicted(&self.source, &self.header.layout)?;
+        }
+        let changed = self.changed_slots()?;
+        let mut chunks = self.chunks(&changed)?;
+        self.count_missed()?;
+        let turn = chunks.partition_point(|chunk| chunk.thread < self.first);
+        chunks.rotate_left(turn);
+        // More than that is not there, unless the directory is forged.
+        let mut left = budget.clamp(1, self.header.layout.region(Region::Chunks).len.max(1));
+        let mut last = ThreadIndex::new(0);
+        for chunk in chunks {
+            self.progress.is_behind = left == 0;
+            if self.progress.is_behind {
+                break;
+            }
+            left = left.saturating_sub(self.give(&chunk, &mut each)?);
+            last = chunk.thread;
+        }
+        let next = if self.progress.is_behind { last.get().saturating_add(1) } else { 0 };
+        self.first = ThreadIndex::new(next);
+        Ok(self.progress)
+    }
+
+    /// What a row of the table of threads says now; `None` if no thread has it.
+    ///
+    /// # Errors
+    /// When the source cannot be read any more.
+    pub fn thread(&self, index: ThreadIndex) -> Result<Option<ThreadInfo>, ReadError> {
+        Ok(tables::read_thread(&self.source, &self.header.layout, index)?)
+    }
+
+    /// A new session in the same pool has nothing to do with what was there.
+    fn look_for_another_session(&mut self) -> Result<(), ReadError> {
+        let mut bytes = [0; 8];
+        self.source.read_at(&mut bytes, at::RECORDING_START)?;
+        let start = Timestamp::from_raw(u64::from_ne_bytes(bytes));
+        if start != self.header.recording_start {
+            self.header.recording_start = start;
+            self.missed_before = self.progress.missed;
+            self.evicted = Evicted { at_first: Some(0), ..Evicted::default() };
+            self.cursors.clear();
+        }
+        Ok(())
+    }
+
+    /// The slots whose generation or committed length is not what it was.
+    fn changed_slots(&mut self) -> Result<Vec<u32>, ReadError> {
+        let layout = self.header.layout;
+        let region = layout.region(Region::Directory);
+        let (mut changed, mut has_new, mut slot) = (Vec::new(), false, 0_u32);
+        let mut offset = region.offset;
+        while offset < region.end() {
+            let touched = (self.cursors.len() as u64 * SLOT_BYTES / layout.page).saturating_add(1);
+            let len = (touched.min(PAGES) * layout.page).min(region.end() - offset);
+            self.block.resize(usize::try_from(len).unwrap_or(0), 0);
+            self.source.read_at(&mut self.block, offset)?;
+            for bytes in self.block.chunks_exact(SLOT_BYTES as usize) {
+                let number = slot as usize;
+                slot = slot.saturating_add(1);
+                let (generation, commit) = (word(bytes, 0), word(bytes, 8));
+                let seen = self.cursors.get(number).copied().unwrap_or_default();
+                if generation != seen.generation || commit != seen.commit && generation & 1 == 1 {
+                    has_new |= generation != seen.generation;
+                    changed.push(slot - 1);
+                }
+            }
+            let page = usize::try_from(layout.page).unwrap_or(4096);
+            // Numbers are given out lowest first, so an untouched page is the end.
+            if self.block.rchunks(page).next().is_none_or(|page| page.iter().all(|byte| *byte == 0)) {
+                break;
+            }
+            offset = offset.saturating_add(len);
+        }
+        if has_new {
+            self.add_open_slots(&mut changed);
+        }
+        Ok(changed)
+    }
+
+    /// A thread that took another chunk may have added to its last one after that was looked at.
+    fn add_open_slots(&self, changed: &mut Vec<u32>) {
+        let open = |cursor: &Cursor| cursor.generation & 1 == 1 && !cursor.is_done;
+        let numbers = (0_u32..).zip(&self.cursors);
+        changed.extend(numbers.filter(|(_, cursor)| open(cursor)).map(|(number, _)| number));
+        changed.sort_unstable();
+        changed.dedup();
+    }
+
+    /// Looks closely at these slots, moves their cursors to the chunk that is there now, and gives those chunks in
+    /// the order of their entries.
+    fn chunks(&mut self, slots: &[u32]) -> Result<Vec<ChunkInfo>, ReadError> {
+        let mut chunks = Vec::new();
+        for slot in slots {
+            let found = directory::read_slot(&self.source, &self.header.layout, ChunkIndex::new(*slot))?;
+            let generation = match &found {
+                Some(chunk) => chunk.generation,
+                None => directory::generation(&self.source, &self.header.layout, ChunkIndex::new(*slot))?,
+            };
+            let place = *slot as usize;
+            if self.cursors.len() <= place {
+                self.cursors.resize(place + 1, Cursor::default());
+            }
+            let Some(cursor) = self.cursors.get_mut(place) else { continue };
+            if cursor.generation != generation {
+                self.evicted.read = self.evicted.read.saturating_add(cursor.entries);
+                self.evicted.is_stale |= cursor.generation != 0 || generation != 1;
+                *cursor = Cursor { generation, ..Cursor::default() };
+            }
+            chunks.extend(found);
+        }
+        chunks.sort_by_key(|chunk| (chunk.thread, chunk.first_entry, chunk.start));
+        Ok(chunks)
+    }
+
+    /// Gives what was added to a chunk, and says how many bytes that was.
+    fn give(&mut self, chunk: &ChunkInfo, each: &mut impl FnMut(&Followed<'_>)) -> Result<u64, ReadError> {
+        let place = chunk.index.get() as usize;
+        let Some(cursor) = self.cursors.get(place).copied() else { return Ok(0) };
+        let moved = Cursor {
+            generation: chunk.generation,
+            commit: chunk.bytes | chunk.entries << 32,
+            bytes: chunk.bytes,
+            entries: chunk.entries,
+            is_done: chunk.done.is_some(),
+        };
+        let added = chunk.bytes.saturating_sub(cursor.bytes);
+        if added > 0 && chunk.start >= self.header.recording_start {
+            let offset = chunk.extent.offset.saturating_add(cursor.bytes);
+            let Some(thread) = self.copy(chunk, offset, added)? else { return Ok(added) };
+            self.decode(&thread, chunk.entries.saturating_sub(cursor.entries), each);
+        }
+        if let Some(cursor) = self.cursors.get_mut(place) {
+            *cursor = moved;
+        }
+        Ok(added)
+    }
+
+    /// Copies bytes of a chunk; `None` if it was destroyed meanwhile. Also reads who wrote them and what they
+    /// refer to: both are there for as long as the chunk is.
+    fn copy(&mut self, chunk: &ChunkInfo, offset: u64, len: u64) -> io::Result<Option<ThreadInfo>> {
+        let layout = &self.header.layout;
+        self.bytes.resize(usize::try_from(len).unwrap_or(0), 0);
+        self.source.read_at(&mut self.bytes, offset)?;
+        let thread = tables::read_thread(&self.source, layout, chunk.thread)?;
+        self.definitions.read_on(&self.source, layout)?;
+        crate::sync::full_fence();
+        let generation = directory::generation(&self.source, layout, chunk.index)?;
+        Ok(thread.filter(|_| generation == chunk.generation))
+    }
+
+    fn decode(&mut self, thread: &ThreadInfo, entries: u64, each: &mut impl FnMut(&Followed<'_>)) {
+        let mut entries = Entries::new(&self.bytes, entries);
+        let definitions = self.definitions.definitions();
+        for entry in entries.by_ref() {
+            self.progress.entries += 1;
+            each(&Followed { thread, entry, definitions });
+        }
+        self.progress.damaged = self.progress.damaged.saturating_add(entries.left());
+    }
+
+    /// Counts what went unread by the books as they stood before this look, then reads them again if chunks have gone.
+    fn count_missed(&mut self) -> io::Result<()> {
+        self.progress.missed = self.missed_before.saturating_add(self.evicted.missed());
+        if self.evicted.is_stale
+            && let Some(now) = tables::read_evicted(&self.source, &self.header.layout)?
+        {
+            self.evicted.now = Some(now);
+            self.evicted.is_stale = false;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! Groups as a reader sees them: what each came to, of a process that lives, stands still or is dead.
+//!
+//! Called by the parent whenever somebody looks, hundreds of pools in a row. Only the cells are read each time (1 KiB per
+//! group, twice, see `pool::live::group`); names are looked up once, by the number that the cell holds, and kept.
+//! Nothing that the process writes is believed: a cell with a definition that is none ends the table.
+
+mod totals;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+pub use totals::{GroupTotals, Histogram, Peak};
+
+use super::ReadError;
+use super::source::{ByteSource, high, low, word};
+use crate::codec;
+use crate::groups::{GroupKind, MAX_LABELS, MAX_NAME_BYTES, Probes};
+use crate::ids::{DefinitionId, GroupIndex, ProcessKey};
+use crate::pool::definitions::{Definition, READY};
+use crate::pool::layout::{GROUP_BYTES, Layout, Life, MAX_GROUPS, Region, header as at};
+use crate::pool::live::group::word as cell_word;
+
+/// Cells that are read at once.
+const CELLS_AT_ONCE: u64 = 16;
+/// Looks at a cell that is being written, until what was found is taken as it is; and at a pool whose session changes,
+/// until it is taken for one without.
+const TRIES: usize = 3;
+/// Longest encoded definition that is read: more than the longest that a process of ours writes.
+const MAX_DEFINITION_BYTES: usize = 16 * 1024;
+
+/// What a group is. Never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GroupDefinition {
+    /// What it stands for.
+    pub kind: GroupKind,
+    /// Shown name.
+    pub name: String,
+    /// What else is known of it.
+    pub labels: Vec<(String, String)>,
+    /// Whether it is measured only if somebody wants fine groups.
+    pub is_fine: bool,
+}
+
+/// A group and what it came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupReading {
+    /// Its row.
+    pub index: GroupIndex,
+    /// What it is.
+    pub definition: Arc<GroupDefinition>,
+    /// What it came to.
+    pub totals: GroupTotals,
+}
+
+/// All groups of a process at one time.
+#[derive(Clone, Debug)]
+pub struct PoolGroups {
+    /// Whose pool it is; pid 0 if no process has taken it yet.
+    pub key: ProcessKey,
+    /// Number of the process's session; 0 if none runs. Totals begin at zero with each.
+    pub epoch: u64,
+    /// What is measured.
+    pub probes: Probes,
+    /// Groups that found no room in the pool.
+    pub left_out: u64,
+    /// The groups, those left out that are too fine to be measured now.
+    pub groups: Vec<GroupReading>,
+}
+
+/// Reads the groups of one pool, again and again.
+#[derive(Debug)]
+pub struct GroupReader<S> {
+    source: S,
+    layout: Layout,
+    names: HashMap<DefinitionId, Arc<GroupDefinition>>,
+}
+
+impl<S: ByteSource> GroupReader<S> {
+    /// Opens a pool.
+    ///
+    /// # Errors
+    /// When it is none, or cannot be read.
+    pub fn open(source: S) -> Result<Self, ReadError> {
+        let layout = super::read_header(&source)?.layout;
+        Ok(Self { source, layout, names: HashMap::new() })
+    }
+
+    /// Reads all groups as they are now.
+    ///
+    /// # Errors
+    /// When the source cannot be read any more, or is no pool any more.
+    pub fn read(&mut self) -> Result<PoolGroups, ReadError> {
+        let mut found = self.read_once()?;
+        for _ in 1..TRIES {
+            // Cells are cleared when a session ends: those of two sessions are of none.
+            crate::sync::full_fence();
+            if self.epoch()? == found.epoch {
+                return Ok(found);
+            }
+            found = self.read_once()?;
+        }
+        if self.epoch()? != found.epoch {
+            (found.epoch, found.groups) = (0, Vec::new());
+        }
+        Ok(found)
+    }
+
+    fn epoch(&self) -> io::Result<u64> {
+        let mut epoch = [0; 8];
+        self.source.read_at(&mut epoch, at::EPOCH)?;
+        Ok(word(&epoch, 0))
+    }
+
+    fn read_once(&mut self) -> Result<PoolGroups, ReadError> {
+        let header = super::read_header(&self.source)?;
+        self.layout = header.layout;
+        let mut words = [0; 16];
+        self.source.read_at(&mut words, at::PROBES)?;
+        let probes = Probes::from_bits(u8::try_from(word(&words, 0)).unwrap_or(0));
+        let left_out = word(&words, 1);
+        let is_over = header.epoch == 0 || header.life == Life::Created;
+        let groups = if is_over { Vec::new() } else { self.read_cells(probes)? };
+        Ok(PoolGroups { key: header.key(), epoch: header.epoch, probes, left_out, groups })
+    }
+
+    fn read_cells(&mut self, probes: Probes) -> io::Result<Vec<GroupReading>> {
+        let mut found = Vec::new();
+        let most = self.layout.region(Region::Groups).len / GROUP_BYTES;
+        for first in (0..most).step_by(CELLS_AT_ONCE as usize) {
+            let cells = self.copy_cells(first, CELLS_AT_ONCE.min(most - first))?;
+            for (index, cell) in (first..).zip(cells.chunks_exact(GROUP_BYTES as usize)) {
+                let Some(definition) = self.definition_of(cell) else { return Ok(found) };
+                if definition.is_fine && !probes.contains(Probes::FINE) {
+                    continue;
+                }
+                let index = GroupIndex::new(u32::try_from(index).unwrap_or(u32::MAX));
+                found.push(GroupReading { index, definition, totals: GroupTotals::parse(cell) });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Copies cells until two copies in a row agree. A cell that changes all the time is taken as it is: each of its
+    /// numbers is right, they may be of two moments.
+    fn copy_cells(&self, first: u64, count: u64) -> io::Result<Vec<u8>> {
+        let bytes = usize::try_from(count * GROUP_BYTES).unwrap_or(0);
+        let offset = self.layout.region(Region::Groups).offset.saturating_add(first * GROUP_BYTES);
+        let (mut copy, mut again) = (vec![0; bytes], vec![0; bytes]);
+        self.source.read_at(&mut copy, offset)?;
+        for _ in 0..TRIES {
+            crate::sync::full_fence();
+            self.source.read_at(&mut again, offset)?;
+            if copy == again {
+                break;
+            }
+            std::mem::swap(&mut copy, &mut again);
+        }
+        mark_unsettled(&mut copy, &again);
+        Ok(copy)
+    }
+
+    fn definition_of(&mut self, cell: &[u8]) -> Option<Arc<GroupDefinition>> {
+        let number = u32::try_from(word(cell, cell_word::DEFINITION)).ok().filter(|number| *number != 0)?;
+        let id = DefinitionId::new(number);
+        if let Some(known) = self.names.get(&id) {
+            return Some(Arc::clone(known));
+        }
+        let definition = Arc::new(read_definition(&self.source, &self.layout, id)?);
+        if self.names.len() as u64 >= MAX_GROUPS {
+            self.names.clear(); // more than any process of ours has: it lies
+        }
+        self.names.insert(id, Arc::clone(&definition));
+        Some(definition)
+    }
+}
+
+/// Makes cells that differ in two copies say of themselves that a commit is under way.
+fn mark_unsettled(copy: &mut [u8], again: &[u8]) {
+    let cells = copy.chunks_exact_mut(GROUP_BYTES as usize).zip(again.chunks_exact(GROUP_BYTES as usize));
+    for (cell, _) in cells.filter(|(cell, again)| **cell != **again) {
+        let ended = word(cell, cell_word::ENDED);
+        let begun = cell_word::BEGUN * 8;
+        if let Some(place) = cell.get_mut(begun..begun + 8) {
+            place.copy_from_slice(&ended.wrapping_add(1).to_ne_bytes());
+        }
+    }
+}
+
+/// The definition of a group; `None` if there is none under that number.
+fn read_definition(source: &impl ByteSource, layout: &Layout, id: DefinitionId) -> Option<GroupDefinition> {
+    let region = layout.region(Region::Definitions);
+    let head_at = region.row(u64::from(id.get()).checked_sub(1)?, 8)?;
+    let mut head = [0; 8];
+    source.read_at(&mut head, head_at).ok()?;
+    let (len, state) = (low(word(&head, 0)) as usize, high(word(&head, 0)));
+    let end = head_at.checked_add(8)?.checked_add(len as u64)?;
+    if u64::from(state) != READY || end > region.end() || len > MAX_DEFINITION_BYTES {
+        return None;
+    }
+    let mut record = vec![0; len];
+    source.read_at(&mut record, head_at + 8).ok()?;
+    let Ok(Definition::Group { kind, name, labels, is_fine, .. }) = codec::decode(&record) else {
+        return None;
+    };
+    let is_short = |text: &String| text.len() <= MAX_NAME_BYTES;
+    let is_sane =
+        labels.len() <= MAX_LABELS && labels.iter().all(|(key, value)| is_short(key) && is_short(value));
+    if !is_sane || !is_short(&name) {
+        return None;
+    }
+    let kind = GroupKind::from_name(&kind).unwrap_or(GroupKind::Other);
+    Some(GroupDefinition { kind, name, labels, is_fine })
+}

@@ -1,0 +1,310 @@
+//! What a group came to, as plain numbers: parsed, subtracted, added up, shown.
+//!
+//! Invariants: all numbers of one group only grow while its process's session lasts, but for peaks, which are of the
+//! last seconds; a difference is taken number by number and never below zero.
+
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
+
+use crate::durations::{BUCKETS, PLACES, place_from_ns};
+use crate::pool::live::group::{PEAK_END_BITS, PEAK_UNIT_NS, PEAKS, word as at};
+use crate::reader::source::word;
+
+/// Runs by how long they took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram(Vec<u64>);
+
+impl Histogram {
+    fn new(mut counts: Vec<u64>) -> Self {
+        let used = counts.iter().rposition(|count| *count != 0).map_or(0, |last| last + 1);
+        counts.truncate(used);
+        counts.shrink_to_fit();
+        Self(counts)
+    }
+
+    /// The places that are not empty: the shortest run that belongs there, in nanoseconds, and how many are there.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let all = self.0.iter().enumerate().map(|(place, count)| (place_from_ns(place), *count));
+        all.filter(|(_, count)| *count != 0)
+    }
+
+    /// Runs in all places.
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// What the longest run took at least, in nanoseconds; 0 if there is none.
+    pub fn longest_ns(&self) -> u64 {
+        self.0.len().checked_sub(1).map_or(0, place_from_ns)
+    }
+
+    /// At least this share (0 to 1) of all runs took no longer than about so many nanoseconds; 0 if there are none.
+    pub fn quantile_ns(&self, share: f64) -> u64 {
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        // a share of a count needs no more
+        let wanted = (share.clamp(0.0, 1.0) * self.total() as f64).ceil() as u64;
+        let mut sum = 0_u64;
+        let found = self.0.iter().position(|count| {
+            sum = sum.saturating_add(*count);
+            sum >= wanted
+        });
+        found.filter(|_| !self.0.is_empty()).map_or(0, |place| place_from_ns(place + 1))
+    }
+
+    fn combine(&self, other: &Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+        let at = |counts: &Vec<u64>, place| counts.get(place).copied().unwrap_or(0);
+        let places = 0..self.0.len().max(other.0.len());
+        Self::new(places.map(|place| combine(at(&self.0, place), at(&other.0, place))).collect())
+    }
+}
+
+/// As pairs of lower bound in nanoseconds and count.
+impl Serialize for Histogram {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut pairs = serializer.serialize_seq(None)?;
+        self.counts().try_for_each(|pair| pairs.serialize_element(&pair))?;
+        pairs.end()
+    }
+}
+
+/// The longest run that ended within some half second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Peak {
+    /// When it ended, in nanoseconds since the session's start, a multiple of 16 µs.
+    pub ended_ns: u64,
+    /// What it took, in nanoseconds, rounded down to 16 µs; 268 s if it was more.
+    pub duration_ns: u64,
+}
+
+/// What a group came to. Times in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupTotals {
+    /// Times that the group was entered from outside; more than runs if it was entered several times in an iteration.
+    pub ticks: u64,
+    /// Runs that were timed: iterations of a thread in which something was done for the group. Needs `JANK`.
+    pub runs: u64,
+    /// Time in the group, of all threads together. Needs `JANK` or `CPU`.
+    pub wall_ns: u64,
+    /// The part of `wall_ns` of which the processor time is known.
+    pub measured_ns: u64,
+    /// Processor time in that part. Needs `CPU`.
+    pub cpu_ns: u64,
+    /// The rest of that part: waiting for a lock, for the disk, for a processor.
+    pub off_cpu_ns: u64,
+    /// Time in blocking calls. Needs `BLOCKING`.
+    pub blocking_ns: u64,
+    /// Spans thrown away because the clock went backwards.
+    pub discarded: u64,
+    /// Spans thrown away because the thread had moved to another processor, where that matters.
+    pub moved: u64,
+    /// Times that the group was left for a nested loop, whose time is not in here.
+    pub nested: u64,
+    /// Runs of more than 2^i ms, i = 0…9.
+    pub durations: [u64; BUCKETS],
+    /// Runs by how long they took, from 1 µs.
+    pub histogram: Histogram,
+    /// What the longest run took: exactly to 16 µs if it is one of `peaks`, else the least that it can have been, which is at
+    /// most a fifth less than what it was.
+    pub longest_ns: u64,
+    /// The longest runs of the last seconds, oldest first.
+    pub peaks: Vec<Peak>,
+    /// Whether all numbers are of one moment. If not, a thread was adding to them, or died doing so.
+    pub is_settled: bool,
+}
+
+impl GroupTotals {
+    /// What a group came to for which nothing was done.
+    pub fn nothing() -> Self {
+        Self::parse(&[])
+    }
+
+    /// The totals in a cell.
+    pub(crate) fn parse(cell: &[u8]) -> Self {
+        let of = |index| word(cell, index);
+        let histogram = Histogram::new((0..PLACES).map(|place| of(at::HISTOGRAM + place)).collect());
+        let (measured_ns, cpu_ns) = (of(at::MEASURED), of(at::CPU));
+        let totals = Self {
+            ticks: of(at::TICKS),
+            runs: of(at::RUNS),
+            wall_ns: of(at::WALL),
+            measured_ns,
+            cpu_ns,
+            off_cpu_ns: 0,
+            blocking_ns: of(at::BLOCKING),
+            discarded: of(at::DISCARDED),
+            moved: of(at::MOVED),
+            nested: of(at::NESTED),
+            durations: std::array::from_fn(|bucket| of(at::DURATIONS + bucket)),
+            histogram,
+            longest_ns: 0,
+            peaks: peaks(cell),
+            is_settled: of(at::BEGUN) == of(at::ENDED),
+        };
+        totals.derived()
+    }
+
+    /// What was added since `earlier`, of the same group: number by number and bucket by bucket. Peaks that were there
+    /// are left out, and what the longest run took is found anew.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut difference = self.combine(earlier, u64::saturating_sub);
+        difference.peaks = self.peaks.iter().filter(|peak| !earlier.peaks.contains(peak)).copied().collect();
+        difference.is_settled = self.is_settled && earlier.is_settled;
+        difference.derived()
+    }
+
+    /// Both together, as of one group in two processes.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self::sum([self, other])
+    }
+
+    /// All together, as of one group in many processes. Costs about what all of them cost to read, however many they are.
+    #[must_use]
+    pub fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
+        let (mut sum, mut peaks, mut is_settled) = (Self::nothing(), Vec::new(), true);
+        for one in all {
+            sum = sum.combine(one, u64::saturating_add);
+            peaks.extend_from_slice(&one.peaks);
+            is_settled &= one.is_settled;
+        }
+        peaks.sort_unstable();
+        Self { peaks, is_settled, ..sum }.derived()
+    }
+
+    /// Index of the highest bucket that is not empty: the longest run took more than 2^i ms.
+    pub fn longest_bucket(&self) -> Option<usize> {
+        self.durations.iter().rposition(|count| *count != 0)
+    }
+
+    /// Whether nothing was counted.
+    pub fn is_idle(&self) -> bool {
+        self.ticks == 0 && self.runs == 0 && self.wall_ns == 0
+    }
+
+    fn combine(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
+        Self {
+            ticks: combine(self.ticks, other.ticks),
+            runs: combine(self.runs, other.runs),
+            wall_ns: combine(self.wall_ns, other.wall_ns),
+            measured_ns: combine(self.measured_ns, other.measured_ns),
+            cpu_ns: combine(self.cpu_ns, other.cpu_ns),
+            off_cpu_ns: 0,
+            blocking_ns: combine(self.blocking_ns, other.blocking_ns),
+            discarded: combine(self.discarded, other.discarded),
+            moved: combine(self.moved, other.moved),
+            nested: combine(self.nested, other.nested),
+            durations: std::array::from_fn(|bucket| {
+                let of = |totals: &Self| totals.durations.get(bucket).copied().unwrap_or(0);
+                combine(of(self), of(other))
+            }),
+            histogram: self.histogram.combine(&other.histogram, combine),
+            longest_ns: 0,
+            peaks: Vec::new(),
+            is_settled: true,
+        }
+    }
+
+    /// With the numbers that follow from the others.
+    fn derived(mut self) -> Self {
+        self.off_cpu_ns = self.measured_ns.saturating_sub(self.cpu_ns);
+        let peak = self.peaks.iter().map(|peak| peak.duration_ns).max().unwrap_or(0);
+        self.longest_ns = self.histogram.longest_ns().max(peak);
+        self
+    }
+}
+
+fn peaks(cell: &[u8]) -> Vec<Peak> {
+    let of = |place| word(cell, at::PEAKS + place);
+    let peak = |word: u64| Peak {
+        ended_ns: (word & ((1 << PEAK_END_BITS) - 1)).saturating_mul(PEAK_UNIT_NS),
+        duration_ns: (word >> PEAK_END_BITS).saturating_mul(PEAK_UNIT_NS),
+    };
+    let mut peaks: Vec<Peak> = (0..PEAKS).map(of).filter(|word| *word != 0).map(peak).collect();
+    peaks.sort_unstable();
+    peaks
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::pool::live::group::{GroupCell, Run};
+
+    fn run(wall_ms: u64, ended_ms: u64) -> Run {
+        let wall_ns = Some(wall_ms * 1_000_000);
+        let ended_ns = ended_ms * 1_000_000;
+        Run { ticks: 1, wall_ns, cpu_ns: Some(500_000), counts_as_run: true, ended_ns, ..Run::default() }
+    }
+
+    fn totals(cell: &GroupCell) -> GroupTotals {
+        GroupTotals::parse(&cell.bytes())
+    }
+
+    #[test]
+    fn p9_runs_of_known_lengths_give_the_exact_vector() {
+        let cell = GroupCell::zeroed();
+        for us in [500, 3_000, 70_000, 600_000] {
+            cell.commit(&Run { wall_ns: Some(us * 1000), ..run(0, 10_000) });
+        }
+        let totals = totals(&cell);
+        assert_eq!(totals.durations, [3, 3, 2, 2, 2, 2, 2, 1, 1, 1]);
+        assert!(totals.durations.is_sorted_by(|a, b| a >= b), "never rising");
+        assert_eq!((totals.runs, totals.histogram.total(), totals.longest_bucket()), (4, 4, Some(9)));
+        assert!(totals.longest_ns <= 600_000_000 && totals.longest_ns > 599_980_000, "{}", totals.longest_ns);
+    }
+
+    #[test]
+    fn p12_a_difference_is_taken_field_by_field_and_the_longest_run_found_anew() {
+        let cell = GroupCell::zeroed();
+        cell.commit(&run(600, 1_060));
+        let before = totals(&cell);
+        cell.commit(&run(3, 1_100)); // shorter, in the same period: not the peak
+        cell.commit(&run(70, 2_000));
+        let after = totals(&cell);
+        let difference = after.since(&before);
+        assert_eq!((difference.ticks, difference.runs, difference.wall_ns), (2, 2, 73_000_000));
+        assert_eq!((difference.cpu_ns, difference.off_cpu_ns), (1_000_000, 72_000_000));
+        assert_eq!(difference.durations, [2, 2, 1, 1, 1, 1, 1, 0, 0, 0]);
+        assert!((69_984_000..=70_000_000).contains(&difference.longest_ns), "{}", difference.longest_ns);
+        assert_eq!(difference.peaks.len(), 1);
+        assert_eq!(after.since(&GroupTotals::nothing()).ticks, 3, "a new group against zero");
+    }
+
+    #[test]
+    fn p13_a_commit_under_way_is_said_and_numbers_are_right_all_the_same() {
+        let cell = GroupCell::zeroed();
+        cell.commit(&run(1, 1));
+        assert!(totals(&cell).is_settled);
+        let mut bytes = cell.bytes();
+        bytes[8] = 9; // more begun than ended
+        assert!(!GroupTotals::parse(&bytes).is_settled);
+    }
+
+    #[test]
+    fn peaks_are_of_the_last_seconds_and_a_late_one_does_not_take_a_later_ones_place() {
+        let cell = GroupCell::zeroed();
+        for second in 1..=60 {
+            cell.commit(&run(second, second * 1_000));
+        }
+        cell.commit(&run(9_000, 54_000)); // its place has gone to a period about 5 s later
+        let peaks = totals(&cell).peaks;
+        assert!(peaks.len() <= PEAKS && peaks.iter().any(|peak| peak.duration_ns > 59_900_000));
+        assert!(peaks.iter().all(|peak| peak.duration_ns < 9_000_000_000 || peak.ended_ns > 53_000_000_000));
+    }
+
+    #[test]
+    fn quantiles_and_sums() {
+        let cell = GroupCell::zeroed();
+        (0..9).for_each(|_| cell.commit(&run(1, 1)));
+        cell.commit(&run(100, 2));
+        let totals = totals(&cell);
+        assert!(totals.histogram.quantile_ns(0.5) < 1_300_000);
+        assert!(totals.histogram.quantile_ns(1.0) >= 100_000_000);
+        let both = totals.plus(&totals);
+        assert_eq!((both.ticks, both.histogram.total(), both.wall_ns), (20, 20, 2 * totals.wall_ns));
+        let three = GroupTotals::sum([&totals, &totals, &totals]);
+        assert_eq!((&three, three.ticks), (&both.plus(&totals), 30));
+        assert_eq!(GroupTotals::sum([]), GroupTotals::nothing());
+        assert_eq!(Histogram::default().quantile_ns(0.5), 0);
+    }
+}

@@ -1,0 +1,120 @@
+//! When the next sample is due, and what has passed since the last one. Pure: ticks come from the caller.
+//!
+//! Due times lie on a fixed grid, the multiples of the interval, however late the polls come. A pause moves the due time,
+//! and is kept apart from the time that counts.
+
+use crate::time::Timestamp;
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grid {
+    /// Ticks; not 0.
+    interval: u64,
+    due: Timestamp,
+    last: Timestamp,
+    paused_since: Option<Timestamp>,
+    /// Ticks of pauses since the last sample.
+    paused: u64,
+}
+
+/// What a sample stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// The end of the pause before it, were that the first thing since the last sample.
+    pub(super) pause_until: Option<Timestamp>,
+    /// When it is taken.
+    pub(super) at: Timestamp,
+}
+
+impl Grid {
+    /// Begins now.
+    pub(super) fn new(interval: u64, now: Timestamp) -> Self {
+        let interval = interval.max(1);
+        Self { interval, due: after(now, interval), last: now, paused_since: None, paused: 0 }
+    }
+
+    /// Whether it is time.
+    #[inline]
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        now >= self.due && self.paused_since.is_none()
+    }
+
+    /// A pause begins, unless one has.
+    pub(super) fn suspend(&mut self, now: Timestamp) {
+        self.paused_since.get_or_insert(now);
+    }
+
+    /// The pause ends, if there is one.
+    pub(super) fn resume(&mut self, now: Timestamp) {
+        if let Some(since) = self.paused_since.take() {
+            let pause = now.since(since);
+            self.paused = self.paused.saturating_add(pause);
+            self.due = Timestamp::from_raw(self.due.raw().saturating_add(pause));
+        }
+    }
+
+    /// A sample is taken; the next is due at the next point of the grid.
+    pub(super) fn take(&mut self, now: Timestamp) -> Taken {
+        // A clock that went back stands still.
+        let at = now.max(self.last);
+        let pause = std::mem::take(&mut self.paused).min(at.since(self.last));
+        let pause_until = (pause > 0).then(|| Timestamp::from_raw(self.last.raw().saturating_add(pause)));
+        (self.last, self.due) = (at, after(at, self.interval));
+        Taken { pause_until, at }
+    }
+}
+
+/// The next point of the grid.
+fn after(now: Timestamp, interval: u64) -> Timestamp {
+    let ticks = now.raw();
+    Timestamp::from_raw(ticks.saturating_add(interval - ticks % interval))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn at(ticks: u64) -> Timestamp {
+        Timestamp::from_raw(ticks)
+    }
+
+    #[test]
+    fn x5_a_late_poll_is_one_sample_and_the_next_is_due_on_the_grid() {
+        let mut grid = Grid::new(100, at(1030));
+        assert!(!grid.is_due(at(1099)) && grid.is_due(at(1100)));
+        assert_eq!(grid.take(at(1101)), Taken { pause_until: None, at: at(1101) });
+        assert!(!grid.is_due(at(1199)) && grid.is_due(at(1200)));
+        // Forty intervals in native code.
+        grid.take(at(5210));
+        assert!(!grid.is_due(at(5299)) && grid.is_due(at(5300)), "nothing is made up for");
+        grid.take(at(5300));
+        assert!(!grid.is_due(at(5300)), "on the grid itself the next one is an interval away");
+    }
+
+    #[test]
+    fn x6_a_pause_moves_the_due_time_and_is_counted_apart() {
+        let mut grid = Grid::new(100, at(1000));
+        grid.suspend(at(1040));
+        grid.suspend(at(1060));
+        assert!(!grid.is_due(at(9000)), "nothing is due meanwhile");
+        grid.resume(at(9040));
+        grid.resume(at(9050));
+        assert!(!grid.is_due(at(9099)) && grid.is_due(at(9100)), "60 ticks were left");
+        let taken = grid.take(at(9105));
+        assert_eq!(
+            taken,
+            Taken { pause_until: Some(at(9000)), at: at(9105) },
+            "8000 ticks, and 105 that count"
+        );
+        assert_eq!(grid.take(at(9205)).pause_until, None, "once");
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_stands_still() {
+        let mut grid = Grid::new(0, at(1000));
+        grid.suspend(at(1000));
+        grid.resume(at(900));
+        assert_eq!(grid.take(at(900)), Taken { pause_until: None, at: at(1000) });
+        assert_eq!(Grid::new(7, at(u64::MAX)).due, Timestamp::MAX);
+    }
+}

@@ -1,0 +1,314 @@
+//! Reading a pool as it grows: every entry once, in order, and what was evicted unread is counted.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use profiler_core::entry::{Entry, MarkerEntry};
+use profiler_core::ids::ByteLimit;
+use profiler_core::marker;
+use profiler_core::marker::payload::{FieldValue, PayloadReader};
+use profiler_core::marker::schema::{Format, MarkerSchema};
+use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
+use profiler_core::pool::layout::{Layout, Region, SLOT_BYTES};
+use profiler_core::reader::{ByteSource, Followed, Follower, PoolReader};
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use profiler_core::time::Timestamp;
+
+/// Sessions are global to a process.
+static TURN: Mutex<()> = Mutex::new(());
+
+#[derive(serde::Serialize)]
+struct Numbered {
+    number: u64,
+}
+
+impl ProfilerMarker for Numbered {
+    const TYPE_NAME: &'static str = "Numbered";
+
+    fn schema() -> MarkerSchema {
+        MarkerSchema::in_chart_and_table("Numbered").key_format("number", Format::Integer)
+    }
+}
+
+fn start(limit: u64) -> MutexGuard<'static, ()> {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let features = Features::NONE;
+    let params = SessionParams { limit: ByteLimit::new(limit), features, ..SessionParams::default() };
+    session::start(params, StartOptions::default()).unwrap();
+    turn
+}
+
+fn record(numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        marker!("numbered", &category::TEST, MarkerOptions::default(), &Numbered { number });
+    }
+}
+
+fn on_a_thread(body: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
+}
+
+fn number(marker: &MarkerEntry<'_>) -> u64 {
+    match PayloadReader::new(marker.payload).next() {
+        Some(Ok(FieldValue::U64(number))) => number,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What was seen of every thread, in that order.
+#[derive(Default)]
+struct Seen(HashMap<(u32, u64), Vec<u64>>);
+
+impl Seen {
+    fn take(&mut self, one: &Followed<'_>) {
+        let Entry::Marker(marker) = one.entry else { return };
+        let site = one.definitions.site(marker.site).expect("a name was defined before it was used");
+        assert_eq!(site.name, "numbered");
+        let key = (one.thread.index.get(), one.thread.registered.raw());
+        self.0.entry(key).or_default().push(number(&marker));
+    }
+
+    fn entries(&self) -> u64 {
+        self.0.values().map(|numbers| numbers.len() as u64).sum()
+    }
+}
+
+fn committed() -> u64 {
+    let counts = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts();
+    counts.delivered + counts.evicted
+}
+
+#[test]
+fn every_entry_is_given_once_in_the_order_of_its_thread_also_of_threads_that_come_later() {
+    let _turn = start(16 << 20);
+    let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
+    let mut seen = Seen::default();
+    record(0..10);
+    let mut next = 10;
+    for round in 0..60 {
+        let progress = follower.advance(|one| seen.take(one)).unwrap();
+        assert_eq!((progress.missed, progress.damaged), (0, 0));
+        record(next..next + round * 7);
+        next += round * 7;
+        on_a_thread(|| record(0..300));
+    }
+    follower.advance(|one| seen.take(one)).unwrap();
+    let idle = follower.advance(|_| panic!("nothing was recorded")).unwrap();
+    assert_eq!(idle.entries, 0);
+    assert_eq!(seen.entries(), next + 60 * 300);
+    assert!(seen.0.values().all(|numbers| numbers.iter().copied().eq(0..numbers.len() as u64)));
+    assert_eq!(seen.0.values().map(Vec::len).max(), Some(usize::try_from(next).unwrap()));
+    session::stop();
+}
+
+#[test]
+fn writers_that_go_on_lose_nothing_to_a_follower_and_nothing_comes_twice() {
+    let _turn = start(64 << 20);
+    let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
+    let mut seen = Seen::default();
+    let writer = || std::thread::Builder::new().spawn(|| record(0..200_000)).unwrap();
+    let writers: Vec<_> = (0..3).map(|_| writer()).collect();
+    while writers.iter().any(|writer| !writer.is_finished()) {
+        follower.advance(|one| seen.take(one)).unwrap();
+    }
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    follower.advance(|one| seen.take(one)).unwrap();
+    let in_order = |numbers: &Vec<u64>| numbers.windows(2).all(|pair| pair[0] < pair[1]);
+    assert!(seen.0.values().all(in_order));
+    assert_eq!(seen.entries(), committed());
+    session::stop();
+}
+
+#[test]
+fn what_was_evicted_before_it_was_read_is_counted_exactly() {
+    let _turn = start(1 << 20);
+    let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
+    let mut seen = Seen::default();
+    for round in 0..20 {
+        record(0..2_000 * (round % 4));
+        on_a_thread(|| record(0..1_500));
+        if round % 3 == 0 {
+            follower.advance(|one| seen.take(one)).unwrap();
+        }
+    }
+    session::destroy_released_chunks_at_or_before(Timestamp::now());
+    let mut missed = 0;
+    for _ in 0..3 {
+        missed = follower.advance(|one| seen.take(one)).unwrap().missed;
+    }
+    assert!(missed > 0);
+    assert_eq!(seen.entries() + missed, committed());
+    session::stop();
+}
+
+#[test]
+fn what_was_evicted_before_the_follower_came_is_not_missed_and_a_new_session_begins_anew() {
+    let turn = start(1 << 20);
+    record(0..100_000);
+    let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
+    let mut seen = Seen::default();
+    for _ in 0..3 {
+        let progress = follower.advance(|one| seen.take(one)).unwrap();
+        assert_eq!(progress.missed, 0);
+    }
+    assert!(seen.entries() > 0 && seen.entries() < 100_000);
+    session::stop();
+    drop(turn);
+}
+
+/// A pool whose process goes on between any two reads of it.
+struct Busy {
+    pool: std::fs::File,
+    slices: RefCell<VecDeque<Timestamp>>,
+    reads: Rc<Cell<usize>>,
+    every: usize,
+    next: Cell<u64>,
+}
+
+impl ByteSource for Busy {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let read = self.reads.replace(self.reads.get() + 1);
+        if read.is_multiple_of(self.every) {
+            let next = self.next.replace(self.next.get() + 400);
+            record(next..next + 400);
+            let oldest = self.slices.borrow_mut().pop_front().unwrap_or_else(Timestamp::now);
+            session::destroy_released_chunks_at_or_before(oldest);
+            self.slices.borrow_mut().push_back(Timestamp::now());
+        }
+        self.pool.read_at(buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        ByteSource::len(&self.pool)
+    }
+}
+
+#[test]
+fn a_follower_that_is_overtaken_between_any_two_reads_gives_nothing_wrong_and_counts_the_rest() {
+    for every in [1, 2, 3, 5, 7, 11] {
+        let turn = start(4 << 20);
+        record(0..5_000);
+        let reads = Rc::new(Cell::new(0));
+        let slices = RefCell::new(VecDeque::from([Timestamp::now()]));
+        let pool = session::pool_file().unwrap();
+        let source = Busy { pool, slices, reads: Rc::clone(&reads), every, next: Cell::new(5_000) };
+        let mut follower = Follower::open(source).unwrap();
+        let mut seen = Seen::default();
+        for _ in 0..20 {
+            follower.advance(|one| seen.take(one)).unwrap();
+        }
+        let numbers = seen.0.values().next().unwrap();
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "every {every}: out of order");
+        session::stop();
+        drop(turn);
+    }
+}
+
+#[test]
+fn a_follower_that_may_read_little_at_once_serves_all_threads_in_turn_and_loses_nothing() {
+    const THREADS: usize = 4;
+    let _turn = start(64 << 20);
+    let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
+    let together = std::sync::Arc::new(std::sync::Barrier::new(THREADS));
+    let writer = || {
+        let together = std::sync::Arc::clone(&together);
+        let body = move || {
+            record(0..1);
+            together.wait(); // each has a row of its own
+            record(1..40_000);
+        };
+        std::thread::Builder::new().spawn(body).unwrap()
+    };
+    let writers: Vec<_> = (0..THREADS).map(|_| writer()).collect();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    let mut seen = Seen::default();
+    for _ in 0..THREADS {
+        assert!(follower.advance_within(1, |one| seen.take(one)).unwrap().is_behind);
+    }
+    assert_eq!(seen.0.len(), THREADS, "one has kept the others waiting");
+    let most =
+        (0..10_000).take_while(|_| follower.advance_within(1, |one| seen.take(one)).unwrap().is_behind);
+    assert!((1..10_000).contains(&most.count()));
+    assert_eq!(seen.entries(), committed());
+    assert!(seen.0.values().all(|numbers| numbers.iter().copied().eq(0..40_000)));
+    session::stop();
+}
+
+/// A pool whose process says each time that all chunks are others.
+struct Liar {
+    bytes: RefCell<Vec<u8>>,
+    layout: Layout,
+    /// Bytes of chunks that were read.
+    read: Cell<u64>,
+}
+
+impl Liar {
+    fn renew(&self) {
+        let region = self.layout.region(Region::Directory);
+        let range = usize::try_from(region.offset).unwrap()..usize::try_from(region.end()).unwrap();
+        for slot in self.bytes.borrow_mut()[range].chunks_exact_mut(usize::try_from(SLOT_BYTES).unwrap()) {
+            let generation = u64::from_ne_bytes(slot[..8].try_into().unwrap());
+            slot[..8].copy_from_slice(&(generation + generation % 2 * 2).to_ne_bytes());
+        }
+        self.read.set(0);
+    }
+}
+
+impl ByteSource for Liar {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let chunks = self.layout.region(Region::Chunks);
+        if (chunks.offset..chunks.end()).contains(&offset) {
+            self.read.set(self.read.get() + buffer.len() as u64);
+        }
+        self.bytes.borrow().read_at(buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes.borrow().len() as u64)
+    }
+}
+
+#[test]
+fn a_process_that_renews_all_its_chunks_again_and_again_costs_no_more_than_the_budget() {
+    const BUDGET: u64 = 256 << 10;
+    const LARGEST_CHUNK: u64 = 1 << 20;
+    let _turn = start(16 << 20);
+    record(0..150_000);
+    let pool = session::pool_file().unwrap();
+    let layout = PoolReader::open(&pool).unwrap().header().layout;
+    let mut bytes = vec![0; usize::try_from(ByteSource::len(&pool).unwrap()).unwrap()];
+    pool.read_at(&mut bytes, 0).unwrap();
+    session::stop();
+    let liar = Liar { bytes: RefCell::new(bytes), layout, read: Cell::new(0) };
+    let mut follower = Follower::open(&liar).unwrap();
+    follower.advance(|_| {}).unwrap();
+    assert!(liar.read.get() > 2 * (BUDGET + LARGEST_CHUNK), "too little: {}", liar.read.get());
+    for _ in 0..10 {
+        liar.renew();
+        let progress = follower.advance_within(BUDGET, |_| {}).unwrap();
+        assert!(progress.is_behind && progress.entries > 0);
+        assert!(liar.read.get() <= BUDGET + LARGEST_CHUNK, "{}", liar.read.get());
+    }
+}
+
+#[test]
+fn a_pool_of_rubbish_gives_no_entries_and_does_not_panic() {
+    let _turn = start(1 << 20);
+    record(0..1_000);
+    let pool = session::pool_file().unwrap();
+    let mut bytes = vec![0; usize::try_from(ByteSource::len(&pool).unwrap()).unwrap()];
+    pool.read_at(&mut bytes, 0).unwrap();
+    session::stop();
+    for step in [7, 13, 64, 129] {
+        let mut forged = bytes.clone();
+        forged.iter_mut().skip(4096).step_by(step).for_each(|byte| *byte ^= 0xa5);
+        if let Ok(mut follower) = Follower::open(&*forged) {
+            for _ in 0..3 {
+                let _ = follower.advance(|_| {});
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Futures in groups that nobody has entered before: no poll is lost, and none allocates, whatever happens to the registry.
+
+#![cfg(not(loom))]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
+
+use profiler_core::groups::{self, Group, GroupKind, InGroups, Probes};
+use profiler_core::reader::groups::GroupReader;
+use profiler_core::session::{self, SessionParams, StartOptions};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator as it came.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Polls a new future in the group, once.
+fn poll(group: &Group) {
+    let mut future = pin!(async {}.in_group(group));
+    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+}
+
+#[test]
+fn p3_every_poll_in_a_group_that_was_never_entered_is_a_tick_and_none_allocates() -> anyhow::Result<()> {
+    const POLLS: u64 = 20_000;
+    const MORE: u64 = 100;
+    static POLLED: Group = Group::new(GroupKind::Task, "polled");
+    groups::set_probes(Probes::JANK);
+    session::start(SessionParams::default(), StartOptions::default())?;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    drop(Group::register(GroupKind::Plugin, "registers all the time"));
+                }
+            });
+        }
+        (0..POLLS).for_each(|_| poll(&POLLED));
+        stop.store(true, Ordering::Relaxed);
+    });
+    (0..MORE).for_each(|_| poll(&POLLED)); // brings along what waited for the cell
+    let before = ALLOCATIONS.get();
+    (0..1000).for_each(|_| poll(&POLLED));
+    assert_eq!(ALLOCATIONS.get() - before, 0, "allocations in 1000 polls");
+    let found = GroupReader::open(session::pool_file()?)?.read()?;
+    let polled = found.groups.iter().find(|row| row.definition.name == "polled");
+    assert_eq!(polled.map(|row| row.totals.ticks), Some(POLLS + MORE + 1000));
+    session::stop();
+    Ok(())
+}

@@ -1,0 +1,345 @@
+//! Sampling at safe points: what an interpreter did is in the pool, and nothing is left when it is off.
+//!
+//! One process has one session, so the tests take turns.
+
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use profiler_core::entry::Entry;
+use profiler_core::entry::sample::Stacks;
+use profiler_core::ids::{ByteLimit, ThreadId};
+use profiler_core::marker::category;
+use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler, StackRoom};
+use profiler_core::sampler::{Frame, MAX_FRAMES, define_label};
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use profiler_core::time::Anchor;
+
+thread_local! {
+    // Constant and without destructor, so they can be used inside the allocator.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+    static HELD: Cell<i64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn note(bytes: i64) {
+    CALLS.with(|calls| calls.set(calls.get() + 1));
+    HELD.with(|held| held.set(held.get() + bytes));
+}
+
+// SAFETY: every call goes unchanged to the system's allocator, which keeps the contract.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        note(-(layout.size() as i64));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A session in which nothing else samples.
+struct Turn(#[allow(dead_code)] MutexGuard<'static, ()>);
+
+impl Turn {
+    fn new() -> Self {
+        let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        start(SessionParams::default().limit);
+        Self(turn)
+    }
+}
+
+fn start(limit: ByteLimit) {
+    let features = Features::STACK_WALK.with(Features::CPU).with(Features::NO_SAMPLING);
+    let params = SessionParams { features, limit, ..SessionParams::default() };
+    session::start(params, StartOptions { name: "script".to_owned(), ..StartOptions::default() }).unwrap();
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        session::stop();
+    }
+}
+
+/// A row that no thread of this process has.
+const ROW: ThreadId = ThreadId::new(0x7000_0001);
+const MS: Duration = Duration::from_millis(1);
+
+/// A sample of the row: nanoseconds since the session began, processor time, and names, the outermost first.
+type Seen = (i64, Option<u64>, Vec<String>);
+
+fn samples(row: ThreadId) -> Vec<Seen> {
+    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let snapshot = reader.snapshot().unwrap();
+    let converter = reader.header().clock.converter(Anchor::take());
+    let mut all = Vec::new();
+    let (mut buffer, mut stacks) = (ChunkBuffer::default(), Stacks::default());
+    for chunk in snapshot.chunks() {
+        let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer).unwrap() else { continue };
+        stacks.begin_chunk();
+        for entry in entries {
+            let Entry::Sample(sample) = entry else { continue };
+            let frames = stacks.of(&sample);
+            if sample.foreign != Some(row) {
+                continue;
+            }
+            let name = |frame: &Frame| match frame {
+                Frame::Label(id) => snapshot.definitions.label(*id).unwrap().name.clone(),
+                other => format!("{other:?}"),
+            };
+            let names = frames.iter().map(name).collect();
+            all.push((converter.since_start_ns(sample.at), sample.cpu_ns, names));
+        }
+    }
+    all
+}
+
+#[allow(clippy::disallowed_methods)] // a stopwatch
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+fn named(name: &'static str) -> FunctionName<'static> {
+    FunctionName { name, file: "script.lua", line: 3 }
+}
+
+fn push(stack: &mut StackRoom<'_>, id: u64, name: &'static str) {
+    stack.push(FunctionId(id), || named(name));
+}
+
+#[test]
+fn x5_a_long_native_stretch_is_one_sample_with_its_whole_time() {
+    let _turn = Turn::new();
+    let mut sampler = SafePointSampler::new(ROW, MS);
+    assert!(sampler.start() && sampler.is_on());
+    std::thread::sleep(50 * MS);
+    sampler.poll(|stack| {
+        push(stack, 1, "main");
+        push(stack, 2, "native");
+    });
+    let all = samples(ROW);
+    assert_eq!(all.len(), 2, "the beginning, and one: {all:?}");
+    assert!(all[0].2.is_empty(), "time counts from the beginning on");
+    assert_eq!(all[1].2, ["main", "native"]);
+    assert!(all[1].0 - all[0].0 >= 50_000_000, "{all:?}");
+}
+
+#[test]
+fn x6_a_pause_is_a_sample_without_a_stack() {
+    let _turn = Turn::new();
+    let begin = now();
+    let mut sampler = SafePointSampler::new(ROW, MS);
+    sampler.start();
+    std::thread::sleep(2 * MS);
+    let before = now();
+    sampler.suspend();
+    std::thread::sleep(100 * MS);
+    sampler.poll(|stack| push(stack, 1, "debugger"));
+    sampler.resume();
+    let paused = before.elapsed();
+    std::thread::sleep(2 * MS);
+    sampler.stop(|stack| push(stack, 2, "main"));
+    let lived = begin.elapsed();
+    let all = samples(ROW);
+    let stacks: Vec<_> = all.iter().map(|(.., names)| names.join(";")).collect();
+    assert_eq!(stacks, ["", "", "main"], "nothing of the debugger's");
+    let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap();
+    let slack = 1_000_000;
+    let (pause, own) = (all[1].0 - all[0].0, all[2].0 - all[1].0);
+    assert!(pause >= 100_000_000 - slack && pause <= ns(paused) + slack, "{pause}");
+    assert!(own >= 4_000_000 - slack, "{own}: its own time, from before the pause and after it");
+    assert!(own <= ns(lived) - pause + slack, "{own}: and nothing of the pause");
+}
+
+#[test]
+fn x7_each_function_is_recorded_once_and_no_sample_is_lost_at_the_stop() {
+    let _turn = Turn::new();
+    let mut asked: BTreeMap<u64, u32> = BTreeMap::new();
+    let mut polls = 0;
+    // An interval of nothing: every poll samples.
+    let mut sampler = SafePointSampler::new(ROW, Duration::ZERO);
+    for _ in 0..20 {
+        assert!(sampler.start());
+        for number in 0..13 {
+            sampler.poll(|stack| {
+                polls += 1;
+                for id in [number % 3, 7] {
+                    stack.push(FunctionId(id), || {
+                        *asked.entry(id).or_default() += 1;
+                        FunctionName {
+                            name: if id == 7 { "leaf" } else { "caller" },
+                            file: "f",
+                            line: id as u32,
+                        }
+                    });
+                }
+            });
+        }
+        sampler.stop(|stack| push(stack, 9, "last"));
+    }
+    let all = samples(ROW);
+    let of =
+        |name: &str| all.iter().filter(|(.., names)| names.last().is_some_and(|last| last == name)).count();
+    assert_eq!((of("leaf"), of("last")), (polls, 20), "the last of each run too");
+    assert!(polls >= 20, "{polls}");
+    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let definitions = reader.definitions().unwrap();
+    let mut labels: Vec<_> =
+        definitions.labels().into_iter().map(|(_, label)| (label.name.as_str(), label.line)).collect();
+    labels.sort_unstable();
+    let mut unique = labels.clone();
+    unique.dedup();
+    assert_eq!(labels, unique, "each is there once, over all runs");
+    assert!(asked.values().all(|times| *times <= 20), "and asked for once in a run: {asked:?}");
+}
+
+#[test]
+fn x8_nothing_is_held_while_it_is_off() {
+    let _turn = Turn::new();
+    let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+    let calls = CALLS.with(Cell::get);
+    let mut sampler = SafePointSampler::new(ROW, Duration::ZERO);
+    sampler.poll(|stack| push(stack, 1, "main"));
+    sampler.suspend();
+    sampler.resume();
+    sampler.stop(|stack| push(stack, 1, "main"));
+    assert_eq!(CALLS.with(Cell::get), calls, "before the start nothing is allocated");
+    let run = |sampler: &mut SafePointSampler| {
+        assert!(sampler.start());
+        sampler.poll(|stack| push(stack, 1, "main"));
+        sampler.stop(|stack| push(stack, 2, "other"));
+    };
+    // The thread joins the session, once.
+    run(&mut sampler);
+    let (held, before) = (HELD.with(Cell::get), threads());
+    for _ in 0..1000 {
+        run(&mut sampler);
+    }
+    // A thread that changes chunks hands a few hundred bytes to the chunk manager. A leak would be a thousand of something.
+    let kept = HELD.with(Cell::get) - held;
+    assert!(kept.abs() < 4000, "what a run takes it gives back: {kept}");
+    // The harness may have begun some of its own.
+    assert!(threads() < before + 100, "no thread of its own");
+    let calls = CALLS.with(Cell::get);
+    sampler.poll(|stack| push(stack, 1, "main"));
+    assert_eq!(CALLS.with(Cell::get), calls, "after the stop nothing is allocated");
+}
+
+#[test]
+fn without_a_session_it_stays_off_and_in_another_one_it_begins_anew() {
+    let turn = Turn::new();
+    let mut sampler = SafePointSampler::new(profiler_core::thread::current(), Duration::ZERO);
+    assert!(sampler.start());
+    session::stop();
+    sampler.poll(|stack| push(stack, 1, "unseen"));
+    let mut other = SafePointSampler::new(ROW, MS);
+    assert!(!other.start() && !other.is_on());
+    drop(turn);
+    let _turn = Turn::new();
+    sampler.poll(|stack| push(stack, 1, "unseen"));
+    let before = now();
+    while before.elapsed() < MS {}
+    sampler.poll(|stack| push(stack, 1, "seen"));
+    let all = samples(profiler_core::thread::current());
+    let (_, cpu, names) = all.last().unwrap();
+    assert_eq!(names.last().map(String::as_str), Some("seen"));
+    assert!(cpu.is_some_and(|ns| ns > 0), "its own thread's processor time is measured");
+}
+
+/// Defines labels until there is no room for one more; how many.
+fn fill_definitions() -> u64 {
+    let mut number = 0;
+    for prefix in ["x".repeat(200), String::new()] {
+        while define_label(&format!("{prefix}{number}"), &category::OTHER, "", 1).is_some() {
+            number += 1;
+        }
+    }
+    number
+}
+
+#[test]
+fn x7_a_pool_without_room_for_names_is_read_once_and_samples_go_on_without_them() {
+    let _turn = Turn::new();
+    let mut sampler = SafePointSampler::new(ROW, Duration::ZERO);
+    assert!(sampler.start());
+    session::stop();
+    start(ByteLimit::new(4 << 20));
+    let labels = fill_definitions();
+    assert!(labels > 1000, "{labels}");
+    sampler.poll(|stack| push(stack, 1, "unseen")); // takes note of the other session
+    sampler.poll(|stack| push(stack, 1, "nameless"));
+    let calls = CALLS.with(Cell::get);
+    let mut polls = 0;
+    for _ in 0..20 {
+        sampler.poll(|stack| {
+            polls += 1;
+            push(stack, 1, "nameless");
+        });
+    }
+    let calls = CALLS.with(Cell::get) - calls;
+    assert!(calls < labels, "{calls} allocations: what is defined was read again");
+    let all = samples(ROW);
+    let nameless = all.iter().filter(|(.., names)| *names == ["Unknown(0)"]).count();
+    assert!(polls > 0 && nameless >= polls, "{polls} {all:?}");
+    let mut other = SafePointSampler::new(ROW, Duration::ZERO);
+    assert!(other.start(), "also one that begins now");
+}
+
+#[test]
+fn x8_what_a_deep_stack_needs_is_bounded_and_the_innermost_functions_are_kept() {
+    const DEPTH: u64 = 1_000_000;
+    let _turn = Turn::new();
+    let mut sampler = SafePointSampler::new(ROW, Duration::ZERO);
+    assert!(sampler.start());
+    let held = HELD.with(Cell::get);
+    for _ in 0..2 {
+        sampler.poll(|stack| {
+            (0..DEPTH).for_each(|_| push(stack, 1, "recursive"));
+            push(stack, 2, "leaf");
+        });
+    }
+    let held = HELD.with(Cell::get) - held;
+    assert!(held < 500_000, "{held} bytes are kept");
+    let all = samples(ROW);
+    let (.., names) = all.iter().find(|(.., names)| !names.is_empty()).unwrap();
+    assert_eq!(names.len(), MAX_FRAMES);
+    assert_eq!(names.iter().filter(|name| *name == "leaf").count(), 1);
+    assert_eq!(names.last().map(String::as_str), Some("leaf"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_forked_child_samples_and_defines_nothing_and_is_not_harmed() {
+    let _turn = Turn::new();
+    let mut sampler = SafePointSampler::new(profiler_core::thread::current(), Duration::ZERO);
+    assert!(sampler.start());
+    sampler.poll(|stack| push(stack, 1, "parent"));
+    // SAFETY: the child polls, defines and ends; the allocator of the C library works in forked children.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        sampler.poll(|stack| push(stack, 2, "child"));
+        let defined = define_label("child", &category::OTHER, "", 1);
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(i32::from(defined.is_some())) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child that was just made.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child was harmed, or defined something");
+}

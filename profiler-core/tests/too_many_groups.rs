@@ -1,0 +1,71 @@
+//! More groups than a pool has room for. Alone in its process: groups stay registered for its whole life.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use profiler_core::groups::{self, Group, GroupKind, Probes};
+use profiler_core::reader::groups::{GroupReader, PoolGroups};
+use profiler_core::session::{self, SessionParams, StartOptions};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator as it came.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn register_all() -> Vec<Group> {
+    (0..4_200).map(|number| Group::register(GroupKind::Request, &format!("many {number}"))).collect()
+}
+
+fn ticks_of(found: &PoolGroups, kind: GroupKind, name: &str) -> u64 {
+    let is_it = |row: &&profiler_core::reader::groups::GroupReading| {
+        row.definition.kind == kind && row.definition.name == name
+    };
+    found.groups.iter().find(is_it).map_or(0, |row| row.totals.ticks)
+}
+
+#[test]
+fn groups_beyond_the_most_count_nothing_and_harm_nobody() -> anyhow::Result<()> {
+    groups::set_probes(Probes::JANK);
+    session::start(SessionParams::default(), StartOptions::default())?;
+    let mut reader = GroupReader::open(session::pool_file()?)?;
+    let all = register_all();
+    all.iter().for_each(|group| drop(group.enter()));
+    let found = reader.read()?;
+    let requests: Vec<_> =
+        found.groups.iter().filter(|row| row.definition.kind == GroupKind::Request).collect();
+    assert!(found.groups.len() <= 4_096 && requests.len() >= 4_090, "{}", requests.len());
+    assert!(requests.iter().all(|row| row.totals.ticks == 1));
+
+    let entries = requests.len() as u64;
+    assert_eq!(ticks_of(&found, GroupKind::Process, "process"), entries, "there is room for the process");
+    assert_eq!(ticks_of(&found, GroupKind::Thread, "(other threads)"), entries, "and for its threads");
+    assert_eq!(found.left_out, 4_200 - entries, "each is counted once");
+
+    let before = ALLOCATIONS.get();
+    (0..1000).for_each(|_| all.iter().rev().step_by(100).for_each(|group| drop(group.enter())));
+    assert_eq!(ALLOCATIONS.get() - before, 0, "allocations on the way of entries");
+    drop(register_all());
+    assert_eq!(reader.read()?.left_out, found.left_out, "however often it is asked for");
+    session::stop();
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! A host with three plugin processes that work for two tenants. One plugin is janky: who?
+//!
+//! ```text
+//! cargo run --release -p profiler-parent --example plugin_host -- [SECONDS]
+//! ```
+//!
+//! Every plugin is this same executable. Each of its requests belongs to the plugin and to the tenant that it is done for. The
+//! host looks at the groups of all processes, without asking any, prints who is slow and why, and is alerted when
+//! a request takes more than 64 ms, with a profile of just that time. Nobody is told which plugin it is.
+
+#![allow(clippy::disallowed_methods)] // a host's own clock
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use profiler_parent::core::groups::{Group, GroupKind, Groups, Probes};
+use profiler_parent::core::reader::groups::GroupTotals;
+use profiler_parent::{Alert, AlertRules, EvidenceOptions, ProfiledChild, Session, Target};
+
+const PLUGINS: [&str; 3] = ["spell checker", "thumbnails", "ad blocker"];
+const TENANTS: [&str; 2] = ["acme", "globex"];
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments[..] {
+        [role, plugin, seconds] if role == "plugin" => run_plugin(plugin, seconds.parse()?),
+        [seconds] => run_host(seconds.parse().context("for how many seconds?")?),
+        _ => run_host(5),
+    }
+}
+
+// ---- the host ------------------------------------------------------------------------------
+
+fn run_host(seconds: u64) -> Result<()> {
+    std::fs::create_dir_all("evidence")?;
+    let session = Session::builder().name("host").start()?;
+    let _measured = session.monitor(Probes::ALL);
+    let alerts = session.alerts(AlertRules::default(), EvidenceOptions::in_directory("evidence"))?;
+    alerts.add(Target::All, "the terminal", |alerts| alerts.iter().for_each(say))?;
+
+    let mut plugins =
+        PLUGINS.map(|name| start(&session, name, seconds)).into_iter().collect::<Result<Vec<_>>>()?;
+    for plugin in &mut plugins {
+        plugin.wait();
+    }
+    std::thread::sleep(Duration::from_millis(1500)); // the last alerts are collected for a second
+    drop(alerts);
+    show(&session);
+    session.capture().save("plugin_host.json.gz")?;
+    println!("\nwrote plugin_host.json.gz: everybody, all the time");
+    Ok(())
+}
+
+fn start(session: &Session, name: &str, seconds: u64) -> Result<ProfiledChild> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["plugin", name, &seconds.to_string()]);
+    Ok(session.spawn(name, command)?)
+}
+
+fn say(alert: &Alert) {
+    let Alert { kind, group, process_name, runs, highest_ns, .. } = alert;
+    let none = alert.evidence_error.as_deref().unwrap_or("none");
+    let evidence = alert.evidence.as_deref().map_or(none.into(), Path::to_string_lossy);
+    println!(
+        "alert: {kind} {group:?} in {process_name:?}: {runs} slow, up to {} ms; evidence: {evidence}",
+        highest_ns / 1_000_000
+    );
+}
+
+/// The plugins and tenants, the slowest first.
+fn show(session: &Session) {
+    println!(
+        "\n{:<8} {:<14} {:>8} {:>9} {:>9} {:>11} {:>9} {:>8}",
+        "", "", "requests", "wall", "cpu", "blocking", "longest", "> 64 ms"
+    );
+    let mut groups = session.groups().merged();
+    groups.retain(|group| matches!(group.kind, GroupKind::Plugin | GroupKind::Tenant));
+    groups.sort_by_key(|group| std::cmp::Reverse(group.totals.longest_ns));
+    for group in groups {
+        let GroupTotals { ticks, wall_ns, cpu_ns, blocking_ns, longest_ns, durations, .. } = &group.totals;
+        let ms = |ns: &u64| format!("{} ms", ns / 1_000_000);
+        println!(
+            "{:<8} {:<14} {ticks:>8} {:>9} {:>9} {:>11} {:>9} {:>8}",
+            group.kind.name(),
+            group.name,
+            ms(wall_ns),
+            ms(cpu_ns),
+            ms(blocking_ns),
+            ms(longest_ns),
+            durations[6]
+        );
+    }
+}
+
+// ---- a plugin ------------------------------------------------------------------------------
+
+fn run_plugin(name: &str, seconds: u64) -> Result<()> {
+    profiler_child::init();
+    let plugin = Group::register(GroupKind::Plugin, name);
+    let tenants = TENANTS.map(|tenant| Group::register(GroupKind::Tenant, tenant));
+    let end = Instant::now() + Duration::from_secs(seconds);
+    for (number, tenant) in (0_u64..).zip(tenants.iter().cycle()) {
+        if Instant::now() >= end {
+            break;
+        }
+        let request = Groups::of([&plugin, tenant]).enter();
+        serve(name, number);
+        drop(request);
+        std::thread::sleep(Duration::from_millis(4));
+    }
+    Ok(())
+}
+
+fn serve(plugin: &str, number: u64) {
+    match plugin {
+        "spell checker" => check_spelling(Duration::from_millis(2)),
+        "thumbnails" => {
+            let _waiting = profiler_child::core::blocking!("disk");
+            std::thread::sleep(Duration::from_millis(6));
+        }
+        // Once in a while it reads all its rules anew.
+        _ if number % 100 == 51 => parse_all_rules(Duration::from_millis(150)),
+        _ => match_rules(Duration::from_millis(1)),
+    }
+}
+
+#[inline(never)]
+fn check_spelling(time: Duration) {
+    work_for(time);
+}
+
+#[inline(never)]
+fn match_rules(time: Duration) {
+    work_for(time);
+}
+
+#[inline(never)]
+fn parse_all_rules(time: Duration) {
+    work_for(time);
+}
+
+fn work_for(time: Duration) {
+    let end = Instant::now() + time;
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    while Instant::now() < end {
+        hash = (0..1000_u64).fold(hash, |hash, byte| (hash ^ byte).wrapping_mul(0x100_0000_01b3));
+    }
+    std::hint::black_box(hash);
+}

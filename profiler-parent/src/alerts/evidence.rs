@@ -1,0 +1,142 @@
+//! The evidence of an alert: a profile of exactly its time, in a file that opens in the viewer.
+//!
+//! Invariants: at most so many files are kept, the oldest goes first; no file is ever written over another; only the worst of a collection get one, because
+//! writing one reads the pools of all processes.
+
+use std::collections::VecDeque;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use profiler_core::time::UnixNs;
+
+use super::Alert;
+use crate::capture::Capture;
+use crate::hub::{HubHandle, Shared};
+use crate::observe::SessionNs;
+
+/// Whether evidence is kept, where, and how much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "options do nothing until they are given to Session::alerts"]
+pub struct EvidenceOptions {
+    directory: Option<PathBuf>,
+    at_once: usize,
+    kept: usize,
+    margin: Duration,
+}
+
+impl Default for EvidenceOptions {
+    fn default() -> Self {
+        Self { directory: None, at_once: 1, kept: 16, margin: Duration::from_millis(1) }
+    }
+}
+
+impl EvidenceOptions {
+    /// No evidence.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Profiles in this directory, which is made, for this user alone, if it is not there; the latest 16 of these alerts, one
+    /// for the worst of each collection. Files of other alerts are left as they are.
+    pub fn in_directory(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: Some(directory.into()), ..Self::default() }
+    }
+
+    /// For so many of the worst alerts of each collection.
+    pub const fn at_once(mut self, alerts: usize) -> Self {
+        self.at_once = alerts;
+        self
+    }
+
+    /// Keeps the latest so many.
+    pub const fn kept(mut self, files: usize) -> Self {
+        self.kept = files;
+        self
+    }
+
+    /// With so much time before and after. Default: 1 ms, because runs are not known more exactly than to 16 µs, and by
+    /// the clock of their process.
+    pub const fn margin(mut self, margin: Duration) -> Self {
+        self.margin = margin;
+        self
+    }
+}
+
+/// The files that were written.
+#[derive(Debug)]
+pub(super) struct Evidence {
+    options: EvidenceOptions,
+    written: VecDeque<PathBuf>,
+}
+
+/// Tells the files of this process apart, whatever alerts they are of.
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+impl Evidence {
+    /// Makes the directory, if one is wanted.
+    pub(super) fn new(options: EvidenceOptions) -> io::Result<Self> {
+        if let Some(directory) = &options.directory {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
+        Ok(Self { options, written: VecDeque::new() })
+    }
+
+    /// Writes the evidence of the worst of these, which come first; begins no further one when it is over.
+    pub(super) fn attach(
+        &mut self,
+        alerts: &mut [Alert],
+        (shared, hub): (&Arc<Shared>, &HubHandle),
+        is_over: impl Fn() -> bool,
+    ) {
+        let Some(directory) = self.options.directory.clone() else { return };
+        for alert in alerts.iter_mut().take(self.options.at_once).take_while(|_| !is_over()) {
+            let path = directory.join(file_name(alert, shared.clock.start_unix));
+            let margin = i64::try_from(self.options.margin.as_nanos()).unwrap_or(i64::MAX);
+            let (from, to) = (alert.from.0.saturating_sub(margin), alert.to.0.saturating_add(margin));
+            let capture = Capture::new(Arc::clone(shared), hub.clone());
+            match capture.range(SessionNs(from), SessionNs(to)).save(&path) {
+                Ok(report) => {
+                    alert.evidence = Some(report.path.clone());
+                    self.written.push_back(report.path);
+                }
+                Err(error) => alert.evidence_error = Some(error.to_string()),
+            }
+        }
+        while self.written.len() > self.options.kept.max(self.options.at_once) {
+            let _ = self.written.pop_front().map(fs::remove_file);
+        }
+    }
+}
+
+/// The name of an alert's file, which no other has: when it was in milliseconds since the Unix epoch, by which files sort,
+/// then process, number, and group.
+fn file_name(alert: &Alert, start: UnixNs) -> String {
+    let (date, pid) = (start.0.saturating_add_signed(alert.to.0) / 1_000_000, std::process::id());
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    format!("alert-{date}-{pid}-{number:04}-{}.json.gz", plain(&alert.group))
+}
+
+/// A group's name as part of a file's name.
+fn plain(name: &str) -> String {
+    let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    name.chars().take(40).map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a5_no_two_files_have_the_same_name_whatever_alerts_they_are_of() {
+        let name = || file_name(&Alert::test("plugin", "a/b"), UnixNs(1_700_000_000_123_000_000));
+        let (first, second) = (name(), name());
+        assert_ne!(first, second);
+        assert!(first.starts_with("alert-1700000000123-") && first.ends_with("-a-b.json.gz"), "{first}");
+        assert!(first.contains(&std::process::id().to_string()), "{first}");
+    }
+}

@@ -1,0 +1,241 @@
+//! Who hears of alerts: callbacks by target and name.
+//!
+//! Invariants: after a removal has returned the callback is not called any more, unless it removed itself; a callback
+//! that panics, when it is called or when it goes, is removed and disturbs nobody; callbacks are called without any lock but their own.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use super::Alert;
+
+/// Whose alerts somebody wants to hear. Nothing need be there yet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Those of all groups.
+    All,
+    /// Those of groups of this kind, by its name.
+    Kind(String),
+    /// Those of groups with this name, of whatever kind and in whatever process.
+    Group(String),
+}
+
+impl Target {
+    fn is_of(&self, alert: &Alert) -> bool {
+        match self {
+            Self::All => true,
+            Self::Kind(kind) => *kind == alert.kind,
+            Self::Group(name) => *name == alert.group,
+        }
+    }
+}
+
+/// Why a listener was not added or removed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenerError {
+    /// There is one of that name for that target.
+    #[error("a listener {0:?} for {1:?} is there already")]
+    Duplicate(String, Target),
+    /// There is none of that name for that target.
+    #[error("there is no listener {0:?} for {1:?}")]
+    Unknown(String, Target),
+}
+
+type Callback = Box<dyn FnMut(&[Alert]) + Send>;
+
+struct Listener {
+    target: Target,
+    name: String,
+    is_active: AtomicBool,
+    callback: Mutex<Option<Callback>>,
+}
+
+impl Drop for Listener {
+    /// What a callback owns is the host's, and may panic when it goes: on whatever thread that is.
+    fn drop(&mut self) {
+        let callback = self.callback.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(callback)));
+    }
+}
+
+/// All listeners.
+#[derive(Default)]
+pub(super) struct Listeners {
+    all: Mutex<Vec<Arc<Listener>>>,
+    /// The thread that calls them.
+    caller: Mutex<Option<ThreadId>>,
+}
+
+impl std::fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listeners").field("count", &self.lock().len()).finish_non_exhaustive()
+    }
+}
+
+impl Listeners {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Listener>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, target: Target, name: &str, callback: Callback) -> Result<(), ListenerError> {
+        let mut all = self.lock();
+        if all.iter().any(|one| one.target == target && one.name == name) {
+            return Err(ListenerError::Duplicate(name.to_owned(), target));
+        }
+        let (is_active, callback) = (AtomicBool::new(true), Mutex::new(Some(callback)));
+        all.push(Arc::new(Listener { target, name: name.to_owned(), is_active, callback }));
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, target: &Target, name: &str) -> Result<(), ListenerError> {
+        let mut all = self.lock();
+        let place = all.iter().position(|one| one.target == *target && one.name == name);
+        let Some(place) = place else { return Err(ListenerError::Unknown(name.to_owned(), target.clone())) };
+        let listener = all.remove(place);
+        drop(all);
+        listener.is_active.store(false, Ordering::Release);
+        let caller = *self.caller.lock().unwrap_or_else(PoisonError::into_inner);
+        if caller != Some(std::thread::current().id()) {
+            // A call that runs is waited for.
+            drop(listener.callback.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Calls everybody with the alerts that are meant for them, in the order in which they came.
+    pub(super) fn tell(&self, alerts: &[Alert]) {
+        *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
+        let all: Vec<Arc<Listener>> = self.lock().clone();
+        for listener in all {
+            let mine: Vec<Alert> =
+                alerts.iter().filter(|alert| listener.target.is_of(alert)).cloned().collect();
+            if !mine.is_empty() && !listener.call(&mine) {
+                // By identity: there may be another of its name by now.
+                self.lock().retain(|one| !Arc::ptr_eq(one, &listener));
+            }
+        }
+    }
+}
+
+impl Listener {
+    /// False if the callback panicked.
+    fn call(&self, alerts: &[Alert]) -> bool {
+        let mut callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(callback) = callback.as_mut().filter(|_| self.is_active.load(Ordering::Acquire)) else {
+            return true;
+        };
+        catch_unwind(AssertUnwindSafe(|| callback(alerts))).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn counting(listeners: &Listeners, target: Target, name: &str) -> Arc<AtomicUsize> {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let callback = Box::new(move |alerts: &[Alert]| {
+            counted.fetch_add(alerts.len(), Ordering::Relaxed);
+        });
+        listeners.add(target, name, callback).unwrap();
+        count
+    }
+
+    #[test]
+    fn a3_listeners_hear_of_their_targets_and_all_get_an_array() {
+        let listeners = Listeners::default();
+        let group = counting(&listeners, Target::Group("a".into()), "one");
+        let unknown = counting(&listeners, Target::Group("nobody".into()), "one");
+        let kind = counting(&listeners, Target::Kind("plugin".into()), "one");
+        let all = counting(&listeners, Target::All, "one");
+        listeners.tell(&[Alert::test("plugin", "a"), Alert::test("tenant", "b")]);
+        let counts = [&group, &unknown, &kind, &all].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts, [1, 0, 1, 2]);
+        listeners.tell(&[Alert::test("tenant", "nobody")]);
+        assert_eq!(unknown.load(Ordering::Relaxed), 1, "registered before the group was there");
+    }
+
+    #[test]
+    fn a3_duplicates_and_unknown_removals_are_errors_and_after_a_removal_nobody_is_called() {
+        let listeners = Listeners::default();
+        let count = counting(&listeners, Target::All, "one");
+        let again = listeners.add(Target::All, "one", Box::new(|_| {}));
+        assert_eq!(again, Err(ListenerError::Duplicate("one".into(), Target::All)));
+        assert!(listeners.add(Target::All, "two", Box::new(|_| {})).is_ok());
+        let unknown = listeners.remove(&Target::Kind("x".into()), "one");
+        assert_eq!(unknown, Err(ListenerError::Unknown("one".into(), Target::Kind("x".into()))));
+        assert_eq!(listeners.remove(&Target::All, "one"), Ok(()));
+        listeners.tell(&[Alert::test("plugin", "a")]);
+        assert_eq!(count.load(Ordering::Relaxed), 0);
+        assert!(listeners.remove(&Target::All, "one").is_err());
+    }
+
+    #[test]
+    fn a3_a_callback_may_remove_itself_and_one_that_panics_disturbs_nobody() {
+        let listeners = Arc::new(Listeners::default());
+        let own = Arc::clone(&listeners);
+        let removes = move |_: &[Alert]| own.remove(&Target::All, "once").unwrap();
+        listeners.add(Target::All, "once", Box::new(removes)).unwrap();
+        listeners.add(Target::All, "panics", Box::new(|_| panic!("as it may"))).unwrap();
+        let count = counting(&listeners, Target::All, "counts");
+        (0..3).for_each(|_| listeners.tell(&[Alert::test("plugin", "a")]));
+        assert_eq!((count.load(Ordering::Relaxed), listeners.lock().len()), (3, 1));
+    }
+
+    /// Panics when it goes.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "as it may");
+        }
+    }
+
+    #[test]
+    fn a3_a_callback_that_panics_when_it_goes_disturbs_nobody() {
+        let listeners = Listeners::default();
+        for name in ["called", "removed", "left"] {
+            let bomb = Bomb;
+            let callback = move |_: &[Alert]| {
+                let _kept = &bomb;
+                assert_ne!(name, "called", "as it may");
+            };
+            listeners.add(Target::All, name, Box::new(callback)).unwrap();
+        }
+        let count = counting(&listeners, Target::All, "counts");
+        listeners.tell(&[Alert::test("plugin", "a")]);
+        assert_eq!(listeners.remove(&Target::All, "removed"), Ok(()));
+        listeners.tell(&[Alert::test("plugin", "a")]);
+        assert_eq!((count.load(Ordering::Relaxed), listeners.lock().len()), (2, 2));
+        drop(listeners);
+    }
+
+    #[test]
+    fn a3_a_callback_that_panics_is_removed_and_not_another_that_has_its_name_by_then() {
+        let listeners = Arc::new(Listeners::default());
+        let (own, count) = (Arc::clone(&listeners), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&count);
+        let replaces = move |_: &[Alert]| {
+            own.remove(&Target::All, "same").unwrap();
+            let counted = Arc::clone(&counted);
+            let counts = move |alerts: &[Alert]| {
+                counted.fetch_add(alerts.len(), Ordering::Relaxed);
+            };
+            own.add(Target::All, "same", Box::new(counts)).unwrap();
+            panic!("as it may");
+        };
+        listeners.add(Target::All, "same", Box::new(replaces)).unwrap();
+        (0..2).for_each(|_| listeners.tell(&[Alert::test("plugin", "a")]));
+        assert_eq!(count.load(Ordering::Relaxed), 1, "the new one went with the old one");
+        listeners.lock().clear();
+    }
+}

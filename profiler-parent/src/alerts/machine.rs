@@ -1,0 +1,260 @@
+//! From what groups show, look by look, to alerts: a pure state machine without a clock of its own.
+//!
+//! Fed with the latest slow runs of every group at a time; gives the alerts of a collection when its period is over,
+//! the most janky group first. Invariants: a run is in at most one collection, a group in each collection at most once;
+//! what is withheld is counted; of groups that are gone nothing is kept but when they had their last alert. What is kept
+//! is bounded, however many groups a process makes up.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::rules::AlertRules;
+use crate::observe::SessionNs;
+
+/// Groups that one collection holds.
+const MOST_PENDING: usize = 4096;
+/// Groups of one process in it: one that makes groups up does not crowd out the others.
+const MOST_OF_PROCESS: usize = 512;
+/// Groups of which the last alert is remembered.
+const MOST_REMEMBERED: usize = 4096;
+
+/// A run of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Run {
+    pub(super) ended: SessionNs,
+    pub(super) duration_ns: u64,
+}
+
+/// What a look shows of a group. `K` tells groups apart, `P` processes.
+#[derive(Clone, Debug)]
+pub(super) struct Look<K, P> {
+    pub(super) id: K,
+    pub(super) process: P,
+    pub(super) kind: String,
+    pub(super) name: String,
+    /// The longest of its latest runs. Those that were in the look before are the same runs.
+    pub(super) runs: Vec<Run>,
+    /// What it has waited in all.
+    pub(super) blocking_ns: u64,
+}
+
+/// An alert, as far as looks tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Draft<K> {
+    pub(super) id: K,
+    pub(super) kind: String,
+    pub(super) name: String,
+    /// Its longest run since the alert before.
+    pub(super) highest_ns: u64,
+    /// Its runs that were too long, as far as they were seen.
+    pub(super) runs: u64,
+    /// What it has waited since the alert before.
+    pub(super) blocking_ns: u64,
+    /// From the start of the first of those runs to the end of the last.
+    pub(super) from: SessionNs,
+    pub(super) to: SessionNs,
+}
+
+/// Alerts that were withheld, by the rule that withheld them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Withheld {
+    /// Slow runs of processes that had just been seen for the first time.
+    pub warm_up: u64,
+    /// Alerts in collections with too many groups.
+    pub at_once: u64,
+    /// Alerts for groups that had one a short time ago.
+    pub repeat: u64,
+    /// Slow runs of groups for which a collection had no room: of one process it holds 512, of all together 4096.
+    pub crowded: u64,
+    /// Alerts that nobody heard because listeners, or the evidence, took too long for those before.
+    pub unheard: u64,
+    /// Times that a look, or some evidence, was given up because of a panic: an error of the profiler's.
+    pub panics: u64,
+}
+
+/// What is known of a group.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    runs: Vec<Run>,
+    /// What it had waited at the alert before.
+    blocking_ns: u64,
+    /// In which look it was seen last.
+    seen: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Machine<K, P> {
+    rules: AlertRules,
+    since: SessionNs,
+    groups: BTreeMap<K, Known>,
+    processes: BTreeMap<P, (SessionNs, u64)>,
+    pending: BTreeMap<K, (Draft<K>, u64)>,
+    /// How many of those are of each process.
+    pending_of: BTreeMap<P, usize>,
+    due: Option<SessionNs>,
+    last: BTreeMap<(String, String), SessionNs>,
+    looks: u64,
+    withheld: Withheld,
+}
+
+impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
+    /// One for which nothing happened before `since`.
+    pub(super) const fn new(rules: AlertRules, since: SessionNs) -> Self {
+        Self {
+            rules,
+            since,
+            groups: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            pending_of: BTreeMap::new(),
+            due: None,
+            last: BTreeMap::new(),
+            looks: 0,
+            withheld: Withheld { warm_up: 0, at_once: 0, repeat: 0, crowded: 0, unheard: 0, panics: 0 },
+        }
+    }
+
+    pub(super) const fn withheld(&self) -> Withheld {
+        self.withheld
+    }
+
+    /// Which processes are there, also such as have no groups. Called before each look.
+    pub(super) fn meet(&mut self, now: SessionNs, processes: impl IntoIterator<Item = P>) {
+        for process in processes {
+            self.processes.entry(process).or_insert((now, 0)).1 = self.looks + 1;
+        }
+    }
+
+    /// Takes what all groups show now; gives the alerts of a collection that is over, the most janky first.
+    pub(super) fn look(
+        &mut self,
+        now: SessionNs,
+        all: impl IntoIterator<Item = Look<K, P>>,
+    ) -> Vec<Draft<K>> {
+        self.looks += 1;
+        for look in all {
+            self.take(now, look);
+        }
+        let looks = self.looks;
+        self.groups.retain(|_, known| known.seen == looks);
+        self.processes.retain(|_, (_, seen)| *seen == looks);
+        if self.due.is_none_or(|due| now < due) { Vec::new() } else { self.close(now) }
+    }
+
+    fn take(&mut self, now: SessionNs, look: Look<K, P>) {
+        let process = self.processes.entry(look.process.clone()).or_insert((now, 0));
+        process.1 = self.looks;
+        let is_warm = |run: &&Run| {
+            self.rules.warm_up_ns == 0 || run.ended.0 >= process.0.0.saturating_add(self.rules.warm_up_ns)
+        };
+        let is_new = !self.groups.contains_key(&look.id);
+        let known = self.groups.entry(look.id.clone()).or_default();
+        if is_new && now <= self.since {
+            known.blocking_ns = look.blocking_ns; // it waited before anybody looked
+        }
+        known.seen = self.looks;
+        let before = std::mem::replace(&mut known.runs, look.runs.clone());
+        let threshold = self.rules.threshold_for(&look.kind, &look.name);
+        let is_slow = |run: &&Run| {
+            run.ended >= self.since && threshold.is_some_and(|threshold| run.duration_ns >= threshold)
+        };
+        let fresh = look.runs.iter().filter(|run| !before.contains(run)).filter(is_slow);
+        let (slow, cold): (Vec<Run>, Vec<Run>) = fresh.partition(is_warm);
+        self.withheld.warm_up = self.withheld.warm_up.saturating_add(cold.len() as u64);
+        slow.into_iter().for_each(|run| self.pend(now, &look, run));
+        if let Some((_, blocking_ns)) = self.pending.get_mut(&look.id) {
+            *blocking_ns = look.blocking_ns;
+        }
+    }
+
+    /// Whether the collection has room for this group, which it takes if it is new.
+    fn has_room(&mut self, look: &Look<K, P>) -> bool {
+        if self.pending.contains_key(&look.id) {
+            return true;
+        }
+        let all = self.pending.len();
+        let of_process = self.pending_of.entry(look.process.clone()).or_default();
+        let has_room = all < MOST_PENDING && *of_process < MOST_OF_PROCESS;
+        *of_process += usize::from(has_room);
+        has_room
+    }
+
+    fn pend(&mut self, now: SessionNs, look: &Look<K, P>, run: Run) {
+        if !self.has_room(look) {
+            self.withheld.crowded = self.withheld.crowded.saturating_add(1);
+            return;
+        }
+        let began = i64::try_from(run.duration_ns).map_or(i64::MIN, |ns| run.ended.0.saturating_sub(ns));
+        let began = SessionNs(began);
+        let first = || Draft {
+            id: look.id.clone(),
+            kind: look.kind.clone(),
+            name: look.name.clone(),
+            highest_ns: 0,
+            runs: 0,
+            blocking_ns: 0,
+            from: began,
+            to: run.ended,
+        };
+        let (draft, _) = self.pending.entry(look.id.clone()).or_insert_with(|| (first(), look.blocking_ns));
+        draft.highest_ns = draft.highest_ns.max(run.duration_ns);
+        draft.runs += 1;
+        draft.from = draft.from.min(began);
+        draft.to = draft.to.max(run.ended);
+        let due = SessionNs(now.0.saturating_add(self.rules.buffering_ns));
+        self.due.get_or_insert(due);
+    }
+
+    /// Ends the collection.
+    fn close(&mut self, now: SessionNs) -> Vec<Draft<K>> {
+        self.due = None;
+        let pending = std::mem::take(&mut self.pending);
+        self.pending_of.clear();
+        let is_too_many = pending.len() > self.rules.at_once;
+        let mut alerts = Vec::new();
+        for (id, (draft, blocking_ns)) in pending {
+            if is_too_many {
+                self.withheld.at_once += 1;
+                continue;
+            }
+            let key = (draft.kind.clone(), draft.name.clone());
+            // Several processes may have it; those of one collection do not repeat each other.
+            let last = self.last.get(&key).copied().filter(|last| *last != now);
+            let again = |last: SessionNs| last.0.saturating_add(self.rules.repeat_ns);
+            if last.is_some_and(|last| now.0 < again(last)) {
+                self.withheld.repeat += 1;
+                continue;
+            }
+            self.last.insert(key, now);
+            let known = self.groups.get_mut(&id);
+            let before = known.map_or(0, |known| std::mem::replace(&mut known.blocking_ns, blocking_ns));
+            alerts.push(Draft { blocking_ns: blocking_ns.saturating_sub(before), ..draft });
+        }
+        let repeat_ns = self.rules.repeat_ns;
+        self.last.retain(|_, last| now.0 < last.0.saturating_add(repeat_ns));
+        self.forget_the_oldest();
+        alerts.sort_by(|a, b| b.highest_ns.cmp(&a.highest_ns).then_with(|| a.id.cmp(&b.id)));
+        alerts
+    }
+
+    /// Groups whose names change all the time are never heard of again: the oldest go first.
+    fn forget_the_oldest(&mut self) {
+        let surplus = self.last.len().saturating_sub(MOST_REMEMBERED);
+        if surplus > 0 {
+            let mut times: Vec<SessionNs> = self.last.values().copied().collect();
+            let (older, newest, _) = times.select_nth_unstable(surplus - 1);
+            let newest = *newest;
+            // Those of the very same time go by name, so many as must.
+            let mut left = surplus - older.iter().filter(|last| **last < newest).count();
+            self.last.retain(|_, last| {
+                let is_surplus = *last == newest && left > 0;
+                left -= usize::from(is_surplus);
+                *last >= newest && !is_surplus
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+//! The rules of alerts, and a naive model that keeps everything and looks back.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MS: i64 = 1_000_000;
+
+fn run(ended_ms: i64, duration_ms: u64) -> Run {
+    Run { ended: SessionNs(ended_ms * MS), duration_ns: duration_ms * 1_000_000 }
+}
+
+fn look(id: u32, runs: &[Run]) -> Look<u32, u32> {
+    let name = format!("group {id}");
+    Look { id, process: 0, kind: "plugin".to_owned(), name, runs: runs.to_vec(), blocking_ns: 0 }
+}
+
+fn machine(rules: AlertRules) -> Machine<u32, u32> {
+    let mut machine = Machine::new(rules, SessionNs(0));
+    assert!(machine.look(SessionNs(0), [look(1, &[])]).is_empty());
+    machine
+}
+
+fn at(machine: &mut Machine<u32, u32>, ms: i64, looks: Vec<Look<u32, u32>>) -> Vec<(u32, u64)> {
+    machine
+        .look(SessionNs(ms * MS), looks)
+        .iter()
+        .map(|draft| (draft.id, draft.highest_ns / 1_000_000))
+        .collect()
+}
+
+#[test]
+fn a1_a_run_over_the_threshold_gives_one_alert_and_one_under_it_none() {
+    let mut machine = machine(AlertRules::default());
+    let runs = [run(100, 100)];
+    assert_eq!(at(&mut machine, 150, vec![look(1, &runs), look(2, &[run(120, 30)])]), []);
+    assert_eq!(at(&mut machine, 1149, vec![look(1, &runs), look(2, &[run(120, 30)])]), []);
+    assert_eq!(at(&mut machine, 1150, vec![look(1, &runs), look(2, &[])]), [(1, 100)]);
+    // The same run is still shown.
+    assert_eq!(at(&mut machine, 9000, vec![look(1, &runs)]), []);
+    assert_eq!(at(&mut machine, 20_000, vec![look(1, &runs)]), []);
+}
+
+#[test]
+fn a1_a_run_of_exactly_the_threshold_is_too_long_and_groups_and_kinds_have_their_own() {
+    let rules = AlertRules::default()
+        .threshold(Duration::from_millis(50))
+        .threshold_of_kind("tenant", Some(Duration::from_millis(10)))
+        .threshold_of_group("group 3", None)
+        .buffering(Duration::ZERO);
+    let mut machine = machine(rules);
+    let tenant = |id, runs: &[Run]| Look { kind: "tenant".to_owned(), ..look(id, runs) };
+    let process = |id, runs: &[Run]| Look { kind: "process".to_owned(), ..look(id, runs) };
+    let looks = vec![
+        look(1, &[run(5, 50)]),
+        look(2, &[run(5, 49)]),
+        look(3, &[run(5, 900)]),
+        tenant(4, &[run(5, 10)]),
+        process(5, &[run(5, 900)]),
+    ];
+    assert_eq!(at(&mut machine, 10, looks), [(1, 50), (4, 10)]);
+}
+
+#[test]
+fn a2_many_slow_runs_give_one_alert_per_period_with_the_maximum_which_then_begins_anew() {
+    let mut machine = machine(AlertRules::default());
+    let mut alerts = Vec::new();
+    for step in 1..=60 {
+        let now = step * 50;
+        let duration = if step == 7 { 200 } else { 70 + u64::try_from(step).unwrap() % 3 };
+        alerts.extend(at(&mut machine, now, vec![look(1, &[run(now, duration)])]));
+    }
+    assert_eq!(alerts, [(1, 200), (1, 72)]);
+}
+
+#[test]
+fn a5_the_most_janky_comes_first() {
+    let mut machine = machine(AlertRules::default().buffering(Duration::ZERO));
+    let looks = vec![look(1, &[run(5, 70)]), look(2, &[run(5, 900)]), look(3, &[run(5, 300)])];
+    assert_eq!(at(&mut machine, 10, looks), [(2, 900), (3, 300), (1, 70)]);
+}
+
+#[test]
+fn a5_a_process_warms_up_first() {
+    let rules = AlertRules::default().warm_up(Duration::from_millis(500)).buffering(Duration::ZERO);
+    let mut machine = machine(rules);
+    assert_eq!(at(&mut machine, 600, vec![look(1, &[run(499, 400)])]), []);
+    let late = |id, runs: &[Run]| Look { process: 7, ..look(id, runs) };
+    let looks = |old: Run, new: Run| vec![look(1, &[old]), late(2, &[new])];
+    assert_eq!(at(&mut machine, 1000, looks(run(990, 80), run(995, 80))), [(1, 80)]);
+    assert_eq!(at(&mut machine, 1600, looks(run(990, 80), run(1500, 90))), [(2, 90)]);
+    assert_eq!(machine.withheld().warm_up, 2);
+}
+
+#[test]
+fn a4_a_process_that_shows_its_first_group_with_a_slow_run_is_heard() {
+    let mut machine = machine(AlertRules::default().buffering(Duration::ZERO));
+    let looks = || vec![Look { process: 7, ..look(2, &[run(900, 100)]) }];
+    assert_eq!(at(&mut machine, 1000, looks()), [(2, 100)], "nothing has to warm up");
+    let rules = AlertRules::default().warm_up(Duration::from_millis(500)).buffering(Duration::ZERO);
+    let mut machine = self::machine(rules);
+    machine.meet(SessionNs(100 * MS), [7]);
+    assert_eq!(at(&mut machine, 100, Vec::new()), []);
+    machine.meet(SessionNs(1000 * MS), [7]);
+    assert_eq!(at(&mut machine, 1000, looks()), [(2, 100)], "it was there long before its first group");
+}
+
+#[test]
+fn a5_when_too_many_are_slow_at_once_the_machine_is_the_culprit() {
+    let mut machine = machine(AlertRules::default().at_once(2).buffering(Duration::ZERO));
+    let slow = |count: u32, ended| (0..count).map(|id| look(id, &[run(ended, 80)])).collect::<Vec<_>>();
+    assert_eq!(at(&mut machine, 10, slow(3, 5)), []);
+    assert_eq!(at(&mut machine, 20, slow(2, 15)).len(), 2);
+    assert_eq!(machine.withheld().at_once, 3);
+}
+
+#[test]
+fn a5_a_group_is_not_repeated_too_soon_whatever_process_has_it() {
+    let rules = AlertRules::default().repeat(Duration::from_secs(1)).buffering(Duration::ZERO);
+    let mut machine = machine(rules);
+    let twin = |runs: &[Run]| Look { process: 9, name: "group 1".to_owned(), ..look(2, runs) };
+    assert_eq!(at(&mut machine, 10, vec![look(1, &[run(5, 80)]), twin(&[run(5, 90)])]), [(2, 90), (1, 80)]);
+    assert_eq!(at(&mut machine, 900, vec![look(1, &[run(800, 80)]), twin(&[run(5, 90)])]), []);
+    assert_eq!(at(&mut machine, 1010, vec![look(1, &[run(1005, 80)]), twin(&[run(5, 90)])]), [(1, 80)]);
+    assert_eq!(machine.withheld().repeat, 1);
+}
+
+#[test]
+fn an_alert_spans_its_runs_and_says_what_was_waited_since_the_one_before() {
+    let mut machine = machine(AlertRules::default().buffering(Duration::from_millis(100)));
+    let waited = |runs: &[Run], ms: u64| Look { blocking_ns: ms * 1_000_000, ..look(1, runs) };
+    assert!(machine.look(SessionNs(300 * MS), [waited(&[run(300, 100)], 40)]).is_empty());
+    let drafts = machine.look(SessionNs(400 * MS), [waited(&[run(300, 100), run(390, 80)], 70)]);
+    let [draft] = &drafts[..] else { panic!("{drafts:?}") };
+    assert_eq!((draft.from, draft.to, draft.runs), (SessionNs(200 * MS), SessionNs(390 * MS), 2));
+    assert_eq!(draft.blocking_ns, 70_000_000);
+    assert!(machine.look(SessionNs(500 * MS), [waited(&[run(495, 90)], 75)]).is_empty());
+    let drafts = machine.look(SessionNs(600 * MS), [waited(&[run(495, 90)], 90)]);
+    assert_eq!(drafts[0].blocking_ns, 20_000_000);
+}
+
+#[test]
+fn of_groups_that_are_gone_nothing_is_kept() {
+    let mut machine = machine(AlertRules::default().buffering(Duration::ZERO));
+    for step in 0..100 {
+        let ms = step * 10;
+        let gone = Look { process: u32::try_from(step).unwrap(), ..look(u32::try_from(step).unwrap(), &[]) };
+        at(&mut machine, ms, vec![gone]);
+    }
+    assert_eq!((machine.groups.len(), machine.processes.len(), machine.pending.len()), (1, 1, 0));
+}
+
+#[test]
+fn a5_what_is_kept_of_groups_that_are_made_up_is_bounded_and_the_rest_is_counted() {
+    let rules = AlertRules::default().repeat(Duration::from_secs(3600)).buffering(Duration::ZERO);
+    let mut machine = Machine::<u32, u32>::new(rules, SessionNs(0));
+    let mut alerts = 0;
+    for step in 0..20 {
+        let groups = (step * 1_000..step * 1_000 + 1_000).map(|id| look(id, &[run(1, 80)]));
+        let honest = Look { process: 1, ..look(1_000_000 + step, &[run(1, 90)]) };
+        let told = at(&mut machine, i64::from(step) + 1, groups.chain([honest]).collect());
+        assert_eq!(told.first(), Some(&(1_000_000 + step, 90)), "it was crowded out");
+        alerts += told.len();
+        assert!(machine.last.len() <= MOST_REMEMBERED && machine.pending.is_empty());
+        assert!(machine.pending_of.is_empty());
+    }
+    assert_eq!((alerts, machine.withheld().crowded), (20 * (MOST_OF_PROCESS + 1), 20 * (1_000 - 512)));
+    assert_eq!(machine.last.len(), MOST_REMEMBERED);
+    let oldest = machine.last.values().min().unwrap().0 / MS;
+    assert!(oldest > 10, "the latest are remembered: {oldest}");
+}
+
+#[test]
+fn a5_a_collection_that_lasts_holds_a_bounded_number_of_groups() {
+    let mut machine = machine(AlertRules::default().buffering(Duration::from_secs(60)));
+    for step in 0..100_u32 {
+        // Each look shows other groups, of twenty processes.
+        let groups =
+            (0..1_000).map(|n| Look { process: n % 20, ..look(10 + step * 1_000 + n, &[run(1, 80)]) });
+        assert_eq!(at(&mut machine, i64::from(step) + 1, groups.collect()), []);
+    }
+    assert_eq!(machine.pending.len(), MOST_PENDING);
+    assert_eq!(machine.withheld().crowded, 100_000 - MOST_PENDING as u64);
+}
+
+/// A run that a look at this time showed for the first time.
+type Shown = (i64, u32, Run);
+
+/// Everything that was ever shown, and all decided by looking back.
+fn model(
+    shown: &[Shown],
+    looks: &[i64],
+    buffering: i64,
+    at_once: usize,
+    repeat: i64,
+) -> Vec<(i64, u32, u64)> {
+    let slow: Vec<&Shown> = shown.iter().filter(|(_, _, run)| run.duration_ns >= 64_000_000).collect();
+    let mut alerts: Vec<(i64, u32, u64)> = Vec::new();
+    let mut from = i64::MIN;
+    while let Some(first) = slow.iter().map(|(seen, ..)| *seen).filter(|seen| *seen > from).min() {
+        let Some(closes) = looks.iter().copied().find(|look| *look >= first + buffering) else { break };
+        let mine = slow.iter().filter(|(seen, ..)| *seen > from && *seen <= closes);
+        let mut highest: BTreeMap<u32, u64> = BTreeMap::new();
+        mine.for_each(|(_, id, run)| {
+            let best = highest.entry(*id).or_default();
+            *best = (*best).max(run.duration_ns);
+        });
+        from = closes;
+        if highest.len() > at_once {
+            continue;
+        }
+        let is_late = |id: u32| alerts.iter().all(|(last, other, _)| *other != id || closes >= last + repeat);
+        let mut now: Vec<_> =
+            highest.into_iter().filter(|(id, _)| is_late(*id)).map(|(id, ns)| (closes, id, ns)).collect();
+        now.sort_by_key(|(_, id, ns)| (std::cmp::Reverse(*ns), *id));
+        alerts.extend(now);
+    }
+    alerts
+}
+
+proptest! {
+    #[test]
+    fn a2_alerts_are_those_of_a_model_that_looks_back(
+        steps in prop::collection::vec((1_i64..400, prop::collection::vec((0_u32..4, 40_u64..120), 0..4)), 1..40),
+        buffering in 0_i64..1500,
+        at_once in 1_usize..5,
+        repeat in 0_i64..3000,
+    ) {
+        let rules = AlertRules::default()
+            .buffering(Duration::from_millis(u64::try_from(buffering).unwrap()))
+            .repeat(Duration::from_millis(u64::try_from(repeat).unwrap()))
+            .at_once(at_once);
+        let mut machine = Machine::new(rules, SessionNs(0));
+        let (mut now, mut latest): (i64, BTreeMap<u32, Vec<Run>>) = (0, BTreeMap::new());
+        let (mut shown, mut looks, mut alerts) = (Vec::new(), Vec::new(), Vec::new());
+        for (wait, runs) in steps {
+            now += wait;
+            looks.push(now);
+            for (place, (id, duration)) in (0_i64..).zip(runs) {
+                // No two runs are the same; the last three of a group are shown.
+                let run = Run { ended: SessionNs(now * MS + place), duration_ns: duration * 1_000_000 };
+                let shows = latest.entry(id).or_default();
+                shows.push(run);
+                shown.push((now, id, run));
+            }
+            let all = (0..4).map(|id| look(id, latest.get(&id).map(Vec::as_slice).unwrap_or_default()));
+            let drafts = machine.look(SessionNs(now * MS), all.collect::<Vec<_>>());
+            alerts.extend(drafts.into_iter().map(|draft| (now, draft.id, draft.highest_ns)));
+            latest.values_mut().for_each(|runs| drop(runs.drain(..runs.len().saturating_sub(3))));
+        }
+        prop_assert_eq!(alerts, model(&shown, &looks, buffering, at_once, repeat));
+    }
+}

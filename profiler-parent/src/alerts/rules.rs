@@ -1,0 +1,95 @@
+//! What is worth an alert: thresholds, the buffering period, and the rules that keep alerts sane.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What is worth an alert.
+///
+/// By default a run of 64 ms or more in any group but those of whole processes and threads, which are slow whenever
+/// something in them is; alerts are collected for a second; nothing is withheld.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "rules do nothing until they are given to Session::alerts"]
+pub struct AlertRules {
+    threshold: Threshold,
+    of_kinds: BTreeMap<String, Threshold>,
+    of_groups: BTreeMap<String, Threshold>,
+    pub(super) buffering_ns: i64,
+    pub(super) warm_up_ns: i64,
+    pub(super) at_once: usize,
+    pub(super) repeat_ns: i64,
+}
+
+/// How long a run may take; `None` for as long as it likes.
+type Threshold = Option<u64>;
+
+impl Default for AlertRules {
+    fn default() -> Self {
+        Self {
+            threshold: Some(64_000_000),
+            of_kinds: BTreeMap::from([("process".to_owned(), None), ("thread".to_owned(), None)]),
+            of_groups: BTreeMap::new(),
+            buffering_ns: 1_000_000_000,
+            warm_up_ns: 0,
+            at_once: usize::MAX,
+            repeat_ns: 0,
+        }
+    }
+}
+
+impl AlertRules {
+    /// How long a run may take in a group for which nothing else is said; a run of exactly this long is too long.
+    pub fn threshold(mut self, threshold: Duration) -> Self {
+        self.threshold = Some(nanos(threshold));
+        self
+    }
+
+    /// The same for groups of a kind, by its name; `None` for no alerts.
+    pub fn threshold_of_kind(mut self, kind: impl Into<String>, threshold: Option<Duration>) -> Self {
+        self.of_kinds.insert(kind.into(), threshold.map(nanos));
+        self
+    }
+
+    /// The same for groups of a name; goes before what is said of its kind.
+    pub fn threshold_of_group(mut self, name: impl Into<String>, threshold: Option<Duration>) -> Self {
+        self.of_groups.insert(name.into(), threshold.map(nanos));
+        self
+    }
+
+    /// How long alerts are collected after the first slow run. A group is in each collection once.
+    pub fn buffering(mut self, buffering: Duration) -> Self {
+        self.buffering_ns = signed(buffering);
+        self
+    }
+
+    /// Ignores what a process does so soon after it was first seen.
+    pub fn warm_up(mut self, warm_up: Duration) -> Self {
+        self.warm_up_ns = signed(warm_up);
+        self
+    }
+
+    /// When more groups than this are slow in one collection, the machine is the culprit: it is withheld.
+    pub const fn at_once(mut self, groups: usize) -> Self {
+        self.at_once = groups;
+        self
+    }
+
+    /// Withholds alerts for a group of this kind and name so long after the last one for it.
+    pub fn repeat(mut self, repeat: Duration) -> Self {
+        self.repeat_ns = signed(repeat);
+        self
+    }
+
+    /// What holds for a group.
+    pub(super) fn threshold_for(&self, kind: &str, name: &str) -> Threshold {
+        let said = self.of_groups.get(name).or_else(|| self.of_kinds.get(kind));
+        said.copied().unwrap_or(self.threshold)
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn signed(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,199 @@
+//! The thread that looks: at all groups, some times a second; feeds the state machine, hands alerts over.
+//!
+//! What takes long, evidence and callbacks, is done by the thread that tells ([`super::tell`]), so looks come in time. Invariants:
+//! it waits for nobody; what the other thread has no room for is counted; a panic costs one look.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, select};
+use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::time::{Anchor, Timestamp};
+
+use super::Alert;
+use super::listeners::Listeners;
+use super::machine::{Draft, Look, Machine, Run, Withheld};
+use super::rules::AlertRules;
+use crate::groups::{GroupId, GroupsSnapshot};
+use crate::hub::Shared;
+use crate::observe::SessionNs;
+
+/// Time between two looks, as long as they are cheap. Peaks are kept for about five seconds: a run is missed only if a look
+/// takes longer than that.
+const LOOK: Duration = Duration::from_millis(200);
+/// Where there are many processes: so many times as long as a look took is waited, so that all looks together take a third of a
+/// hundredth of a processor.
+const REST: u32 = 300;
+/// But no longer than this.
+const LONGEST_REST: Duration = Duration::from_secs(3);
+/// How long a look may take before it begins no further pool.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// After so many panics it is of no use to go on.
+const MOST_PANICS: u32 = 10;
+
+/// Whoever is heard here ends both threads: the host, or the session.
+#[derive(Clone, Debug)]
+pub(super) struct Ends(pub(super) [Receiver<()>; 2]);
+
+impl Ends {
+    /// Whether it is over.
+    pub(super) fn are_here(&self) -> bool {
+        self.0.iter().any(|end| end.try_recv() != Err(TryRecvError::Empty))
+    }
+}
+
+/// Alerts that nobody heard, by reason, for whoever asks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts(Arc<Mutex<Withheld>>);
+
+impl Counts {
+    pub(super) fn now(&self) -> Withheld {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Withheld)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Runs something that may panic. Whether it did not.
+    pub(super) fn guard(&self, body: impl FnOnce()) -> bool {
+        let ended_well = catch_unwind(AssertUnwindSafe(body)).is_ok();
+        self.change(|counts| counts.panics += u64::from(!ended_well));
+        ended_well
+    }
+
+    /// Gives alerts to the thread that tells, if that has room for them.
+    fn hand_over(&self, alerts: Vec<Alert>, tell: &Sender<Vec<Alert>>) {
+        if let Err(refused) = tell.try_send(alerts) {
+            let lost = refused.into_inner().len() as u64;
+            self.change(|counts| counts.unheard = counts.unheard.saturating_add(lost));
+        }
+    }
+}
+
+/// What the thread has.
+pub(super) struct Watch {
+    pub(super) shared: Arc<Shared>,
+    pub(super) listeners: Arc<Listeners>,
+    pub(super) counts: Counts,
+    pub(super) ends: Ends,
+    pub(super) tell: Sender<Vec<Alert>>,
+}
+
+impl Watch {
+    pub(super) fn run(self, rules: &AlertRules) {
+        let (mut machine, mut panics) = (None, 0);
+        while panics < MOST_PANICS {
+            let begun = self.now();
+            let ended_well = self.counts.guard(|| self.look(rules, &mut machine));
+            panics += u32::from(!ended_well);
+            let [stopped, over] = &self.ends.0;
+            select! {
+                recv(stopped) -> _ => return,
+                recv(over) -> _ => return,
+                default(rest_after(self.since(begun))) => {}
+            }
+        }
+    }
+
+    fn look(&self, rules: &AlertRules, machine: &mut Option<Machine<GroupId, PoolId>>) {
+        let snapshot = crate::groups::snapshot(&self.shared, TIMEOUT);
+        let now = SessionNs(snapshot.at_ns);
+        let machine = machine.get_or_insert_with(|| Machine::new(rules.clone(), now));
+        machine.meet(now, snapshot.processes.iter().map(|process| process.pool));
+        let drafts = machine.look(now, looks(&snapshot));
+        let withheld = machine.withheld();
+        self.counts.change(|counts| {
+            *counts = Withheld { unheard: counts.unheard, panics: counts.panics, ..withheld };
+        });
+        if !drafts.is_empty() && !self.listeners.is_empty() {
+            self.counts.hand_over(alerts(drafts, &snapshot), &self.tell);
+        }
+    }
+
+    fn now(&self) -> SessionNs {
+        SessionNs(self.shared.clock.converter(Anchor::take()).since_start_ns(Timestamp::now()))
+    }
+
+    fn since(&self, begun: SessionNs) -> Duration {
+        Duration::from_nanos(u64::try_from(self.now().0.saturating_sub(begun.0)).unwrap_or(0))
+    }
+}
+
+/// How long to wait after a look that took so long.
+fn rest_after(took: Duration) -> Duration {
+    took.saturating_mul(REST).clamp(LOOK, LONGEST_REST)
+}
+
+fn looks(snapshot: &GroupsSnapshot) -> impl Iterator<Item = Look<GroupId, PoolId>> + '_ {
+    snapshot.rows().map(|(process, row)| Look {
+        id: row.id,
+        process: process.pool,
+        kind: row.kind.name().to_owned(),
+        name: row.name.clone(),
+        runs: row.totals.peaks.iter().map(|peak| run(peak.ended_ns, peak.duration_ns)).collect(),
+        blocking_ns: row.totals.blocking_ns,
+    })
+}
+
+fn run(ended_ns: u64, duration_ns: u64) -> Run {
+    Run { ended: SessionNs(i64::try_from(ended_ns).unwrap_or(i64::MAX)), duration_ns }
+}
+
+fn alerts(drafts: Vec<Draft<GroupId>>, snapshot: &GroupsSnapshot) -> Vec<Alert> {
+    let names: BTreeMap<PoolId, (ProcessId, &str)> = snapshot
+        .processes
+        .iter()
+        .map(|process| (process.pool, (process.pid, process.name.as_str())))
+        .collect();
+    let alert = |draft: Draft<GroupId>| {
+        let (process, name) = names.get(&draft.id.pool).copied().unwrap_or((ProcessId::new(0), ""));
+        Alert {
+            group: draft.name,
+            kind: draft.kind,
+            id: draft.id,
+            process,
+            process_name: name.to_owned(),
+            highest_ns: draft.highest_ns,
+            runs: draft.runs,
+            blocking_ns: draft.blocking_ns,
+            from: draft.from,
+            to: draft.to,
+            evidence: None,
+            evidence_error: None,
+        }
+    };
+    drafts.into_iter().map(alert).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::*;
+
+    #[test]
+    fn a5_alerts_for_which_who_tells_has_no_room_are_counted_and_nobody_waits() {
+        let (counts, (tell, queue)) = (Counts::default(), bounded(1));
+        let alerts = || vec![Alert::test("plugin", "a"), Alert::test("plugin", "b")];
+        (0..3).for_each(|_| counts.hand_over(alerts(), &tell));
+        assert_eq!((queue.len(), counts.now().unheard), (1, 4));
+    }
+
+    #[test]
+    fn a_panic_is_counted_and_ends_nothing() {
+        let counts = Counts::default();
+        assert!(!counts.guard(|| panic!("as it may")));
+        assert!(counts.guard(|| ()));
+        assert_eq!(counts.now().panics, 1);
+    }
+
+    #[test]
+    fn looks_are_rarer_where_they_cost_more_but_no_peak_is_missed() {
+        assert_eq!(rest_after(Duration::from_micros(300)), LOOK);
+        assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(1_200));
+        assert_eq!(rest_after(Duration::from_secs(1)), LONGEST_REST);
+    }
+}

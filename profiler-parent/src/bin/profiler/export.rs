@@ -1,0 +1,98 @@
+//! `profiler export FILE --to FORMAT [-o OUT]`: a profile in the format of another tool.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use profiler_parent::export::{ExportOptions, Exported, Target, TimeKind, export};
+use profiler_parent::reading::Nameless;
+
+use crate::report::say;
+
+/// Writes a profile in the format of another tool
+///
+/// Of any profile, in the Firefox Profiler's form or in Firefox's own, compressed or not. A sample stands for the time
+/// since the one before it. Unless --wall is given, samples in which a thread used no processor time are idle, and of
+/// those that used some of it as many are kept as the processor time of their function amounts to; a profile
+/// without processor times has its time by the clock.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// A profile (.json or .json.gz)
+    file: PathBuf,
+    /// The format
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: Format,
+    /// Where it goes; for cpuprofile a directory [default: beside the profile, by its name]
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Time in which threads did not run is (idle) [default]
+    #[arg(long, conflicts_with = "wall")]
+    cpu: bool,
+    /// Functions keep the time in which they waited
+    #[arg(long)]
+    wall: bool,
+    /// Leaves addresses without a name as they are, and reads no debug information
+    #[arg(long)]
+    no_names: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A file per thread and an index, for Chrome's developer tools and VS Code
+    Cpuprofile,
+    /// A profile per thread, for speedscope
+    Speedscope,
+    /// Samples and markers as trace events, for Perfetto, Chrome and the Firefox Profiler
+    ChromeTrace,
+    /// A line per stack with its microseconds, for flame graph scripts
+    Folded,
+    /// For Google's pprof
+    Pprof,
+}
+
+impl Format {
+    const fn target(self) -> Target {
+        match self {
+            Self::Cpuprofile => Target::CpuProfile,
+            Self::Speedscope => Target::Speedscope,
+            Self::ChromeTrace => Target::ChromeTrace,
+            Self::Folded => Target::Folded,
+            Self::Pprof => Target::Pprof,
+        }
+    }
+
+    /// What takes the place of `.json` and `.json.gz`.
+    const fn ending(self) -> &'static str {
+        match self {
+            Self::Cpuprofile => "-cpuprofiles",
+            Self::Speedscope => ".speedscope.json",
+            Self::ChromeTrace => ".trace.json",
+            Self::Folded => ".folded",
+            Self::Pprof => ".pb.gz",
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let time = if options.wall { TimeKind::Wall } else { TimeKind::Cpu };
+    let wanted = ExportOptions { target: options.to.target(), time, names: !options.no_names };
+    let output = options.output.clone().unwrap_or_else(|| beside(&options.file, options.to.ending()));
+    let Exported { files, threads, samples, nameless } = export(&options.file, &output, &wanted)?;
+    for Nameless { library, why } in nameless {
+        eprintln!("profiler: no names for {library}: {why}");
+    }
+    say(&format!("{samples} samples of {threads} threads"));
+    match files.len() {
+        1 => say(&format!("wrote {}", output.display())),
+        count => say(&format!("wrote {count} files to {}", output.display())),
+    }
+    Ok(())
+}
+
+/// The profile's name with another ending.
+pub(crate) fn beside(file: &Path, ending: &str) -> PathBuf {
+    let name = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let stem = name.strip_suffix(".gz").unwrap_or(&name);
+    let stem = stem.strip_suffix(".json").or(stem.strip_suffix(".cpuprofile")).unwrap_or(stem);
+    file.with_file_name(format!("{stem}{ending}"))
+}

@@ -1,0 +1,159 @@
+//! `profiler top URL`: the live page's table of groups in a terminal.
+//!
+//! ```text
+//! $ profiler top http://127.0.0.1:41229/5a…/
+//! 3 processes running, 12.1 MiB of 128.0 MiB recorded; 1 of 1 groups, last 10.0 s, by wall
+//! GROUP            KIND     TIME     CPU      BLOCKING ENTRIES  MEDIAN   99%      LONGEST  PROCESSES
+//! spell checker    plugin   2.31 s   2.30 s   –        412      5.12 ms  21.9 ms  64.2 ms  3
+//! ```
+//!
+//! Invariants: reads and never changes anything; in a pipe it is plain text without any control character.
+
+mod fetch;
+mod table;
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+
+use fetch::LivePage;
+use table::Everything;
+
+const EVERY: Duration = Duration::from_secs(1);
+/// Rows in a pipe, and where the size of the terminal is not known.
+const ROWS: usize = 20;
+/// Lines that are not groups.
+const OTHER_LINES: usize = 6;
+/// Back to the first place, and everything away.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Shows who is slow in a program that is being recorded
+///
+/// URL is the address of a live page, as `profiler record --live` prints it. Shown are the groups of all processes, the
+/// slowest first, once a second. Stops on Ctrl-C, or when the session ends.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The live page's address
+    url: String,
+    /// Shows it once
+    #[arg(long)]
+    once: bool,
+    /// What to sort by
+    #[arg(long, value_enum, value_name = "KEY", default_value_t)]
+    sort: Sort,
+    /// Of which time
+    #[arg(long, value_enum, value_name = "TIME", default_value_t)]
+    window: Window,
+    /// Rows to show [default: as many as fit; 20 in a pipe]; 0 shows all
+    #[arg(short = 'n', long, value_name = "N")]
+    rows: Option<usize>,
+    /// Only groups of this kind
+    #[arg(long)]
+    kind: Option<String>,
+    /// Only groups whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    find: Option<String>,
+    /// Shows the processes, too
+    #[arg(long)]
+    processes: bool,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    /// Time in the group
+    #[default]
+    Wall,
+    Cpu,
+    OffCpu,
+    Blocking,
+    Ticks,
+    Runs,
+    Median,
+    P99,
+    Longest,
+    /// Runs of more than 64 ms
+    Janky,
+    Processes,
+    Kind,
+    Name,
+}
+
+/// A range of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Window {
+    /// Since the session's start
+    #[default]
+    Start,
+    /// The last ten seconds, as far as somebody has been looking
+    #[value(name = "10s")]
+    Lately,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let page = LivePage::at(&options.url)?;
+    let is_terminal = io::stdout().is_terminal();
+    if options.once && (options.window == Window::Lately || options.processes) {
+        // Two looks, or there is nothing to compare with: what was done lately, rates.
+        let _ = page.ask(&options.query(ROWS));
+        std::thread::sleep(EVERY * 2); // the page looks no more often where a look costs much
+    }
+    let mut shown = 0_u64;
+    loop {
+        let size = size_of_terminal().filter(|_| is_terminal);
+        let rows = options.rows_for(size.map(|(_, lines)| lines));
+        let found = match page.ask(&options.query(rows)) {
+            Ok(text) => serde_json::from_str::<Everything>(&text).context("this is no live page")?,
+            Err(_) if shown > 0 => return Ok(()), // the session has ended
+            Err(error) => return Err(error),
+        };
+        let text = found.shown(is_terminal, size.map(|(columns, _)| columns), options.processes);
+        let clear = if is_terminal && !options.once { CLEAR } else { "" };
+        let end = if options.once || is_terminal { "" } else { "\n" };
+        let mut out = io::stdout().lock();
+        if write!(out, "{clear}{text}{end}").and_then(|()| out.flush()).is_err() || options.once {
+            return Ok(()); // nobody reads any more
+        }
+        drop(out);
+        shown += 1;
+        std::thread::sleep(EVERY);
+    }
+}
+
+impl Options {
+    fn rows_for(&self, lines: Option<usize>) -> usize {
+        let fit = lines.map_or(ROWS, |lines| lines.saturating_sub(OTHER_LINES).max(1));
+        self.rows.unwrap_or(if self.processes { fit / 2 } else { fit })
+    }
+
+    fn query(&self, rows: usize) -> Vec<(&'static str, String)> {
+        let named = |value: Option<clap::builder::PossibleValue>| {
+            value.map(|value| value.get_name().to_owned()).unwrap_or_default()
+        };
+        let top = if rows == 0 { "all".to_owned() } else { rows.to_string() };
+        let processes = if self.processes { top.clone() } else { "0".to_owned() };
+        vec![
+            ("sort", named(self.sort.to_possible_value())),
+            ("window", named(self.window.to_possible_value())),
+            ("top", top),
+            ("psort", "cpu".to_owned()),
+            ("ptop", processes),
+            ("kind", self.kind.clone().unwrap_or_default()),
+            ("find", self.find.clone().unwrap_or_default()),
+        ]
+    }
+}
+
+/// Columns and lines.
+#[cfg(unix)]
+fn size_of_terminal() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col.into(), size.ws_row.into()))
+}
+
+#[cfg(not(unix))]
+fn size_of_terminal() -> Option<(usize, usize)> {
+    None
+}

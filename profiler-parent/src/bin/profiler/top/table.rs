@@ -1,0 +1,238 @@
+//! What a live page says, as lines of text.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+
+const BOLD: &str = "\x1b[1m";
+const PLAIN: &str = "\x1b[0m";
+/// Letters of a group's name.
+const NAME: usize = 32;
+
+/// What is used of `live.json`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Everything {
+    session: Session,
+    groups: Groups,
+    processes: Processes,
+    alerts: Vec<Alert>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Session {
+    running: u64,
+    held_bytes: u64,
+    memory_limit: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Groups {
+    window: String,
+    interval_ns: u64,
+    sort: String,
+    total: usize,
+    rows: Vec<Group>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Group {
+    name: String,
+    kind: String,
+    ticks: u64,
+    wall_ns: u64,
+    cpu_ns: u64,
+    blocking_ns: u64,
+    median_ns: u64,
+    p99_ns: u64,
+    longest_ns: u64,
+    processes: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Processes {
+    rows: Vec<Process>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Process {
+    name: String,
+    pid: u32,
+    state: String,
+    cpu_pct: Option<f64>,
+    resident_bytes: Option<u64>,
+    held_bytes: u64,
+    rate: Option<f64>,
+    dropped: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Alert {
+    group: String,
+    kind: String,
+    highest_ns: u64,
+    process_name: String,
+}
+
+impl Everything {
+    /// Lines of at most so many letters; heads stand out if `is_terminal`.
+    pub(super) fn shown(&self, is_terminal: bool, columns: Option<usize>, with_processes: bool) -> String {
+        let mut lines = vec![(false, self.summary())];
+        lines.extend(self.alerts.first().map(|alert| (false, shown_alert(alert))));
+        let mut add = |table: Vec<String>| {
+            lines.extend(table.into_iter().enumerate().map(|(number, line)| (number == 0, line)));
+        };
+        add(self.groups.lines());
+        if with_processes {
+            add(self.processes.lines());
+        }
+        let mut text = String::new();
+        for (is_head, line) in lines {
+            let line: String = line.trim_end().chars().take(columns.unwrap_or(usize::MAX)).collect();
+            let (begin, end) = if is_head && is_terminal { (BOLD, PLAIN) } else { ("", "") };
+            let _ = writeln!(text, "{begin}{line}{end}"); // a string takes everything
+        }
+        text
+    }
+
+    fn summary(&self) -> String {
+        let Session { running, held_bytes, memory_limit } = &self.session;
+        let Groups { window, interval_ns, sort, total, rows } = &self.groups;
+        let noun = if *running == 1 { "process" } else { "processes" };
+        let window =
+            if window == "start" { "since start".to_owned() } else { format!("last {}", time(*interval_ns)) };
+        format!(
+            "{running} {noun} running, {} of {} recorded; {} of {total} groups, {window}, by {sort}",
+            bytes(*held_bytes),
+            bytes(*memory_limit),
+            rows.len()
+        )
+    }
+}
+
+fn shown_alert(alert: &Alert) -> String {
+    let Alert { group, kind, highest_ns, process_name } = alert;
+    plain(&format!("last alert: {kind} {group} took {} in {process_name}", time(*highest_ns)))
+}
+
+impl Groups {
+    fn lines(&self) -> Vec<String> {
+        let head =
+            ["GROUP", "KIND", "TIME", "CPU", "BLOCKING", "ENTRIES", "MEDIAN", "99%", "LONGEST", "PROCESSES"];
+        let rows = self.rows.iter().map(|row| {
+            let times = [row.wall_ns, row.cpu_ns, row.blocking_ns].map(time);
+            let runs = [row.median_ns, row.p99_ns, row.longest_ns].map(time);
+            let [wall, cpu, blocking] = times;
+            let [median, p99, longest] = runs;
+            let (ticks, processes) = (row.ticks.to_string(), row.processes.to_string());
+            [cut(&row.name), row.kind.clone(), wall, cpu, blocking, ticks, median, p99, longest, processes]
+        });
+        aligned(head, rows.collect())
+    }
+}
+
+impl Processes {
+    fn lines(&self) -> Vec<String> {
+        let head = ["PROCESS", "NUMBER", "STATE", "CPU", "RESIDENT", "RECORDING", "ENTRIES/S", "DROPPED"];
+        let rows = self.rows.iter().map(|row| {
+            let cpu = row.cpu_pct.map_or_else(none, |share| format!("{share:.1}%"));
+            let rate = row.rate.map_or_else(none, |rate| format!("{rate:.0}"));
+            let resident = row.resident_bytes.map_or_else(none, bytes);
+            let (pid, held, dropped) = (row.pid.to_string(), bytes(row.held_bytes), row.dropped.to_string());
+            [cut(&row.name), pid, cut(&row.state), cpu, resident, held, rate, dropped]
+        });
+        aligned(head, rows.collect())
+    }
+}
+
+fn none() -> String {
+    "–".to_owned()
+}
+
+/// Names come from programs: what would control the terminal is taken out.
+fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+fn cut(name: &str) -> String {
+    let name = plain(name);
+    match name.char_indices().nth(NAME) {
+        Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()),
+        None => name,
+    }
+}
+
+/// The head and the rows, each column as wide as its widest text.
+fn aligned<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
+    let all: Vec<[String; N]> = std::iter::once(head.map(ToOwned::to_owned)).chain(rows).collect();
+    let widths: [usize; N] = std::array::from_fn(|place| {
+        all.iter().filter_map(|row| row.get(place)).map(|text| text.chars().count()).max().unwrap_or(0)
+    });
+    let line = |row: [String; N]| {
+        let cells = row.into_iter().zip(widths).map(|(text, width)| format!("{text:<width$}"));
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    all.into_iter().map(line).collect()
+}
+
+#[allow(clippy::cast_precision_loss)] // shown with three digits
+fn time(ns: u64) -> String {
+    let of = |unit: f64| ns as f64 / unit;
+    match ns {
+        0 => none(),
+        1..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{} µs", digits(of(1e3))),
+        1_000_000..1_000_000_000 => format!("{} ms", digits(of(1e6))),
+        1_000_000_000..120_000_000_000 => format!("{} s", digits(of(1e9))),
+        _ => format!("{} min", digits(of(60e9))),
+    }
+}
+
+fn digits(number: f64) -> String {
+    let decimals = if number >= 100.0 { 0 } else { 1 + usize::from(number < 10.0) };
+    format!("{number:.decimals$}")
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn bytes(count: u64) -> String {
+    format!("{:.1} MiB", count as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn everything() -> Everything {
+        let text = r#"{"session":{"running":2,"held_bytes":1048576,"memory_limit":8388608},
+            "groups":{"window":"start","interval_ns":5,"sort":"wall","total":9,"rows":[
+              {"name":"spell\u001b[31m checker of a very long name indeed","kind":"plugin","ticks":12,"wall_ns":1500000,
+               "cpu_ns":0,"blocking_ns":999,"median_ns":2000,"p99_ns":64000000,"longest_ns":3000000000,"processes":2}]},
+            "processes":{"rows":[{"name":"worker","pid":7,"state":"recording","cpu_pct":12.25,"resident_bytes":null,
+               "held_bytes":0,"rate":null,"dropped":1}]},
+            "alerts":[{"group":"g","kind":"plugin","highest_ns":70000000,"process_name":"worker"}]}"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn l1_the_table_in_a_pipe_is_plain_text() {
+        let text = everything().shown(false, None, true);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "2 processes running, 1.0 MiB of 8.0 MiB recorded; 1 of 9 groups, since start, by wall"
+        );
+        assert_eq!(lines[1], "last alert: plugin g took 70.0 ms in worker");
+        assert!(lines[2].starts_with("GROUP ") && lines[2].ends_with("PROCESSES"), "{text}");
+        assert!(lines[3].starts_with("spell?[31m checker of a very lon…  plugin  1.50 ms  –"), "{text}");
+        assert!(lines[3].ends_with("2.00 µs  64.0 ms  3.00 s   2"), "{text}");
+        assert!(lines[5].starts_with("worker   7       recording  12.2%"), "{text}");
+        assert!(!text.contains('\x1b'));
+    }
+
+    #[test]
+    fn in_a_terminal_lines_fit_and_heads_stand_out() {
+        let text = everything().shown(true, Some(20), false);
+        assert_eq!(text.matches(BOLD).count(), 1);
+        let widest = text.replace(BOLD, "").replace(PLAIN, "").lines().map(|line| line.chars().count()).max();
+        assert_eq!(widest, Some(20));
+    }
+}

@@ -1,0 +1,51 @@
+//! `callFrame`, as V8's formats have it: a function with its script.
+//!
+//! Viewers merge functions by name, script and line, not by file: so each source file, or library where no file is
+//! known, is a script of its own, numbered over all threads.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use profiler_core::profile::JsonWriter;
+
+use super::tables::{Function, Tables};
+use super::tree::What;
+
+/// The numbers of source files.
+#[derive(Debug, Default)]
+pub(super) struct Scripts(HashMap<String, usize>);
+
+impl Scripts {
+    /// Writes the key `callFrame`. Lines and columns are counted from 0 there, and -1 is unknown.
+    pub(super) fn write<W: Write>(&mut self, tables: &Tables, what: What, out: &mut JsonWriter<W>) {
+        let function = match what {
+            What::Func(func) => tables.function(func).unwrap_or_default(),
+            _ => Function { name: what.special().unwrap_or_default(), ..Function::default() },
+        };
+        let url = function.file.or(function.library).unwrap_or_default();
+        let from_zero = |from_one: Option<u32>| from_one.map_or(-1, |number| i64::from(number) - 1);
+        out.key("callFrame");
+        out.begin_object();
+        out.entry_str("functionName", function.name);
+        out.entry_str("scriptId", &self.number(url).to_string());
+        out.entry_str("url", url);
+        out.key("lineNumber");
+        out.i64(from_zero(function.line));
+        out.key("columnNumber");
+        out.i64(from_zero(function.column));
+        out.end_object();
+    }
+
+    /// 0 for what has no file.
+    fn number(&mut self, url: &str) -> usize {
+        if url.is_empty() {
+            return 0;
+        }
+        if let Some(known) = self.0.get(url) {
+            return *known;
+        }
+        let next = self.0.len() + 1;
+        self.0.insert(url.to_owned(), next);
+        next
+    }
+}

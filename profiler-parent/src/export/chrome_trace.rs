@@ -1,0 +1,269 @@
+//! Chrome's trace events: all processes with the names of their threads, their samples and their markers.
+//!
+//! The samples of a thread are a sampling profile of V8's (`Profile`, then `ProfileChunk` events): the call tree is
+//! written as it grows. Its nodes are numbered over all threads, as the Firefox Profiler takes nodes of one number for
+//! one. Markers: see [`super::chrome_markers`]. Times are microseconds on the system's monotonic clock.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use profiler_core::profile::JsonWriter;
+
+use super::ExportError;
+use super::call_frame::Scripts;
+use super::chrome_markers;
+use super::cpuprofile::Clock;
+use super::recording::{Recording, Sink, Thread, Totals};
+use super::slices::Slice;
+use super::survey::{Survey, TextField};
+use super::tree::{CallTree, ROOT, TreeId};
+use crate::output::ProfileFile;
+
+/// Samples of one event.
+const CHUNK: usize = 4096;
+const PROFILER: &str = "disabled-by-default-v8.cpu_profiler";
+
+/// Writes the file.
+pub(super) fn write(
+    recording: &Recording,
+    from: &Path,
+    to: &Path,
+) -> Result<(Totals, Vec<PathBuf>), ExportError> {
+    let mut file = ProfileFile::create(to)?;
+    let mut out = JsonWriter::new(&mut file);
+    out.begin_object();
+    out.entry_str("displayTimeUnit", "ms");
+    out.key("traceEvents");
+    out.begin_array();
+    let mut events = Events {
+        out,
+        clock: Clock::of(&recording.survey),
+        scripts: Scripts::default(),
+        numbers: Numbers::default(),
+        text_fields: recording.survey.text_fields(),
+        next_id: 1,
+        nodes_before: 0,
+    };
+    let totals = recording.threads(from, &mut events)?;
+    let mut out = events.out;
+    out.end_array();
+    out.end_object();
+    out.finish()?;
+    file.commit()?;
+    Ok((totals, vec![to.to_owned()]))
+}
+
+/// Where an event stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Track {
+    pub(super) pid: u64,
+    pub(super) tid: u64,
+}
+
+/// All events.
+pub(super) struct Events<W: Write> {
+    pub(super) out: JsonWriter<W>,
+    pub(super) clock: Clock,
+    scripts: Scripts,
+    numbers: Numbers,
+    pub(super) text_fields: HashMap<String, Vec<TextField>>,
+    next_id: u64,
+    /// Nodes of the threads that are written.
+    nodes_before: u64,
+}
+
+impl<W: Write> Sink for Events<W> {
+    const WITH_MARKERS: bool = true;
+
+    fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ExportError> {
+        let (pid, is_new) = self.numbers.process(thread.pid);
+        let tid = self.numbers.thread(pid, thread.tid);
+        let track = Track { pid, tid };
+        if is_new {
+            self.name(track, "process_name", thread.process);
+        }
+        self.name(track, "thread_name", thread.name);
+        if !thread.slices.is_empty() {
+            self.samples(track, thread);
+        }
+        chrome_markers::write(self, track, thread, survey);
+        Ok(())
+    }
+}
+
+impl<W: Write> Events<W> {
+    fn name(&mut self, track: Track, what: &str, name: &str) {
+        self.begin(track, "M", what, "__metadata", None);
+        self.out.key("args");
+        self.out.begin_object();
+        self.out.entry_str("name", name);
+        self.out.end_object();
+        self.out.end_object();
+    }
+
+    /// Begins an event; the caller adds what is its own and ends the object.
+    pub(super) fn begin(&mut self, track: Track, phase: &str, name: &str, category: &str, us: Option<f64>) {
+        self.out.begin_object();
+        self.out.entry_str("name", name);
+        self.out.entry_str("cat", category);
+        self.out.entry_str("ph", phase);
+        self.out.entry_u64("pid", track.pid);
+        self.out.entry_u64("tid", track.tid);
+        self.out.key("ts");
+        self.out.f64(us.unwrap_or(0.0));
+    }
+
+    /// A number that no other event has.
+    pub(super) fn id(&mut self) -> String {
+        self.next_id += 1;
+        format!("{:#x}", self.next_id)
+    }
+
+    fn samples(&mut self, track: Track, thread: &Thread<'_>) {
+        let id = self.id();
+        let start = thread.slices.first().map_or(0, |slice| self.clock.us(slice.start));
+        self.begin(track, "P", "Profile", PROFILER, Some(start as f64));
+        self.out.entry_str("id", &id);
+        self.begin_data();
+        self.out.key("startTime");
+        self.out.i64(start);
+        self.end_data();
+        let (mut tree, mut written, mut before) = (CallTree::new(), 0, start);
+        let last = thread.slices.len().div_ceil(CHUNK);
+        for (number, slices) in thread.slices.chunks(CHUNK).enumerate() {
+            self.begin(track, "P", "ProfileChunk", PROFILER, Some(before as f64));
+            self.out.entry_str("id", &id);
+            self.begin_data();
+            written = self.profile(thread, slices, &mut tree, written);
+            before = self.deltas(slices, before);
+            if let Some(end) = slices.last().filter(|_| number + 1 == last) {
+                let end = self.clock.us(end.end);
+                self.out.key("endTime");
+                self.out.i64(end);
+            }
+            self.end_data();
+        }
+        self.nodes_before += written as u64;
+    }
+
+    fn node(&self, id: TreeId) -> u64 {
+        self.nodes_before + u64::from(id.0)
+    }
+
+    fn begin_data(&mut self) {
+        self.out.key("args");
+        self.out.begin_object();
+        self.out.key("data");
+        self.out.begin_object();
+    }
+
+    fn end_data(&mut self) {
+        self.out.end_object();
+        self.out.end_object();
+        self.out.end_object();
+    }
+
+    /// Writes samples and the nodes that are new with them; gives how many nodes are written now.
+    fn profile(
+        &mut self,
+        thread: &Thread<'_>,
+        slices: &[Slice],
+        tree: &mut CallTree,
+        written: usize,
+    ) -> usize {
+        let places: Vec<(TreeId, Option<u32>)> =
+            slices.iter().map(|slice| tree.count(thread.tables, slice)).collect();
+        let lines: Vec<u32> = places.iter().map(|(_, line)| line.unwrap_or(0)).collect();
+        self.out.key("cpuProfile");
+        self.out.begin_object();
+        self.out.key("nodes");
+        self.out.begin_array();
+        let mut count = written;
+        for (id, node) in tree.nodes().skip(written) {
+            self.out.begin_object();
+            self.out.entry_u64("id", self.node(id));
+            if let Some(caller) = node.caller.filter(|_| id != ROOT) {
+                self.out.entry_u64("parent", self.node(caller));
+            }
+            self.scripts.write(thread.tables, node.what, &mut self.out);
+            self.out.end_object();
+            count += 1;
+        }
+        self.out.end_array();
+        self.out.key("samples");
+        self.out.begin_array();
+        for (id, _) in &places {
+            self.out.u64(self.node(*id));
+        }
+        self.out.end_array();
+        self.out.end_object();
+        self.out.key("lines");
+        self.out.begin_array();
+        lines.iter().for_each(|line| self.out.u64(u64::from(*line)));
+        self.out.end_array();
+        count
+    }
+
+    fn deltas(&mut self, slices: &[Slice], mut before: i64) -> i64 {
+        self.out.key("timeDeltas");
+        self.out.begin_array();
+        for slice in slices {
+            let at = self.clock.us(slice.start);
+            self.out.i64(at - before);
+            before = at;
+        }
+        self.out.end_array();
+        before
+    }
+}
+
+/// Numbers of processes and threads, which trace viewers know them by: the system's, if they are free.
+#[derive(Debug, Default)]
+struct Numbers {
+    processes: HashMap<String, u64>,
+    taken: HashSet<u64>,
+    threads: HashSet<(u64, u64)>,
+}
+
+/// Beyond the numbers that a system gives: a second life's number is so much larger.
+const LIFE: u64 = 1 << 24;
+
+impl Numbers {
+    /// The number of a process, and whether it is new.
+    fn process(&mut self, pid: &str) -> (u64, bool) {
+        if let Some(known) = self.processes.get(pid) {
+            return (*known, false);
+        }
+        let digits = pid.split('.').next().unwrap_or_default();
+        let mut number = digits.parse().unwrap_or(0_u64) % LIFE;
+        while !self.taken.insert(number) {
+            number += LIFE;
+        }
+        self.processes.insert(pid.to_owned(), number);
+        (number, true)
+    }
+
+    /// The number of another thread.
+    fn thread(&mut self, pid: u64, tid: u64) -> u64 {
+        let mut number = tid % (1 << 48);
+        while !self.threads.insert((pid, number)) {
+            number += LIFE;
+        }
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_and_threads_of_one_number_get_different_ones() {
+        let mut numbers = Numbers::default();
+        assert_eq!(numbers.process("12"), (12, true));
+        assert_eq!(numbers.process("12.1"), (12 + LIFE, true));
+        assert_eq!(numbers.process("12"), (12, false));
+        assert_eq!([numbers.thread(12, 5), numbers.thread(12, 5), numbers.thread(13, 5)], [5, 5 + LIFE, 5]);
+    }
+}

@@ -1,0 +1,150 @@
+//! `.cpuprofile`: V8's `Profiler.Profile`, one file for each thread that has samples, and an index.
+//!
+//! Viewers let a sample last until the next one, so each is written at the time at which its slice begins. All times
+//! are whole microseconds on the system's monotonic clock; each is rounded by itself, so differences add up exactly.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use profiler_core::profile::JsonWriter;
+
+use super::call_frame::Scripts;
+use super::file_name::FileNames;
+use super::index::{self, Listed};
+use super::recording::{Recording, Sink, Thread, Totals};
+use super::survey::Survey;
+use super::tree::{CallTree, TreeId, TreeNode};
+use super::{ExportError, TimeKind};
+use crate::output::ProfileFile;
+
+/// Name of the index.
+const INDEX: &str = "index.json";
+
+/// Writes all files.
+pub(super) fn write(
+    recording: &Recording,
+    from: &Path,
+    to: &Path,
+    time: TimeKind,
+) -> Result<(Totals, Vec<PathBuf>), ExportError> {
+    std::fs::create_dir_all(to)?;
+    let mut files =
+        Files { directory: to, names: FileNames::default(), scripts: Scripts::default(), all: Vec::new() };
+    let totals = recording.threads(from, &mut files)?;
+    let path = to.join(INDEX);
+    let mut file = ProfileFile::create(&path)?;
+    let mut out = JsonWriter::new(&mut file);
+    index::write(&files.all, &recording.survey, time, &mut out);
+    out.finish()?;
+    file.commit()?;
+    let all = files.all.iter().map(|listed| to.join(&listed.file));
+    Ok((totals, std::iter::once(path).chain(all).collect()))
+}
+
+struct Files<'d> {
+    directory: &'d Path,
+    names: FileNames,
+    scripts: Scripts,
+    all: Vec<Listed>,
+}
+
+impl Sink for Files<'_> {
+    fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ExportError> {
+        if thread.slices.is_empty() {
+            return Ok(());
+        }
+        let name = self.names.name(thread);
+        let mut file = ProfileFile::create(self.directory.join(&name))?;
+        let mut out = JsonWriter::new(&mut file);
+        let times = write_thread(thread, Clock::of(survey), &mut self.scripts, &mut out);
+        out.finish()?;
+        file.commit()?;
+        self.all.push(Listed::new(thread, name, times));
+        Ok(())
+    }
+}
+
+/// The clock of V8's formats: microseconds since the system started.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    start_ns: i64,
+}
+
+impl Clock {
+    pub(super) fn of(survey: &Survey) -> Self {
+        Self { start_ns: survey.meta.start_monotonic_ns.map_or(0, |ns| ns as i64) }
+    }
+
+    pub(super) const fn us(self, ns: i64) -> i64 {
+        self.start_ns.saturating_add(ns).div_euclid(1000)
+    }
+
+    /// With its fraction.
+    pub(super) fn us_exact(self, ns: i64) -> f64 {
+        let ns = self.start_ns.saturating_add(ns);
+        ns.div_euclid(1000) as f64 + ns.rem_euclid(1000) as f64 / 1000.0
+    }
+}
+
+/// Gives the start and the end.
+fn write_thread<W: Write>(
+    thread: &Thread<'_>,
+    clock: Clock,
+    scripts: &mut Scripts,
+    out: &mut JsonWriter<W>,
+) -> (i64, i64) {
+    let mut tree = CallTree::new();
+    let places: Vec<TreeId> = thread.slices.iter().map(|slice| tree.count(thread.tables, slice).0).collect();
+    let start = thread.slices.first().map_or(0, |slice| clock.us(slice.start));
+    let end = thread.slices.last().map_or(start, |slice| clock.us(slice.end));
+    out.begin_object();
+    out.key("nodes");
+    out.begin_array();
+    for (id, node) in tree.nodes() {
+        out.begin_object();
+        out.entry_u64("id", u64::from(id.0));
+        scripts.write(thread.tables, node.what, out);
+        write_node(node, out);
+        out.end_object();
+    }
+    out.end_array();
+    for (key, at) in [("startTime", start), ("endTime", end)] {
+        out.key(key);
+        out.i64(at);
+    }
+    out.key("samples");
+    out.begin_array();
+    places.iter().for_each(|id| out.u64(u64::from(id.0)));
+    out.end_array();
+    out.key("timeDeltas");
+    out.begin_array();
+    let mut before = start;
+    for slice in thread.slices {
+        let at = clock.us(slice.start);
+        out.i64(at - before);
+        before = at;
+    }
+    out.end_array();
+    out.end_object();
+    (start, end)
+}
+
+fn write_node<W: Write>(node: &TreeNode, out: &mut JsonWriter<W>) {
+    out.entry_u64("hitCount", node.hits);
+    out.key("children");
+    out.begin_array();
+    node.children.iter().for_each(|child| out.u64(u64::from(child.0)));
+    out.end_array();
+    if node.lines.is_empty() {
+        return;
+    }
+    out.key("positionTicks");
+    out.begin_array();
+    for (line, ticks) in &node.lines {
+        out.begin_object();
+        out.entry_u64("line", u64::from(*line));
+        out.entry_u64("ticks", *ticks);
+        out.end_object();
+    }
+    out.end_array();
+}

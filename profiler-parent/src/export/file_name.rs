@@ -1,0 +1,63 @@
+//! Names of files that threads are written to.
+
+use std::collections::HashSet;
+
+use super::recording::Thread;
+
+/// Longest part that a name contributes.
+const LONGEST: usize = 48;
+
+/// Names that were given away.
+#[derive(Debug, Default)]
+pub(super) struct FileNames(HashSet<String>);
+
+impl FileNames {
+    /// `PROCESS-PID-THREAD-TID.cpuprofile`, of letters that every system allows; never the same twice, also where case does not count.
+    pub(super) fn name(&mut self, thread: &Thread<'_>) -> String {
+        let Thread { process, pid, name, tid, .. } = thread;
+        let parts = [process, pid, name, tid.to_string().as_str()].map(plain);
+        let stem = parts.join("-");
+        let stems = std::iter::once(stem.clone()).chain((2..).map(|number| format!("{stem}-{number}")));
+        let mut free = stems.filter(|stem| self.0.insert(stem.to_lowercase()));
+        format!("{}.cpuprofile", free.next().unwrap_or(stem))
+    }
+}
+
+fn plain(text: &str) -> String {
+    let known = |c: char| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '_' };
+    let text: String = text.chars().take(LONGEST).map(known).collect();
+    // A name must not begin with a dot, nor mean a directory.
+    text.trim_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::markers::RawMarkers;
+    use crate::export::tables::Tables;
+
+    #[test]
+    fn names_are_plain_and_different() {
+        let (tables, markers) = (Tables::default(), RawMarkers::default());
+        let mut names = FileNames::default();
+        let mut name = |process: &str, name: &str| {
+            let thread = Thread {
+                process,
+                pid: "12.1",
+                name,
+                tid: 7,
+                is_main: false,
+                tables: &tables,
+                slices: &[],
+                markers: &markers,
+                texts: &[],
+                shift_ns: 0,
+            };
+            names.name(&thread)
+        };
+        assert_eq!(name("../we ird/é", "io:1"), "_we_ird__-12.1-io_1-7.cpuprofile");
+        assert_eq!(name("a", "T"), "a-12.1-T-7.cpuprofile");
+        assert_eq!(name("a", "t"), "a-12.1-t-7-2.cpuprofile");
+        assert!(name(&"x".repeat(5000), "t").len() < 255);
+    }
+}

@@ -1,0 +1,82 @@
+//! Folded stacks: a line for each stack of each thread, `process;thread;function;… microseconds`.
+
+use std::collections::HashMap;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::ExportError;
+use super::recording::{Recording, Sink, Thread, Totals};
+use super::slices::Slice;
+use super::survey::Survey;
+use super::tables::Tables;
+use super::tree::{CallTree, ROOT, TreeId, What};
+use crate::output::ProfileFile;
+
+/// Writes the file.
+pub(super) fn write(
+    recording: &Recording,
+    from: &Path,
+    to: &Path,
+) -> Result<(Totals, Vec<PathBuf>), ExportError> {
+    let mut file = ProfileFile::create(to)?;
+    let mut lines = Lines { out: BufWriter::new(&mut file) };
+    let totals = recording.threads(from, &mut lines)?;
+    lines.out.flush()?;
+    drop(lines);
+    file.commit()?;
+    Ok((totals, vec![to.to_owned()]))
+}
+
+struct Lines<W: Write> {
+    out: W,
+}
+
+impl<W: Write> Sink for Lines<W> {
+    fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ExportError> {
+        let mut tree = CallTree::new();
+        let mut costs: HashMap<TreeId, u64> = HashMap::new();
+        for slice in thread.slices {
+            *costs.entry(tree.place(thread.tables, slice)).or_insert(0) += Slice::length(slice);
+        }
+        let mut costs: Vec<(TreeId, u64)> = costs.into_iter().collect();
+        costs.sort();
+        for (id, ns) in costs.into_iter().map(|(id, ns)| (id, ns.saturating_add(500) / 1000)) {
+            if ns > 0 {
+                let mut frames = vec![plain(thread.process), plain(thread.name)];
+                frames.extend(path(&tree, thread.tables, id));
+                writeln!(self.out, "{} {ns}", frames.join(";"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The names of a node's path, the outermost first.
+fn path(tree: &CallTree, tables: &Tables, id: TreeId) -> Vec<String> {
+    let ids = std::iter::successors(Some(id), |id| tree.node(*id)?.caller);
+    let names = ids.filter(|id| *id != ROOT).filter_map(|id| {
+        let what = tree.node(id)?.what;
+        match what {
+            What::Func(func) => tables.function(func).map(|function| plain(function.name)),
+            what => what.special().map(str::to_owned),
+        }
+    });
+    let mut names: Vec<String> = names.collect();
+    names.reverse();
+    names
+}
+
+/// A name that does not end a frame or a line.
+fn plain(name: &str) -> String {
+    name.chars()
+        .map(|c| {
+            if c == ';' {
+                ':'
+            } else if c.is_control() {
+                ' '
+            } else {
+                c
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,375 @@
+//! `.cpuprofile` files as recordings: a profile in the processed form with one thread.
+//!
+//! A sample of V8's lasts until the next one, the last until the end; so each has that time as its weight, in milliseconds,
+//! and stands where it was taken. Nothing in the file is believed: nodes may name each other in circles.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use profiler_core::profile::JsonWriter;
+use serde::Deserialize;
+
+use super::ExportError;
+use crate::output::ProfileFile;
+use crate::processed::PROCESSED_VERSION;
+use crate::reading::text;
+
+/// What was imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The profile.
+    pub path: PathBuf,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Samples.
+    pub samples: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Profile {
+    nodes: Vec<Node>,
+    start_time: f64,
+    end_time: f64,
+    #[serde(default)]
+    samples: Vec<u64>,
+    #[serde(default)]
+    time_deltas: Vec<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Node {
+    id: u64,
+    call_frame: CallFrame,
+    #[serde(default)]
+    children: Vec<u64>,
+    parent: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CallFrame {
+    function_name: String,
+    #[serde(default)]
+    url: String,
+    #[serde(default = "unknown")]
+    line_number: i64,
+    #[serde(default = "unknown")]
+    column_number: i64,
+}
+
+const fn unknown() -> i64 {
+    -1
+}
+
+/// Writes the profile in the `.cpuprofile` file `from` to `to`, in the processed form; compressed if that ends in `.gz`.
+/// Holds the whole file.
+///
+/// # Errors
+/// [`ExportError`]; then `to` is as it was.
+pub fn import_cpuprofile(from: &Path, to: &Path) -> Result<Imported, ExportError> {
+    let unreadable = |source| ExportError::Read { path: from.to_owned(), source };
+    let file = File::open(from).map_err(unreadable)?;
+    let input = BufReader::new(text(&file).map_err(unreadable)?);
+    let profile: Profile = serde_json::from_reader(input)
+        .map_err(|error| ExportError::NotAProfile { path: from.to_owned(), why: error.to_string() })?;
+    let mut file = ProfileFile::create(to)?;
+    let mut out = JsonWriter::new(&mut file);
+    let name = from.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let samples = Tables::of(&profile).write(&profile, &name, &mut out);
+    out.finish()?;
+    let bytes = file.commit()?;
+    Ok(Imported { path: to.to_owned(), bytes, samples })
+}
+
+/// The tables of the processed form.
+#[derive(Debug, Default)]
+struct Tables {
+    texts: Vec<String>,
+    known_texts: HashMap<String, usize>,
+    funcs: Vec<CallFrame>,
+    /// Place of the caller, and of the function.
+    stacks: Vec<(Option<usize>, usize)>,
+    by_id: HashMap<u64, usize>,
+}
+
+impl Tables {
+    fn of(profile: &Profile) -> Self {
+        let mut tables = Self::default();
+        let rows: HashMap<u64, usize> = (0..).zip(&profile.nodes).map(|(row, node)| (node.id, row)).collect();
+        let mut callers: HashMap<u64, u64> = HashMap::new();
+        for node in &profile.nodes {
+            callers.extend(node.parent.map(|parent| (node.id, parent)));
+            callers.extend(node.children.iter().map(|child| (*child, node.id)));
+        }
+        let mut funcs = HashMap::new();
+        for node in &profile.nodes {
+            tables.add(node.id, &callers, |id| profile.nodes.get(*rows.get(&id)?), &mut funcs);
+        }
+        tables
+    }
+
+    /// Adds a node after those that called it. Of a circle one is nobody's callee.
+    fn add<'p>(
+        &mut self,
+        id: u64,
+        callers: &HashMap<u64, u64>,
+        node: impl Fn(u64) -> Option<&'p Node>,
+        funcs: &mut HashMap<CallFrame, usize>,
+    ) {
+        let mut path = vec![id];
+        let mut on_path = std::collections::HashSet::from([id]);
+        while let Some(caller) = path.last().and_then(|last| callers.get(last)) {
+            if self.by_id.contains_key(caller) || node(*caller).is_none() || !on_path.insert(*caller) {
+                break;
+            }
+            path.push(*caller);
+        }
+        for id in path.into_iter().rev() {
+            let Some(frame) = node(id).map(|node| node.call_frame.clone()) else { continue };
+            if self.by_id.contains_key(&id) {
+                continue;
+            }
+            let caller = callers.get(&id).and_then(|caller| self.by_id.get(caller)).copied();
+            let func = *funcs.entry(frame).or_insert_with_key(|frame| {
+                self.funcs.push(frame.clone());
+                self.funcs.len() - 1
+            });
+            self.by_id.insert(id, self.stacks.len());
+            self.stacks.push((caller, func));
+        }
+    }
+
+    fn text(&mut self, text: &str) -> usize {
+        let next = self.texts.len();
+        *self.known_texts.entry(text.to_owned()).or_insert_with(|| {
+            self.texts.push(text.to_owned());
+            next
+        })
+    }
+
+    /// Gives the number of samples.
+    fn write<W: Write>(mut self, profile: &Profile, name: &str, out: &mut JsonWriter<W>) -> u64 {
+        out.begin_object();
+        write_meta(profile, name, out);
+        for empty in ["libs", "counters", "profilerOverhead"] {
+            out.key(empty);
+            out.begin_array();
+            out.end_array();
+        }
+        out.key("threads");
+        out.begin_array();
+        let samples = self.write_thread(profile, name, out);
+        out.end_array();
+        self.write_shared(out);
+        out.end_object();
+        samples
+    }
+
+    fn write_thread<W: Write>(&self, profile: &Profile, name: &str, out: &mut JsonWriter<W>) -> u64 {
+        out.begin_object();
+        out.entry_str("name", "GeckoMain");
+        out.entry_bool("isMainThread", true);
+        out.entry_str("processType", "default");
+        out.entry_str("processName", name);
+        out.entry_str("pid", "1");
+        out.entry_u64("tid", 1);
+        for (key, value) in [("processStartupTime", "0"), ("processShutdownTime", "null")] {
+            out.key(key);
+            out.raw(value);
+        }
+        for (key, value) in [("registerTime", "0"), ("unregisterTime", "null"), ("pausedRanges", "[]")] {
+            out.key(key);
+            out.raw(value);
+        }
+        let samples = self.write_samples(profile, out);
+        out.key("markers");
+        out.raw(NO_MARKERS);
+        out.end_object();
+        samples
+    }
+
+    fn write_samples<W: Write>(&self, profile: &Profile, out: &mut JsonWriter<W>) -> u64 {
+        let times = times(profile);
+        let ends = times.iter().skip(1).copied().chain([profile.end_time - profile.start_time]);
+        out.key("samples");
+        out.begin_object();
+        column(out, "stack", times.iter().zip(&profile.samples), |(_, id), out| {
+            number(self.by_id.get(id), out)
+        });
+        let befores = std::iter::once(&0.0).chain(&times);
+        column(out, "timeDeltas", times.iter().zip(befores), |(at, before), out| {
+            out.f64((at - before) / 1e3)
+        });
+        column(out, "weight", times.iter().zip(ends), |(at, end), out| out.f64((end - at).max(0.0) / 1e3));
+        out.entry_str("weightType", "tracing-ms");
+        out.entry_u64("length", times.len() as u64);
+        out.end_object();
+        times.len() as u64
+    }
+
+    fn write_shared<W: Write>(&mut self, out: &mut JsonWriter<W>) {
+        let funcs = std::mem::take(&mut self.funcs);
+        let shown = |frame: &CallFrame| match frame.function_name.as_str() {
+            "" => "(anonymous)".to_owned(),
+            name => name.to_owned(),
+        };
+        let names: Vec<usize> = funcs.iter().map(|frame| self.text(&shown(frame))).collect();
+        let mut sources: Vec<usize> = Vec::new();
+        let of: Vec<Option<usize>> =
+            funcs.iter().map(|frame| self.source(&frame.url, &mut sources)).collect();
+        out.key("shared");
+        out.begin_object();
+        table(out, "stackTable", self.stacks.len(), |out| {
+            column(out, "frame", &self.stacks, |(_, func), out| out.u64(*func as u64));
+            column(out, "prefix", &self.stacks, |(caller, _), out| number(caller.as_ref(), out));
+        });
+        let from_one = |number: i64| u64::try_from(number).ok().map(|number| number + 1);
+        table(out, "frameTable", funcs.len(), |out| {
+            for (key, value) in [("address", "-1"), ("inlineDepth", "0"), ("subcategory", "0")] {
+                column(out, key, &funcs, |_, out| out.raw(value));
+            }
+            column(out, "category", &funcs, |frame, out| out.u64(category(frame)));
+            column(out, "func", 0..funcs.len(), |func, out| out.u64(func as u64));
+            for key in ["nativeSymbol", "innerWindowID"] {
+                column(out, key, &funcs, |_, out| out.null());
+            }
+            column(out, "line", &funcs, |frame, out| maybe(from_one(frame.line_number), out));
+            column(out, "column", &funcs, |frame, out| maybe(from_one(frame.column_number), out));
+        });
+        table(out, "funcTable", funcs.len(), |out| {
+            column(out, "name", &names, |name, out| out.u64(*name as u64));
+            for key in ["isJS", "relevantForJS"] {
+                column(out, key, &funcs, |frame, out| out.bool(key == "isJS" && category(frame) == SCRIPT));
+            }
+            column(out, "resource", &funcs, |_, out| out.i64(-1));
+            column(out, "source", &of, |source, out| number(source.as_ref(), out));
+            column(out, "lineNumber", &funcs, |frame, out| maybe(from_one(frame.line_number), out));
+            column(out, "columnNumber", &funcs, |frame, out| maybe(from_one(frame.column_number), out));
+        });
+        table(out, "resourceTable", 0, |out| empty(&["lib", "name", "host", "type"], out));
+        table(out, "nativeSymbols", 0, |out| empty(&["libIndex", "address", "name", "functionSize"], out));
+        table(out, "sources", sources.len(), |out| {
+            column(out, "uuid", &sources, |_, out| out.null());
+            column(out, "filename", &sources, |source, out| out.u64(*source as u64));
+        });
+        column(out, "stringArray", &self.texts, |text, out| out.string(text));
+        out.end_object();
+    }
+
+    /// The row of a file among the sources.
+    fn source(&mut self, url: &str, sources: &mut Vec<usize>) -> Option<usize> {
+        if url.is_empty() {
+            return None;
+        }
+        let text = self.text(url);
+        let known = sources.iter().position(|source| *source == text);
+        known.or_else(|| {
+            sources.push(text);
+            Some(sources.len() - 1)
+        })
+    }
+}
+
+const NO_MARKERS: &str =
+    r#"{"data":[],"name":[],"startTime":[],"endTime":[],"phase":[],"category":[],"length":0}"#;
+/// Rows of the categories.
+const OTHER: u64 = 0;
+const IDLE: u64 = 1;
+const SCRIPT: u64 = 2;
+const COLLECTOR: u64 = 3;
+const CATEGORIES: &str = r#"[{"name":"Other","color":"grey","subcategories":["Other"]},
+{"name":"Idle","color":"transparent","subcategories":["Other"]},
+{"name":"JavaScript","color":"yellow","subcategories":["Other"]},
+{"name":"GC / CC","color":"orange","subcategories":["Other"]}]"#;
+
+fn category(frame: &CallFrame) -> u64 {
+    match frame.function_name.as_str() {
+        "(idle)" => IDLE,
+        "(garbage collector)" => COLLECTOR,
+        "(root)" | "(program)" => OTHER,
+        _ => SCRIPT,
+    }
+}
+
+/// When samples were taken, in microseconds from the start on: never backwards. One that has no time is none.
+fn times(profile: &Profile) -> Vec<f64> {
+    let (mut at, mut latest) = (0.0, 0.0_f64);
+    let deltas = profile.time_deltas.iter().take(profile.samples.len());
+    deltas
+        .map(|delta| {
+            at += delta;
+            latest = latest.max(at);
+            latest
+        })
+        .collect()
+}
+
+fn write_meta<W: Write>(profile: &Profile, name: &str, out: &mut JsonWriter<W>) {
+    let count = profile.samples.len().max(1) as f64;
+    let length_ms = (profile.end_time - profile.start_time).max(0.0) / 1e3;
+    out.key("meta");
+    out.begin_object();
+    out.entry_u64("version", u64::from(profiler_core::profile::gecko::GECKO_VERSION));
+    out.entry_u64("preprocessedProfileVersion", u64::from(PROCESSED_VERSION));
+    for (key, ms) in [("interval", length_ms / count), ("startTime", 0.0), ("profilingStartTime", 0.0)] {
+        out.key(key);
+        out.f64(ms);
+    }
+    out.key("profilingEndTime");
+    out.f64(length_ms);
+    out.key("startTimeAsClockMonotonicNanosecondsSinceBoot");
+    out.f64((profile.start_time * 1e3).max(0.0));
+    out.entry_u64("processType", 0);
+    out.entry_str("product", name);
+    out.entry_str("importedFrom", "cpuprofile");
+    out.entry_u64("stackwalk", 1);
+    out.entry_bool("debug", false);
+    out.entry_bool("symbolicated", true);
+    out.entry_bool("sourceCodeIsNotOnSearchfox", true);
+    out.key("sampleUnits");
+    out.raw(r#"{"time":"ms","eventDelay":"ms","threadCPUDelta":"ns"}"#);
+    out.key("categories");
+    out.raw(CATEGORIES);
+    out.key("markerSchema");
+    out.raw("[]");
+    out.end_object();
+}
+
+fn table<W: Write>(out: &mut JsonWriter<W>, key: &str, len: usize, columns: impl FnOnce(&mut JsonWriter<W>)) {
+    out.key(key);
+    out.begin_object();
+    columns(out);
+    out.entry_u64("length", len as u64);
+    out.end_object();
+}
+
+fn column<W: Write, T>(
+    out: &mut JsonWriter<W>,
+    key: &str,
+    items: impl IntoIterator<Item = T>,
+    mut item: impl FnMut(T, &mut JsonWriter<W>),
+) {
+    out.key(key);
+    out.begin_array();
+    items.into_iter().for_each(|value| item(value, out));
+    out.end_array();
+}
+
+fn empty<W: Write>(keys: &[&str], out: &mut JsonWriter<W>) {
+    keys.iter().for_each(|key| column(out, key, std::iter::empty::<()>(), |(), _| {}));
+}
+
+fn number<W: Write>(value: Option<&usize>, out: &mut JsonWriter<W>) {
+    maybe(value.map(|value| *value as u64), out);
+}
+
+fn maybe<W: Write>(value: Option<u64>, out: &mut JsonWriter<W>) {
+    match value {
+        Some(value) => out.u64(value),
+        None => out.null(),
+    }
+}

@@ -1,0 +1,160 @@
+//! Recordings in the formats of other tools, and `.cpuprofile` files as recordings.
+//!
+//! Called by `profiler export` and `profiler import`, and by applications. A profile is read twice: first for what its
+//! threads refer to ([`survey`]), then thread by thread ([`recording`]); each format writes a thread when it comes.
+//!
+//! ```text
+//! file ─▶ walk ─▶ survey   libraries, names, shared tables           (held)
+//! file ─▶ walk ─▶ raw thread ─▶ slices, tables ─▶ format ─▶ output   (one thread held)
+//! ```
+//!
+//! | format | what it holds besides | files |
+//! |---|---|---|
+//! | [`Target::CpuProfile`] | the call tree of one thread | one per thread, and an index |
+//! | [`Target::Speedscope`] | the functions of all threads | one |
+//! | [`Target::ChromeTrace`] | the call tree of one thread, its markers | one |
+//! | [`Target::Folded`] | the call tree of one thread | one |
+//! | [`Target::Pprof`] | functions, places and texts of all threads | one |
+//!
+//! Invariants: the lengths of a thread's slices add up to the time that it was looked at; a call tree has one node for
+//! each path; a file appears under its name only when it is complete.
+
+mod call_frame;
+mod chrome_markers;
+mod chrome_trace;
+mod cpuprofile;
+mod file_name;
+mod folded;
+mod import;
+mod index;
+mod located;
+mod markers;
+mod pprof;
+mod proto;
+mod raw;
+mod recording;
+mod shared;
+mod slices;
+mod speedscope;
+mod survey;
+mod tables;
+mod tree;
+mod walk;
+
+use std::path::{Path, PathBuf};
+
+pub use import::{Imported, import_cpuprofile};
+
+use crate::output::OutputError;
+use crate::reading::Nameless;
+use recording::Recording;
+
+/// A format to export to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// V8's, which Chrome's developer tools and VS Code open: a directory with a file for each thread and `index.json`.
+    CpuProfile,
+    /// speedscope's own JSON: a profile for each thread.
+    Speedscope,
+    /// Chrome's trace events: samples and markers of all processes.
+    ChromeTrace,
+    /// A line for each stack, `process;thread;function;… microseconds`, as flame graph scripts read them.
+    Folded,
+    /// Google's pprof, compressed: samples, time and processor time, with processes and threads as labels.
+    Pprof,
+}
+
+/// What becomes of the time in which a thread did not run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TimeKind {
+    /// Samples in which the thread used no processor time are `(idle)`, directly under the root. Of samples that used some
+    /// of it so many are kept, function by function, that their time is the processor time. Where it was not measured
+    /// this is the same as [`Self::Wall`].
+    #[default]
+    Cpu,
+    /// Every sample counts for the function that it was taken in, whether it ran or waited.
+    Wall,
+}
+
+/// How to export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// The format.
+    pub target: Target,
+    /// What becomes of the time in which a thread did not run. pprof has both times side by side.
+    pub time: TimeKind,
+    /// Whether addresses without a name get the one that this machine's files have for them.
+    pub names: bool,
+}
+
+impl ExportOptions {
+    /// To this format, with processor time and with names.
+    pub const fn to(target: Target) -> Self {
+        Self { target, time: TimeKind::Cpu, names: true }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// The files; the index, where there is one, first.
+    pub files: Vec<PathBuf>,
+    /// Threads that were read.
+    pub threads: u64,
+    /// Samples that were read.
+    pub samples: u64,
+    /// Libraries of which no address has a name.
+    pub nameless: Vec<Nameless>,
+}
+
+/// Why there is no export.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The profile cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The profile.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is something else.
+    #[error("{} is not a profile: {why}", path.display())]
+    NotAProfile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file cannot be made or completed.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The output, or the directory that it goes to, fails.
+    #[error("cannot write the export: {0}")]
+    Write(#[from] std::io::Error),
+}
+
+/// Writes the profile `from`, of either form, compressed or not, in another format to `to`: a file that is replaced, or
+/// for [`Target::CpuProfile`] a directory, which is made if need be and whose files of the same names are replaced.
+///
+/// Takes about as long as reading the profile twice; see the [module](self) for what it holds.
+///
+/// # Errors
+/// [`ExportError`]; then the file is as it was. Files of threads that were complete stay.
+pub fn export(from: &Path, to: &Path, options: &ExportOptions) -> Result<Exported, ExportError> {
+    let recording = Recording::open(from, options)?;
+    let (totals, files) = match options.target {
+        Target::CpuProfile => cpuprofile::write(&recording, from, to, options.time)?,
+        Target::Speedscope => speedscope::write(&recording, from, to)?,
+        Target::ChromeTrace => chrome_trace::write(&recording, from, to)?,
+        Target::Folded => folded::write(&recording, from, to)?,
+        Target::Pprof => pprof::write(&recording, from, to)?,
+    };
+    let nameless = recording.survey.into_nameless();
+    Ok(Exported { files, threads: totals.threads, samples: totals.samples, nameless })
+}
+
+#[cfg(test)]
+mod tests;

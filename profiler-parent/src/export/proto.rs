@@ -1,0 +1,78 @@
+//! As much of the protocol buffers' wire format as pprof needs: numbers, texts, messages in messages.
+//!
+//! A message is put together in memory, so its fields must be few; a whole profile is a sequence of them.
+
+/// A message while it is put together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Message(Vec<u8>);
+
+const VARINT: u64 = 0;
+const BYTES: u64 = 2;
+
+impl Message {
+    /// A number; 0, which is what a missing one means, takes no room.
+    pub(super) fn number(&mut self, field: u64, value: u64) {
+        if value != 0 {
+            self.varint(field << 3 | VARINT);
+            self.varint(value);
+        }
+    }
+
+    /// Text or bytes, also empty ones.
+    pub(super) fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        self.varint(field << 3 | BYTES);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// A message in this one.
+    pub(super) fn message(&mut self, field: u64, message: &Self) {
+        self.bytes(field, &message.0);
+    }
+
+    /// A list of numbers, packed.
+    pub(super) fn numbers(&mut self, field: u64, values: impl IntoIterator<Item = u64>) {
+        let mut packed = Self::default();
+        values.into_iter().for_each(|value| packed.varint(value));
+        self.message(field, &packed);
+    }
+
+    /// Its bytes; it is empty afterwards.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push((value & 0x7f) as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wire_format_is_that_of_its_specification() {
+        let mut message = Message::default();
+        message.number(1, 150);
+        message.number(3, 0);
+        message.bytes(2, b"testing");
+        let mut inner = Message::default();
+        inner.number(1, 150);
+        message.message(3, &inner);
+        message.numbers(6, [3, 270, 86_942]);
+        let expected: [&[u8]; 4] = [
+            &[0x08, 0x96, 0x01],
+            &[0x12, 0x07, b't', b'e', b's', b't', b'i', b'n', b'g'],
+            &[0x1a, 0x03, 0x08, 0x96, 0x01],
+            &[0x32, 0x06, 0x03, 0x8e, 0x02, 0x9e, 0xa7, 0x05],
+        ];
+        assert_eq!(message.take(), expected.concat());
+        message.number(1, u64::MAX);
+        assert_eq!(message.take().len(), 11, "ten bytes of seven bits");
+    }
+}

@@ -1,0 +1,132 @@
+//! The tables that all threads share in the processed form, as they stand in the file.
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use super::tables::{Frame, FrameId, Func, FuncId, Node, NodeId, Tables, TextId};
+use crate::reading::{Columns, Table};
+
+const NONE: usize = usize::MAX;
+/// In the flags of a function: it has a resource.
+const HAS_RESOURCE: usize = 4;
+
+/// The columns that are needed.
+#[derive(Debug, Default)]
+pub(super) struct SharedTables {
+    /// `frame`, `prefix`, `prefixOffset`.
+    stacks: Table<3>,
+    /// `func`, `line`, `address`.
+    frames: Table<3>,
+    /// `name`, `resource`, `flags`, `source`, `fileName`, `lineNumber`, `columnNumber`.
+    funcs: Table<7>,
+    /// `name`.
+    resources: Table<1>,
+    /// `filename`.
+    sources: Table<1>,
+    strings: Vec<String>,
+}
+
+impl SharedTables {
+    /// As all formats read them.
+    pub(super) fn into_tables(mut self) -> Tables {
+        let texts = std::mem::take(&mut self.strings);
+        let [frames, ..] = &self.stacks.0;
+        let nodes = (0..frames.len()).map(|row| self.node(row)).collect();
+        let [funcs, ..] = &self.frames.0;
+        let frames = (0..funcs.len()).map(|row| self.frame(row)).collect();
+        let [names, ..] = &self.funcs.0;
+        let mut funcs: Vec<Func> = (0..names.len()).map(|row| self.func(row)).collect();
+        self.give_labels_their_lines(&mut funcs);
+        Tables { nodes, frames, funcs, texts }
+    }
+
+    fn node(&self, row: usize) -> Node {
+        let by_offset = || row.checked_sub(self.stacks.index(2, row).filter(|offset| *offset > 0)?);
+        let caller = self.stacks.index(1, row).or_else(by_offset).filter(|caller| *caller < row);
+        Node {
+            caller: caller.map(|caller| NodeId(narrow(caller))),
+            frame: FrameId(self.stacks.index(0, row).map_or(u32::MAX, narrow)),
+        }
+    }
+
+    fn frame(&self, row: usize) -> Frame {
+        let address = self.frames.number(2, row);
+        Frame {
+            func: FuncId(self.frames.index(0, row).map_or(u32::MAX, narrow)),
+            line: self.frames.index(1, row).filter(|line| *line > 0).map(narrow),
+            address: (address >= 0.0).then_some(address as u64),
+        }
+    }
+
+    fn func(&self, row: usize) -> Func {
+        let text = |place: Option<usize>| place.map(|place| TextId(narrow(place)));
+        let has_resource = self.funcs.index(2, row).is_none_or(|flags| flags & HAS_RESOURCE != 0);
+        let resource = self.funcs.index(1, row).filter(|_| has_resource);
+        let source = self.funcs.index(3, row).and_then(|source| self.sources.index(0, source));
+        let at = |column| self.funcs.index(column, row).filter(|at| *at > 0).map(narrow);
+        Func {
+            name: TextId(self.funcs.index(0, row).map_or(u32::MAX, narrow)),
+            file: text(source.or(self.funcs.index(4, row))),
+            line: at(5),
+            column: at(6),
+            library: text(resource.and_then(|resource| self.resources.index(0, resource))),
+        }
+    }
+
+    /// A frame without an address, of a function that does not say where it begins, is a label: it has one line.
+    fn give_labels_their_lines(&self, funcs: &mut [Func]) {
+        let [rows, ..] = &self.frames.0;
+        for row in 0..rows.len() {
+            let frame = self.frame(row);
+            let func = funcs.get_mut(frame.func.0 as usize).filter(|func| func.line.is_none());
+            if let Some(func) = func.filter(|_| frame.address.is_none()) {
+                func.line = frame.line;
+            }
+        }
+    }
+}
+
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+impl<'de> Deserialize<'de> for SharedTables {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(SharedVisitor)
+    }
+}
+
+struct SharedVisitor;
+
+impl<'de> Visitor<'de> for SharedVisitor {
+    type Value = SharedTables;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("shared tables")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SharedTables, A::Error> {
+        let mut shared = SharedTables::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "stackTable" => {
+                    shared.stacks = map.next_value_seed(named(["frame", "prefix", "prefixOffset"]))?
+                }
+                "frameTable" => shared.frames = map.next_value_seed(named(["func", "line", "address"]))?,
+                "funcTable" => {
+                    let names =
+                        ["name", "resource", "flags", "source", "fileName", "lineNumber", "columnNumber"];
+                    shared.funcs = map.next_value_seed(named(names))?;
+                }
+                "resourceTable" => shared.resources = map.next_value_seed(named(["name"]))?,
+                "sources" => shared.sources = map.next_value_seed(named(["filename"]))?,
+                "stringArray" => shared.strings = map.next_value()?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(shared)
+    }
+}
+
+fn named<const N: usize>(names: [&'static str; N]) -> Columns<N> {
+    Columns(names.map(|name| (name, NONE)))
+}

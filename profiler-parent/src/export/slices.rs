@@ -1,0 +1,218 @@
+//! From samples to slices of time: what each sample stands for, and whether its thread ran.
+//!
+//! A sample stands for the time since the one before it, as its processor time does: a stretch in which nothing could be
+//! sampled stays one slice with its whole length. The first of a thread stands for one interval. So the slices of a
+//! thread follow each other without gaps, and their sum is the time from the first one's start to the last sample.
+//!
+//! Samples that say themselves how long they lasted (weights in milliseconds, as an import has them) last from their own
+//! time on.
+//!
+//! With [`TimeKind::Cpu`] a sample during which its thread used no processor time is idle. Of one that used some of it the
+//! whole slice counts or none of it: the debt is kept for each function, so that the slices that a function keeps are as
+//! long as the processor time that it used, to within half a slice. No sample is invented, none is split.
+
+use std::collections::HashMap;
+
+use super::TimeKind;
+use super::raw::RawThread;
+use super::tables::{FuncId, NodeId, Tables};
+use crate::reading::{WeightType, as_index};
+
+/// What a thread did for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    /// Nanoseconds since the session began.
+    pub(super) start: i64,
+    /// Where the next one begins.
+    pub(super) end: i64,
+    /// `None`: it is not known what it did.
+    pub(super) stack: Option<NodeId>,
+    /// Not on a processor, or not sampled at all.
+    pub(super) is_idle: bool,
+    /// Processor time in it, in nanoseconds.
+    pub(super) cpu: u64,
+    /// False for a pause.
+    pub(super) is_sample: bool,
+}
+
+impl Slice {
+    pub(super) const fn length(&self) -> u64 {
+        self.end.saturating_sub(self.start).unsigned_abs()
+    }
+}
+
+/// What slices are cut with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut<'c> {
+    pub(super) time: TimeKind,
+    pub(super) interval_ns: i64,
+    pub(super) cpu_unit_ns: Option<f64>,
+    /// Nanoseconds that are added to all times.
+    pub(super) shift_ns: i64,
+    /// When nothing was sampled, from and to.
+    pub(super) paused: &'c [(i64, i64)],
+}
+
+impl Cut<'_> {
+    /// The slices of a thread; `node` says what a stack of its samples is.
+    pub(super) fn slices(&self, thread: &RawThread, tables: &Tables, nodes: &[Option<NodeId>]) -> Vec<Slice> {
+        let times = self.times(thread);
+        if thread.samples.1 == WeightType::Milliseconds {
+            return timed(thread, &times, nodes);
+        }
+        let mut slices = Vec::with_capacity(times.len());
+        let mut debts = Debts::default();
+        let mut before = times.first().map_or(0, |first| first.saturating_sub(self.interval_ns));
+        for (row, at) in times.into_iter().enumerate() {
+            let at = at.max(before);
+            let paused = self.paused_between(before, at);
+            if paused > 0 {
+                slices.push(Slice::pause(before, before + paused));
+            }
+            let (start, stack) = (before + paused, nodes.get(row).copied().flatten());
+            let cpu = self.cpu(thread, row);
+            let func = stack.and_then(|stack| Some(tables.stack(stack).next()?.1.func));
+            let is_idle = match self.time {
+                TimeKind::Cpu => !debts.is_busy(func, cpu, at - start, row == 0),
+                TimeKind::Wall => stack.is_none() && cpu == Some(0),
+            };
+            // Of the first it is not known from when on it counts.
+            let cpu = cpu.filter(|_| row > 0).unwrap_or(0);
+            slices.push(Slice { start, end: at, stack, is_idle, cpu, is_sample: true });
+            before = at;
+        }
+        slices
+    }
+
+    fn times(&self, thread: &RawThread) -> Vec<i64> {
+        let [stacks, times, deltas, ..] = &thread.samples.0;
+        let ns = |ms: f64| if ms.is_finite() { (ms * 1e6).round() as i64 } else { 0 };
+        let at = |column: &[f64], row: usize| column.get(row).copied().filter(|ms| ms.is_finite());
+        let mut ms = 0.0;
+        let all = (0..stacks.len()).map(|row| {
+            // One that has no time stands where the one before it does.
+            ms = at(deltas, row).map(|delta| ms + delta).or(at(times, row)).unwrap_or(ms);
+            ns(ms)
+        });
+        all.map(|at| at.saturating_add(self.shift_ns)).collect()
+    }
+
+    fn cpu(&self, thread: &RawThread, row: usize) -> Option<u64> {
+        let used = thread.samples.number(3, row) * self.cpu_unit_ns?;
+        (used >= 0.0).then_some(used as u64)
+    }
+
+    fn paused_between(&self, from: i64, to: i64) -> i64 {
+        let part = |(start, end): &(i64, i64)| (*end).min(to).saturating_sub((*start).max(from)).max(0);
+        self.paused.iter().map(part).sum::<i64>().min(to - from)
+    }
+}
+
+/// Slices whose length is their weight.
+fn timed(thread: &RawThread, times: &[i64], nodes: &[Option<NodeId>]) -> Vec<Slice> {
+    let slice = |(row, start): (usize, &i64)| {
+        let ms = thread.samples.number(4, row);
+        let ns = if ms >= 0.0 { (ms * 1e6).round() as i64 } else { 0 };
+        // Not beyond the next, whatever it says.
+        let end = times.get(row + 1).map_or(start.saturating_add(ns), |next| (*next).max(*start));
+        let stack = nodes.get(row).copied().flatten();
+        Slice { start: *start, end, stack, is_idle: false, cpu: 0, is_sample: true }
+    };
+    times.iter().enumerate().map(slice).collect()
+}
+
+impl Slice {
+    const fn pause(start: i64, end: i64) -> Self {
+        Self { start, end, stack: None, is_idle: true, cpu: 0, is_sample: false }
+    }
+}
+
+/// Processor time that functions used and no slice has been given for; negative if too much was given.
+#[derive(Debug, Default)]
+struct Debts(HashMap<Option<FuncId>, i64>);
+
+impl Debts {
+    fn is_busy(&mut self, func: Option<FuncId>, cpu: Option<u64>, length: i64, is_first: bool) -> bool {
+        // Not measured: it may have run.
+        let Some(cpu) = cpu else { return true };
+        if cpu == 0 || is_first {
+            return false;
+        }
+        let debt = self.0.entry(func).or_insert(0);
+        *debt = debt.saturating_add(i64::try_from(cpu).unwrap_or(i64::MAX));
+        let is_busy = debt.saturating_mul(2) >= length;
+        *debt -= if is_busy { length } else { 0 };
+        is_busy
+    }
+}
+
+/// The stacks of a thread's samples.
+pub(super) fn stacks_of(thread: &RawThread) -> impl Iterator<Item = Option<usize>> {
+    let [stacks, ..] = &thread.samples.0;
+    stacks.iter().map(|stack| as_index(*stack))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tables::{Frame, FrameId, Func, Node, TextId};
+    use super::*;
+    use crate::reading::Table;
+
+    const MS: i64 = 1_000_000;
+
+    fn tables() -> Tables {
+        let func = Func { name: TextId(0), file: None, line: None, column: None, library: None };
+        Tables {
+            nodes: vec![Node { caller: None, frame: FrameId(0) }],
+            frames: vec![Frame { func: FuncId(0), line: None, address: None }],
+            funcs: vec![func],
+            texts: vec!["f".to_owned()],
+        }
+    }
+
+    /// Times in milliseconds, processor time in nanoseconds; all in one function.
+    fn slices(time: TimeKind, times: &[f64], cpu: &[f64], paused: &[(i64, i64)]) -> Vec<Slice> {
+        let samples = Table::of([vec![0.0; times.len()], times.to_vec(), vec![], cpu.to_vec(), vec![]]);
+        let thread = RawThread { samples, ..RawThread::default() };
+        let nodes = vec![Some(NodeId(0)); times.len()];
+        let cut = Cut { time, interval_ns: MS, cpu_unit_ns: Some(1.0), shift_ns: 0, paused };
+        cut.slices(&thread, &tables(), &nodes)
+    }
+
+    fn lengths(slices: &[Slice]) -> Vec<(u64, bool)> {
+        slices.iter().map(|slice| (slice.length() / 1000, slice.is_idle)).collect()
+    }
+
+    #[test]
+    fn x5_a_long_stretch_stays_one_slice_with_its_whole_length() {
+        let slices = slices(TimeKind::Wall, &[1.0, 2.0, 52.0, 53.0], &[], &[]);
+        assert_eq!(lengths(&slices), [(1000, false), (1000, false), (50_000, false), (1000, false)]);
+        assert_eq!(slices[2].start, 2 * MS, "it begins where the one before ended");
+    }
+
+    #[test]
+    fn x6_a_pause_is_in_no_function() {
+        let slices = slices(TimeKind::Wall, &[1.0, 101.0], &[], &[(10 * MS, 90 * MS), (95 * MS, 300 * MS)]);
+        assert_eq!(lengths(&slices), [(1000, false), (86_000, true), (14_000, false)]);
+        assert!(!slices[1].is_sample && slices[1].stack.is_none());
+    }
+
+    #[test]
+    fn x3_what_a_function_keeps_is_the_processor_time_that_it_used() {
+        let times: Vec<f64> = (1..=1001).map(f64::from).collect();
+        for share in [0.0, 0.01, 0.3, 0.5, 0.77, 1.0] {
+            let cpu = vec![share * 1e6; times.len()];
+            let slices = slices(TimeKind::Cpu, &times, &cpu, &[]);
+            let busy: u64 = slices.iter().filter(|slice| !slice.is_idle).map(Slice::length).sum();
+            let used = share * 1e9;
+            assert!((busy as f64 - used).abs() <= 5e5, "{share}: {busy}");
+            assert_eq!(slices.len(), times.len(), "none is invented");
+        }
+    }
+
+    #[test]
+    fn a_time_that_goes_back_stands_still() {
+        let slices = slices(TimeKind::Wall, &[5.0, 3.0, f64::NAN, 6.0], &[], &[]);
+        assert_eq!(lengths(&slices).iter().map(|(us, _)| *us).collect::<Vec<_>>(), [1000, 0, 0, 1000]);
+    }
+}

@@ -1,0 +1,161 @@
+//! speedscope's own JSON: one profile for each thread that has samples, named "process / thread".
+//!
+//! Profiles are written as they come; the functions that they share come last. Consecutive slices of one stack are one
+//! sample with the weight of all; time without a stack is an empty one.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use profiler_core::profile::JsonWriter;
+
+use super::ExportError;
+use super::recording::{Recording, Sink, Thread, Totals};
+use super::slices::Slice;
+use super::survey::Survey;
+use super::tables::{FuncId, Function};
+use super::tree::What;
+use crate::output::ProfileFile;
+
+/// How speedscope knows its files.
+const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
+
+/// Writes the file.
+pub(super) fn write(
+    recording: &Recording,
+    from: &Path,
+    to: &Path,
+) -> Result<(Totals, Vec<PathBuf>), ExportError> {
+    let mut file = ProfileFile::create(to)?;
+    let mut out = JsonWriter::new(&mut file);
+    out.begin_object();
+    out.entry_str("$schema", SCHEMA);
+    out.entry_str("exporter", concat!("profiler ", env!("CARGO_PKG_VERSION")));
+    out.entry_str("name", recording.survey.meta.product.as_deref().unwrap_or_default());
+    out.key("profiles");
+    out.begin_array();
+    let mut profiles = Profiles { out, functions: HashMap::new(), names: Vec::new() };
+    let totals = recording.threads(from, &mut profiles)?;
+    let Profiles { mut out, names, .. } = profiles;
+    out.end_array();
+    out.key("shared");
+    out.begin_object();
+    out.key("frames");
+    out.begin_array();
+    names.iter().for_each(|function| function.write(&mut out));
+    out.end_array();
+    out.end_object();
+    out.end_object();
+    out.finish()?;
+    file.commit()?;
+    Ok((totals, vec![to.to_owned()]))
+}
+
+/// A function with texts of its own, as those of a thread may go with it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Owned {
+    name: String,
+    file: Option<String>,
+    line: Option<u32>,
+}
+
+impl Owned {
+    fn of(function: &Function<'_>) -> Self {
+        let file = function.file.or(function.library).map(str::to_owned);
+        Self { name: function.name.to_owned(), file, line: function.line }
+    }
+
+    fn write<W: Write>(&self, out: &mut JsonWriter<W>) {
+        out.begin_object();
+        out.entry_str("name", &self.name);
+        if let Some(file) = &self.file {
+            out.entry_str("file", file);
+        }
+        if let Some(line) = self.line {
+            out.entry_u64("line", u64::from(line));
+        }
+        out.end_object();
+    }
+}
+
+struct Profiles<W: Write> {
+    out: JsonWriter<W>,
+    functions: HashMap<Owned, usize>,
+    names: Vec<Owned>,
+}
+
+impl<W: Write> Sink for Profiles<W> {
+    fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ExportError> {
+        let (Some(first), Some(last)) = (thread.slices.first(), thread.slices.last()) else { return Ok(()) };
+        let mut numbers = HashMap::new();
+        let mut weights: Vec<u64> = Vec::new();
+        self.out.begin_object();
+        self.out.entry_str("type", "sampled");
+        self.out.entry_str("name", &format!("{} / {}", thread.process, thread.name));
+        self.out.entry_str("unit", "nanoseconds");
+        for (key, at) in [("startValue", first.start), ("endValue", last.end)] {
+            self.out.key(key);
+            self.out.i64(at);
+        }
+        self.out.key("samples");
+        self.out.begin_array();
+        let mut before = None;
+        for slice in thread.slices {
+            let shown = (slice.stack, slice.is_idle);
+            match weights.last_mut().filter(|_| before == Some(shown)) {
+                Some(weight) => *weight += slice.length(),
+                None => {
+                    self.stack(thread, slice, &mut numbers);
+                    weights.push(slice.length());
+                }
+            }
+            before = Some(shown);
+        }
+        self.out.end_array();
+        self.out.key("weights");
+        self.out.begin_array();
+        weights.iter().for_each(|weight| self.out.u64(*weight));
+        self.out.end_array();
+        self.out.end_object();
+        Ok(())
+    }
+}
+
+impl<W: Write> Profiles<W> {
+    /// Writes a stack, the outermost function first.
+    fn stack(&mut self, thread: &Thread<'_>, slice: &Slice, numbers: &mut HashMap<FuncId, usize>) {
+        self.out.begin_array();
+        let stack = slice.stack.filter(|_| !slice.is_idle);
+        let mut funcs: Vec<FuncId> = stack
+            .into_iter()
+            .flat_map(|stack| thread.tables.stack(stack))
+            .map(|(_, frame)| frame.func)
+            .collect();
+        funcs.reverse();
+        for func in &funcs {
+            let number = match numbers.get(func) {
+                Some(known) => *known,
+                None => {
+                    let number = self.number(Owned::of(&thread.tables.function(*func).unwrap_or_default()));
+                    numbers.insert(*func, number);
+                    number
+                }
+            };
+            self.out.u64(number as u64);
+        }
+        if funcs.is_empty() && !slice.is_idle {
+            let name = What::Program.special().unwrap_or_default();
+            let number = self.number(Owned::of(&Function { name, ..Function::default() }));
+            self.out.u64(number as u64);
+        }
+        self.out.end_array();
+    }
+
+    fn number(&mut self, function: Owned) -> usize {
+        let next = self.names.len();
+        *self.functions.entry(function).or_insert_with_key(|function| {
+            self.names.push(function.clone());
+            next
+        })
+    }
+}

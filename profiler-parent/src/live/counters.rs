@@ -1,0 +1,85 @@
+//! Counters of all processes together, with what they were lately, for the page's small graphs.
+//!
+//! Invariant: bounded: so many counters, so many values of each.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+
+use super::processes::{ProcessBook, ProcessRow};
+
+/// Values that are kept of each: two minutes of a page that is open.
+const VALUES: usize = 120;
+/// Counters that are shown.
+const COUNTERS: usize = 24;
+
+/// How a value is to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Unit {
+    Bytes,
+    Percent,
+    PerSecond,
+    Number,
+}
+
+/// A counter.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct CounterRow {
+    name: String,
+    unit: Unit,
+    value: f64,
+    /// Oldest first, the last one is `value`.
+    values: VecDeque<f64>,
+}
+
+/// What the counters were lately.
+#[derive(Debug, Default)]
+pub(super) struct CounterBook(BTreeMap<String, VecDeque<f64>>);
+
+impl CounterBook {
+    /// Notes what they are now: those of the profiler itself, then those of the programs.
+    #[allow(clippy::cast_precision_loss)] // shown with few digits
+    pub(super) fn look(&mut self, known: &ProcessBook, processes: &[ProcessRow]) -> Vec<CounterRow> {
+        let sum = |of: fn(&ProcessRow) -> f64| processes.iter().map(of).sum::<f64>();
+        let mut now = vec![
+            ("recording memory".to_owned(), Unit::Bytes, sum(|row| row.held_bytes as f64)),
+            ("resident memory".to_owned(), Unit::Bytes, sum(|row| row.resident_bytes.unwrap_or(0) as f64)),
+            ("processor".to_owned(), Unit::Percent, sum(|row| row.cpu_pct.unwrap_or(0.0))),
+            ("entries".to_owned(), Unit::PerSecond, sum(|row| row.rate.unwrap_or(0.0))),
+        ];
+        let mut own: BTreeMap<&str, (Unit, f64)> = BTreeMap::new();
+        for counter in known.counters() {
+            let is_memory = counter.definition.category.eq_ignore_ascii_case("memory");
+            let unit = if is_memory { Unit::Bytes } else { Unit::Number };
+            own.entry(&counter.definition.name).or_insert((unit, 0.0)).1 += counter.value as f64;
+        }
+        now.extend(own.into_iter().map(|(name, (unit, value))| (name.to_owned(), unit, value)));
+        now.truncate(COUNTERS);
+        self.0.retain(|name, _| now.iter().any(|(known, ..)| known == name));
+        now.into_iter().map(|(name, unit, value)| self.row(name, unit, value)).collect()
+    }
+
+    fn row(&mut self, name: String, unit: Unit, value: f64) -> CounterRow {
+        let values = self.0.entry(name.clone()).or_default();
+        values.push_back(value);
+        while values.len() > VALUES {
+            values.pop_front();
+        }
+        CounterRow { name, unit, value, values: values.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_remembered_and_bounded() {
+        let mut book = CounterBook::default();
+        let mut rows = Vec::new();
+        (0..200).for_each(|_| rows = book.look(&ProcessBook::default(), &[]));
+        assert_eq!(rows.len(), 4);
+        assert!(rows.iter().all(|row| row.values.len() == VALUES));
+    }
+}

@@ -1,0 +1,310 @@
+//! The table of groups: merged over processes, sorted, the first so many.
+//!
+//! Made of a snapshot, or of the difference of two, for one request. Sorting and cutting is done here and not in the page, so
+//! that a thousand groups cost the page no more than it shows.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use profiler_core::groups::GroupKind;
+use profiler_core::reader::groups::GroupTotals;
+use serde::Serialize;
+
+use super::query::Query;
+use crate::groups::{GroupId, GroupsSnapshot, Member, MergedGroup, MissingProcess, ProcessStanding};
+
+/// Rows unless more are asked for.
+const ROWS: usize = 25;
+/// Runs of more than 2^6 ms are too slow.
+const JANKY_BUCKET: usize = 6;
+
+/// A column to sort by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Wall,
+    Cpu,
+    OffCpu,
+    Blocking,
+    Ticks,
+    Runs,
+    Median,
+    P99,
+    Longest,
+    Janky,
+    Processes,
+    Kind,
+    Name,
+}
+
+impl Column {
+    const NAMES: [(&'static str, Self); 13] = [
+        ("wall", Self::Wall),
+        ("cpu", Self::Cpu),
+        ("off-cpu", Self::OffCpu),
+        ("blocking", Self::Blocking),
+        ("ticks", Self::Ticks),
+        ("runs", Self::Runs),
+        ("median", Self::Median),
+        ("p99", Self::P99),
+        ("longest", Self::Longest),
+        ("janky", Self::Janky),
+        ("processes", Self::Processes),
+        ("kind", Self::Kind),
+        ("name", Self::Name),
+    ];
+
+    fn of(query: &Query) -> (&'static str, Self) {
+        let named = query.get("sort").unwrap_or_default();
+        Self::NAMES.into_iter().find(|(name, _)| *name == named).unwrap_or(("wall", Self::Wall))
+    }
+
+    /// What is sorted by; texts by themselves.
+    fn number(self, group: &MergedGroup) -> u64 {
+        let totals = &group.totals;
+        match self {
+            Self::Wall => totals.wall_ns,
+            Self::Cpu => totals.cpu_ns,
+            Self::OffCpu => totals.off_cpu_ns,
+            Self::Blocking => totals.blocking_ns,
+            Self::Ticks => totals.ticks,
+            Self::Runs => totals.runs,
+            Self::Median => quantile_ns(totals, 0.5),
+            Self::P99 => quantile_ns(totals, 0.99),
+            Self::Longest => totals.longest_ns,
+            Self::Janky => janky(totals),
+            Self::Processes => group.members.len() as u64,
+            Self::Kind | Self::Name => 0,
+        }
+    }
+
+    /// Text columns start with A, number columns with the most.
+    const fn starts_ascending(self) -> bool {
+        matches!(self, Self::Kind | Self::Name)
+    }
+}
+
+/// A histogram's places have a width: no more than what the longest run took.
+fn quantile_ns(totals: &GroupTotals, share: f64) -> u64 {
+    let found = totals.histogram.quantile_ns(share);
+    if totals.longest_ns > 0 { found.min(totals.longest_ns) } else { found }
+}
+
+fn janky(totals: &GroupTotals) -> u64 {
+    totals.durations.get(JANKY_BUCKET).copied().unwrap_or(0)
+}
+
+/// What a group came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct Numbers {
+    ticks: u64,
+    runs: u64,
+    wall_ns: u64,
+    cpu_ns: u64,
+    off_cpu_ns: u64,
+    blocking_ns: u64,
+    median_ns: u64,
+    p99_ns: u64,
+    longest_ns: u64,
+    /// Runs of more than 64 ms.
+    janky: u64,
+    /// The longest of the latest runs, to be captured.
+    peak: Option<Range>,
+}
+
+/// A range of the session's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct Range {
+    from: u64,
+    to: u64,
+}
+
+impl Numbers {
+    fn of(totals: &GroupTotals) -> Self {
+        let peak = totals.peaks.iter().max_by_key(|peak| peak.duration_ns);
+        Self {
+            ticks: totals.ticks,
+            runs: totals.runs,
+            wall_ns: totals.wall_ns,
+            cpu_ns: totals.cpu_ns,
+            off_cpu_ns: totals.off_cpu_ns,
+            blocking_ns: totals.blocking_ns,
+            median_ns: quantile_ns(totals, 0.5),
+            p99_ns: quantile_ns(totals, 0.99),
+            longest_ns: totals.longest_ns,
+            janky: janky(totals),
+            peak: peak.map(|peak| Range {
+                from: peak.ended_ns.saturating_sub(peak.duration_ns),
+                to: peak.ended_ns,
+            }),
+        }
+    }
+}
+
+/// A group in one process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct MemberRow<'a> {
+    id: String,
+    pid: u32,
+    process: &'a str,
+    standing: ProcessStanding,
+    #[serde(flatten)]
+    numbers: Numbers,
+}
+
+impl<'a> MemberRow<'a> {
+    fn of(member: &'a Member) -> Self {
+        Self {
+            id: member.id.to_string(),
+            pid: member.pid.get(),
+            process: &member.process,
+            standing: member.standing,
+            numbers: Numbers::of(&member.totals),
+        }
+    }
+}
+
+/// A group in all processes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Row<'a> {
+    /// What opens it; the same in every look.
+    key: String,
+    kind: GroupKind,
+    name: &'a str,
+    labels: &'a [(String, String)],
+    processes: usize,
+    #[serde(flatten)]
+    numbers: Numbers,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<Vec<MemberRow<'a>>>,
+}
+
+/// What was added to the groups since, merged over processes. The same as the difference of the snapshots, merged, but for
+/// groups that are gone; without the copies of everything that those have, because the page asks for it every second.
+pub(super) fn merged_since(now: &GroupsSnapshot, before: &GroupsSnapshot) -> Vec<MergedGroup> {
+    let earlier: HashMap<GroupId, &GroupTotals> =
+        before.rows().map(|(_, row)| (row.id, &row.totals)).collect();
+    let nothing = GroupTotals::nothing();
+    let mut places = HashMap::new();
+    let mut merged: Vec<MergedGroup> = Vec::new();
+    for (process, row) in now.rows() {
+        let totals = row.totals.since(earlier.get(&row.id).unwrap_or(&&nothing));
+        let place = *places.entry((row.kind, &row.name, &row.labels)).or_insert(merged.len());
+        let (kind, name, labels) = (row.kind, &row.name, &row.labels);
+        match merged.get_mut(place) {
+            Some(group) => group.totals = group.totals.plus(&totals),
+            None => merged.push(MergedGroup {
+                kind,
+                name: name.clone(),
+                labels: labels.clone(),
+                totals: totals.clone(),
+                members: Vec::new(),
+            }),
+        }
+        if let Some(group) = merged.get_mut(place) {
+            let (id, pid, process, standing) = (row.id, process.pid, process.name.clone(), process.standing);
+            group.members.push(Member { id, pid, process, standing, totals });
+        }
+    }
+    merged
+}
+
+/// The rows that somebody asked for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Table<'a> {
+    window: &'static str,
+    /// Time in which all this was done; since the start that is the session's age.
+    interval_ns: u64,
+    sort: &'static str,
+    order: &'static str,
+    /// Groups that fit what was asked for.
+    total: usize,
+    rows: Vec<Row<'a>>,
+    /// Groups of any process for which it had no room.
+    left_out: u64,
+    missing: &'a [MissingProcess],
+}
+
+/// Whether what was done since the start is wanted, or what was done lately.
+pub(super) fn wants_lately(query: &Query) -> bool {
+    query.get("window") == Some("10s")
+}
+
+impl<'a> Table<'a> {
+    /// The table of these groups of this snapshot, which came to this in so many nanoseconds.
+    pub(super) fn of(
+        snapshot: &'a GroupsSnapshot,
+        interval_ns: i64,
+        merged: &'a [MergedGroup],
+        query: &Query,
+    ) -> Self {
+        let (sort, column) = Column::of(query);
+        let is_ascending = match query.get("order") {
+            Some("asc") => true,
+            Some("desc") => false,
+            _ => column.starts_ascending(),
+        };
+        let mut chosen: Vec<&MergedGroup> = merged.iter().filter(|group| is_wanted(group, query)).collect();
+        order(&mut chosen, column, is_ascending);
+        Self {
+            window: if wants_lately(query) { "10s" } else { "start" },
+            interval_ns: u64::try_from(interval_ns).unwrap_or(0),
+            sort,
+            order: if is_ascending { "asc" } else { "desc" },
+            total: chosen.len(),
+            rows: chosen.into_iter().take(query.rows("top", ROWS)).map(|group| row(group, query)).collect(),
+            left_out: snapshot.processes.iter().fold(0, |sum, process| sum + process.left_out),
+            missing: &snapshot.missing,
+        }
+    }
+}
+
+fn is_wanted(group: &MergedGroup, query: &Query) -> bool {
+    let kind = query.get("kind").unwrap_or_default();
+    let part = query.get("find").unwrap_or_default().to_lowercase();
+    (kind.is_empty() || kind == group.kind.name())
+        && (part.is_empty() || group.name.to_lowercase().contains(&part))
+}
+
+/// Equal ones stay in the order of their names, so that rows do not change places for nothing.
+fn order(groups: &mut [&MergedGroup], column: Column, is_ascending: bool) {
+    let name = |group: &MergedGroup| (group.name.to_lowercase(), group.kind, group.name.clone());
+    match column {
+        Column::Name => groups.sort_by_cached_key(|group| name(group)),
+        Column::Kind => groups.sort_by_cached_key(|group| (group.kind.name(), name(group))),
+        _ if is_ascending => groups.sort_by_cached_key(|group| (column.number(group), name(group))),
+        _ => groups.sort_by_cached_key(|group| (Reverse(column.number(group)), name(group))),
+    }
+    if column.starts_ascending() && !is_ascending {
+        groups.reverse();
+    }
+}
+
+fn row<'a>(group: &'a MergedGroup, query: &Query) -> Row<'a> {
+    let key = format!("{:016x}", key(group));
+    let is_open = query.all("open").any(|open| open == key);
+    let members = || {
+        let mut members: Vec<&Member> = group.members.iter().collect();
+        members.sort_by_key(|member| Reverse(member.totals.wall_ns));
+        members.into_iter().map(MemberRow::of).collect()
+    };
+    Row {
+        key,
+        kind: group.kind,
+        name: &group.name,
+        labels: &group.labels,
+        processes: group.members.len(),
+        numbers: Numbers::of(&group.totals),
+        members: is_open.then(members),
+    }
+}
+
+/// FNV-1a of what a group is.
+fn key(group: &MergedGroup) -> u64 {
+    let labels = group.labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
+    let texts = [group.kind.name(), group.name.as_str()].into_iter().chain(labels);
+    let bytes = texts.flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests;

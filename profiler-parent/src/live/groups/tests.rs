@@ -1,0 +1,111 @@
+//! L1: rows of groups, as they are asked for.
+
+use profiler_core::groups::Probes;
+use profiler_core::ids::{GroupIndex, PoolId, ProcessId};
+use serde_json::Value;
+
+use super::*;
+use crate::groups::{GroupId, GroupRow, ProcessGroups, RowStatus};
+
+fn row(pool: u128, (number, name): (u32, &str), ticks: u64, wall_ns: u64) -> GroupRow {
+    GroupRow {
+        id: GroupId { pool: PoolId::new(pool), epoch: 1, number: GroupIndex::new(number) },
+        kind: if name.starts_with('p') { GroupKind::Plugin } else { GroupKind::Tenant },
+        name: name.to_owned(),
+        labels: Vec::new(),
+        is_fine: false,
+        totals: GroupTotals { ticks, wall_ns, ..GroupTotals::nothing() },
+        status: RowStatus::Known,
+        last: None,
+    }
+}
+
+fn process(pool: u128, groups: Vec<GroupRow>) -> ProcessGroups {
+    ProcessGroups {
+        pool: PoolId::new(pool),
+        pid: ProcessId::new(u32::try_from(pool).unwrap()),
+        name: format!("process {pool}"),
+        standing: ProcessStanding::Live,
+        probes: Probes::NONE,
+        left_out: 1,
+        groups,
+    }
+}
+
+fn snapshot(at_ns: i64, factor: u64) -> GroupsSnapshot {
+    let processes = vec![
+        process(1, vec![row(1, (0, "plugin"), 3 * factor, 30 * factor), row(1, (1, "acme"), 9 * factor, 5)]),
+        process(2, vec![row(2, (0, "plugin"), factor, 70 * factor), row(2, (1, "pure"), 1, 50)]),
+    ];
+    GroupsSnapshot { at_ns, processes, ..GroupsSnapshot::default() }
+}
+
+/// The table as it goes out.
+fn table(snapshot: &GroupsSnapshot, query: &str) -> Value {
+    let merged = snapshot.merged();
+    serde_json::to_value(Table::of(snapshot, snapshot.at_ns, &merged, &Query::parse(query))).unwrap()
+}
+
+fn names(table: &Value) -> Vec<&str> {
+    table["rows"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn l1_a_group_is_one_row_over_all_processes_and_opens_into_them() {
+    let all = snapshot(1_000, 1);
+    let closed = table(&all, "");
+    assert_eq!(names(&closed), ["plugin", "pure", "acme"]);
+    let first = &closed["rows"][0];
+    assert_eq!((first["wall_ns"].as_u64(), first["processes"].as_u64()), (Some(100), Some(2)));
+    assert!(first.get("members").is_none(), "not asked for");
+    assert_eq!((closed["interval_ns"].as_u64(), closed["left_out"].as_u64()), (Some(1_000), Some(2)));
+    let key = first["key"].as_str().unwrap();
+    let open = table(&snapshot(2_000, 5), &format!("open={key}"));
+    let members = open["rows"][0]["members"].as_array().unwrap();
+    let of = |member: &Value| (member["process"].as_str().unwrap().to_owned(), member["wall_ns"].as_u64());
+    assert_eq!(of(&members[0]), ("process 2".to_owned(), Some(350)), "the slowest first, and the key stays");
+    assert_eq!(of(&members[1]), ("process 1".to_owned(), Some(150)));
+}
+
+#[test]
+fn l1_rows_are_sorted_by_any_column_either_way_and_cut_at_the_top() {
+    let all = snapshot(1_000, 1);
+    for (query, expected) in [
+        ("sort=ticks", ["acme", "plugin", "pure"]),
+        ("sort=ticks&order=asc", ["pure", "plugin", "acme"]),
+        ("sort=name", ["acme", "plugin", "pure"]),
+        ("sort=name&order=desc", ["pure", "plugin", "acme"]),
+        ("sort=kind", ["plugin", "pure", "acme"]),
+        ("sort=processes", ["plugin", "acme", "pure"]),
+        ("sort=nonsense", ["plugin", "pure", "acme"]),
+    ] {
+        assert_eq!(names(&table(&all, query)), expected, "{query}");
+    }
+    let top = table(&all, "top=1");
+    assert_eq!((names(&top), top["total"].as_u64()), (vec!["plugin"], Some(3)));
+    assert_eq!(names(&table(&all, "top=all&find=PU")), ["pure"]);
+    assert_eq!(names(&table(&all, "kind=tenant")), ["acme"]);
+}
+
+#[test]
+fn l1_every_column_of_the_page_is_one_to_sort_by() {
+    let page = include_str!("../page/index.html");
+    let columns = page.split("data-sort=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let unknown: Vec<&str> =
+        columns.filter(|name| !Column::NAMES.iter().any(|(known, _)| known == name)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+    assert!(page.contains("data-sort=\"wall\""));
+}
+
+#[test]
+fn l1_lately_is_what_was_added() {
+    let (earlier, now) = (snapshot(1_000, 1), snapshot(11_000, 4));
+    let merged = merged_since(&now, &earlier);
+    assert_eq!(merged, now.since(&earlier).merged());
+    let query = Query::parse("window=10s&sort=ticks");
+    let table = serde_json::to_value(Table::of(&now, 10_000, &merged, &query)).unwrap();
+    assert_eq!((table["interval_ns"].as_u64(), table["window"].as_str()), (Some(10_000), Some("10s")));
+    let rows = table["rows"].as_array().unwrap();
+    let ticks: Vec<_> = rows.iter().map(|row| row["ticks"].as_u64().unwrap()).collect();
+    assert_eq!((names(&table), ticks), (vec!["acme", "plugin", "pure"], vec![27, 12, 0]));
+}

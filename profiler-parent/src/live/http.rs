@@ -1,0 +1,189 @@
+//! The web server: hyper on one thread, with a runtime of that thread alone.
+//!
+//! Started by [`super::LiveServer`], ended by dropping it or by the session's end. Invariants: one thread whatever comes; so many
+//! connections, each with a small buffer and a bounded time for the head of a request; what a request sends as its body is not
+//! read; nothing of a host's own runtime is touched.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read};
+use std::net::TcpListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use profiler_core::sys::spawn_quiet;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+
+use super::site::Site;
+
+/// Connections at once; others are turned away.
+const CONNECTIONS: usize = 64;
+/// Bytes of a request's head.
+const HEAD: usize = 16 * 1024;
+/// How long the head of a request may take; a connection that rests so long is closed.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long a connection may last. A page that is open makes a new one.
+const CONNECTION_TIME: Duration = Duration::from_secs(600);
+/// Time between two looks whether the server is to end.
+const LOOK: Duration = Duration::from_millis(50);
+/// Such looks until what nobody asks for any more is let go.
+const TIDY: u32 = 40;
+/// Pause when the system has no descriptor for a connection.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Bytes of a file that are read at a time.
+const BLOCK: usize = 64 * 1024;
+
+/// The server's thread.
+#[derive(Debug)]
+pub(super) struct RunningServer {
+    stop: Option<crossbeam_channel::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningServer {
+    /// Serves until this is dropped, or `over` is heard.
+    pub(super) fn start(listener: TcpListener, site: Arc<Site>, over: Receiver<()>) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        let (stop, stopped) = crossbeam_channel::bounded(0);
+        let body = move || {
+            // A panic ends the page and not the host's thread in some other way.
+            let _ = catch_unwind(AssertUnwindSafe(|| run(runtime, listener, &site, &[stopped, over])));
+        };
+        let thread = spawn_quiet("profiler-live", body)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(runtime: Runtime, listener: TcpListener, site: &Arc<Site>, ends: &[Receiver<()>; 2]) {
+    let theirs = Arc::clone(site);
+    let is_over =
+        || ends.iter().any(|end| end.try_recv() == Err(crossbeam_channel::TryRecvError::Disconnected));
+    runtime.block_on(async {
+        let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+        let accepting = tokio::spawn(accept(listener, theirs));
+        let mut looks = 0_u32;
+        while !is_over() && !accepting.is_finished() {
+            tokio::time::sleep(LOOK).await;
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(TIDY) {
+                site.tidy();
+            }
+        }
+    });
+    // Connections end with it.
+    runtime.shutdown_background();
+}
+
+async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
+    let places = Arc::new(());
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) if Arc::strong_count(&places) <= CONNECTIONS => {
+                let (site, place) = (Arc::clone(&site), Arc::clone(&places));
+                tokio::spawn(async move {
+                    let _ = tokio::time::timeout(CONNECTION_TIME, converse(stream, site)).await;
+                    drop(place);
+                });
+            }
+            Ok(_) => {} // closed: somebody is flooding
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, site: Arc<Site>) {
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let answer = catch_unwind(AssertUnwindSafe(|| site.answer(&request)));
+        let answer = answer.unwrap_or_else(|_| status(StatusCode::INTERNAL_SERVER_ERROR));
+        std::future::ready(Ok::<_, Infallible>(answer))
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
+    let connection: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>> =
+        Box::pin(server.serve_connection(TokioIo::new(stream), answer));
+    let _ = connection.await; // the client's loss
+}
+
+/// An answer that says nothing but its status.
+pub(super) fn status(status: StatusCode) -> Response<Answer> {
+    let mut response = Response::new(Answer::from(Vec::new()));
+    *response.status_mut() = status;
+    response
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Text(Option<Bytes>),
+    /// So many more bytes of a file.
+    File(File, u64),
+}
+
+impl From<Vec<u8>> for Answer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Text(Some(bytes.into()))
+    }
+}
+
+impl From<&'static str> for Answer {
+    fn from(text: &'static str) -> Self {
+        Self::Text(Some(Bytes::from_static(text.as_bytes())))
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let block = match self.get_mut() {
+            Self::Text(text) => text.take().filter(|text| !text.is_empty()).map(Ok),
+            Self::File(_, 0) => None,
+            Self::File(file, left) => Some(read_block(file, left)),
+        };
+        Poll::Ready(block.map(|block| block.map(Frame::data)))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(match self {
+            Self::Text(text) => text.as_ref().map_or(0, |text| text.len() as u64),
+            Self::File(_, left) => *left,
+        })
+    }
+}
+
+/// Reads some of a file that was just written: it is in memory.
+fn read_block(file: &mut File, left: &mut u64) -> io::Result<Bytes> {
+    let wanted = usize::try_from(*left).unwrap_or(BLOCK).min(BLOCK);
+    let mut block = vec![0; wanted];
+    let read = file.read(&mut block)?;
+    if read == 0 {
+        *left = 0;
+        return Err(io::ErrorKind::UnexpectedEof.into()); // it was made shorter
+    }
+    block.truncate(read);
+    *left = left.saturating_sub(read as u64);
+    Ok(block.into())
+}

@@ -1,0 +1,187 @@
+//! The live page: who is slow, now, in a browser, and the same as JSON for programs.
+//!
+//! [`Session::serve_live`](crate::Session::serve_live) starts one thread with a small web server on loopback; `profiler record --live`
+//! and `profiler top` use it. Nothing is read of any process unless somebody asks: a request has the pools of all processes looked
+//! at, at most once a second ([`desk`]); the timeline is observed only while somebody watches it ([`markers`]). Invariants:
+//! it listens on loopback only; who does not know the token (128 random bits in the address) learns nothing; a page of
+//! another site cannot reach it under a name of its own (the `Host` header is checked); what is kept is bounded; no child is asked
+//! for anything but what a capture asks; it ends with the session.
+//!
+//! ```text
+//! browser, profiler top ──▶ http: one thread ──▶ site: token, paths ──▶ desk: a look at most once a second ──▶ pools
+//!                                                  ├─▶ groups, processes, counters: rows of that look
+//!                                                  ├─▶ alerts: what a listener heard    markers: an observer while watched
+//!                                                  └─▶ profiles: a thread per capture ──▶ files in a temporary directory
+//! ```
+//!
+//! # Paths
+//! All are below `http://ADDRESS/TOKEN/`. Times are in nanoseconds, points in time since the session's start.
+//!
+//! | path | what |
+//! |---|---|
+//! | `GET` (nothing), `live.css`, `live.js` | the page |
+//! | `GET live.json` | `session`, `groups`, `processes`, `counters`, `alerts`, `profiles` at once; parameters as for those |
+//! | `GET session.json` | time, memory limit and what is held |
+//! | `GET groups.json` | groups merged over processes. `window=start` or `10s`, `sort=` a column (`wall`, `cpu`, `off-cpu`, `blocking`, `ticks`, `runs`, `median`, `p99`, `longest`, `janky`, `processes`, `kind`, `name`), `order=desc` or `asc`, `top=` a number or `all`, `kind=`, `find=` a part of the name, `open=` keys of rows that are to have their `members`, one per process |
+//! | `GET processes.json` | processes; `psort=` (`order`, `name`, `pid`, `state`, `memory`, `resident`, `cpu`, `rate`, `lost`), `porder=`, `ptop=` |
+//! | `GET counters.json` | counters of all processes together, with what they were lately |
+//! | `GET alerts.json` | the latest alerts; `alert=` a number: only later ones |
+//! | `GET markers.json` | observed markers; `after=` a number: only later ones; `name=`, `process=`, `thread=`, `category=`, `group=` (patterns), `min_ms=` |
+//! | `GET profiles.json`, `GET profiles/NAME` | profiles that were captured from here, and their files |
+//! | `POST capture` | captures: all, or `from=` to `to=`, or the time of `alert=`; answers with the profile's number, which then stands in the list |
+
+mod alerts;
+mod counters;
+mod desk;
+mod groups;
+mod http;
+mod markers;
+mod processes;
+mod profiles;
+mod query;
+mod site;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+use ipc_protocol::environment::{EnvironmentError, Token};
+use profiler_core::groups::Probes;
+
+use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Target};
+use crate::groups::Monitor;
+use crate::hub::{HubHandle, Shared};
+use crate::observe::Observatory;
+use crate::session::Session;
+use alerts::AlertBook;
+use desk::Desk;
+use http::RunningServer;
+use markers::Markers;
+use profiles::Profiles;
+use site::Site;
+
+/// What is measured of groups while the page is served.
+pub(crate) const PROBES: Probes = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LiveError {
+    /// Other machines could reach it.
+    #[error("{0} is not an address of this machine alone: take 127.0.0.1 or [::1]")]
+    NotLoopback(SocketAddr),
+    /// The port is taken, or not ours to take.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The system gave no randomness.
+    #[error(transparent)]
+    Token(#[from] EnvironmentError),
+    /// The system gave no thread or directory.
+    #[error("cannot start the live page: {0}")]
+    System(#[from] io::Error),
+}
+
+/// What the page shows besides groups and processes.
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until they are given to Session::serve_live_with"]
+pub struct LiveOptions {
+    rules: Option<AlertRules>,
+    evidence: EvidenceOptions,
+}
+
+impl Default for LiveOptions {
+    fn default() -> Self {
+        Self { rules: Some(AlertRules::default()), evidence: EvidenceOptions::none() }
+    }
+}
+
+impl LiveOptions {
+    /// Shows alerts by these rules; `None` for no alerts, which saves looking at all groups five times a second.
+    pub fn alerts(mut self, rules: Option<AlertRules>) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Has evidence written when an alert comes. Without it the page writes it when it is asked for, as long as the
+    /// data is kept.
+    pub fn evidence(mut self, evidence: EvidenceOptions) -> Self {
+        self.evidence = evidence;
+        self
+    }
+
+    pub(crate) fn start_alerts(self, session: &Session) -> io::Result<(Arc<AlertBook>, Option<Alerts>)> {
+        let book = Arc::<AlertBook>::default();
+        let Some(rules) = self.rules else { return Ok((book, None)) };
+        let alerts = session.alerts(rules, self.evidence)?;
+        let theirs = Arc::clone(&book);
+        // Nobody else can have added one.
+        let _ = alerts.add(Target::All, "live", move |alerts| theirs.add(alerts));
+        Ok((book, Some(alerts)))
+    }
+}
+
+/// What the page is made from.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) hub: HubHandle,
+    pub(crate) observatory: Observatory,
+    /// Heard when the session ends.
+    pub(crate) over: Receiver<()>,
+}
+
+/// The live page, while this is there and the session lasts. Dropping it ends it and removes the profiles that it captured.
+#[derive(Debug)]
+pub struct LiveServer {
+    address: SocketAddr,
+    token: String,
+    _server: RunningServer,
+    _alerts: Option<Alerts>,
+    _monitor: Monitor,
+}
+
+impl LiveServer {
+    pub(crate) fn start(
+        address: SocketAddr,
+        sources: Sources,
+        (book, alerts): (Arc<AlertBook>, Option<Alerts>),
+        monitor: Monitor,
+    ) -> Result<Self, LiveError> {
+        if !address.ip().is_loopback() {
+            return Err(LiveError::NotLoopback(address));
+        }
+        let listen = |source| LiveError::Listen { address, source };
+        let listener = std::net::TcpListener::bind(address).map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let token = Token::generate()?.to_hex();
+        let Sources { shared, hub, observatory, over } = sources;
+        let site = Site {
+            token: token.clone(),
+            hosts: [address.to_string(), format!("localhost:{}", address.port())],
+            desk: Desk::new(Arc::clone(&shared)),
+            alerts: book,
+            markers: Markers::new(observatory),
+            profiles: Profiles::new(shared, hub)?,
+        };
+        let server = RunningServer::start(listener, Arc::new(site), over)?;
+        Ok(Self { address, token, _server: server, _alerts: alerts, _monitor: monitor })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The page's address, with a slash at the end. Whoever knows it sees what the page shows: it is a secret of
+    /// this machine's user.
+    pub fn url(&self) -> String {
+        format!("http://{}/{}/", self.address, self.token)
+    }
+}

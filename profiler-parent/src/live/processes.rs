@@ -1,0 +1,347 @@
+//! The table of processes: what each holds, uses, records and loses, and how it is.
+//!
+//! Invariants: reading the books of a pool costs more than all else together, so of many processes only those are read each
+//! time that were not read for longest; their rates are over the time between. Nothing is asked of a process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::sync::Arc;
+
+use profiler_core::ids::PoolId;
+use profiler_core::losses::EntryCounts;
+use profiler_core::reader::{CounterDefinition, CounterInfo, PoolReader};
+use serde::Serialize;
+
+use super::query::Query;
+use crate::groups::{GroupsSnapshot, ProcessStanding};
+use crate::hub::{Process, ProcessReport, ProcessState, Remains, Shared};
+use crate::sys::{self, Usage};
+
+/// Pools of which the books are read in one look.
+const BOOKS_AT_ONCE: usize = 16;
+/// Processes of which the system is asked in one look.
+const USAGES_AT_ONCE: usize = 50;
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct ProcessRow {
+    /// Which, beyond doubt.
+    pub(super) key: String,
+    pub(super) pid: u32,
+    pub(super) name: String,
+    /// What it is doing, or how it ended.
+    pub(super) state: String,
+    /// Whether it has not ended.
+    pub(super) runs: bool,
+    /// What its pool may hold.
+    pub(super) allowance: u64,
+    /// What its pool occupies.
+    pub(super) held_bytes: u64,
+    /// What it was asked to give back and has not.
+    pub(super) owed_bytes: u64,
+    /// What it took beyond all that it was allowed.
+    pub(super) excess_bytes: u64,
+    /// Memory of the whole process, if it is known.
+    pub(super) resident_bytes: Option<u64>,
+    /// Hundredths of one processor.
+    pub(super) cpu_pct: Option<f64>,
+    /// Entries that it recorded, and those a second.
+    pub(super) recorded: u64,
+    pub(super) rate: Option<f64>,
+    /// Entries that had to make room for newer ones.
+    pub(super) evicted: u64,
+    /// Entries that were never written, and why.
+    pub(super) dropped: u64,
+    pub(super) dropped_by: BTreeMap<&'static str, u64>,
+    /// Its groups.
+    pub(super) groups: usize,
+}
+
+/// What is known of a process from earlier looks.
+#[derive(Debug, Default)]
+struct Known {
+    usage: Option<(i64, Usage)>,
+    cpu_pct: Option<f64>,
+    books: Option<(i64, EntryCounts)>,
+    rate: Option<f64>,
+    counters: Vec<CounterInfo>,
+}
+
+impl Known {
+    fn note_usage(&mut self, at: i64, usage: Usage) {
+        if let Some((before, earlier)) = self.usage {
+            let used = usage.cpu_ns.saturating_sub(earlier.cpu_ns);
+            self.cpu_pct = per_second(used, before, at).map(|ns| ns / 1e7);
+        }
+        self.usage = Some((at, usage));
+    }
+
+    fn note_books(&mut self, at: i64, books: EntryCounts) {
+        if let Some((before, earlier)) = self.books {
+            let more = books.recorded().saturating_sub(earlier.recorded());
+            self.rate = per_second(more, before, at);
+        }
+        self.books = Some((at, books));
+    }
+
+    /// It is over: nothing happens any more.
+    fn rest(&mut self) {
+        (self.usage, self.cpu_pct, self.rate) = (None, None, None);
+    }
+}
+
+/// `None` if no time has passed.
+#[allow(clippy::cast_precision_loss)] // shown with two digits
+fn per_second(count: u64, from: i64, to: i64) -> Option<f64> {
+    let ns = to.saturating_sub(from);
+    (ns > 0).then(|| count as f64 * 1e9 / ns as f64)
+}
+
+/// A process as the session has it now.
+struct Listed {
+    key: PoolId,
+    order: u64,
+    report: ProcessReport,
+    remains: Remains,
+    end: Option<String>,
+}
+
+impl Listed {
+    fn of(key: PoolId, process: &Process) -> Self {
+        let has_ended = matches!(process.state, ProcessState::Exited(_));
+        let end = process.why_unable().filter(|_| has_ended).map(|why| why.to_string());
+        Self { key, order: process.order, report: process.report(), remains: process.remains.clone(), end }
+    }
+
+    const fn runs(&self) -> bool {
+        !matches!(self.report.state, ProcessState::Exited(_))
+    }
+
+    fn pool(&self) -> Option<&Arc<File>> {
+        if let Remains::Pool(pool) = &self.remains { Some(pool) } else { None }
+    }
+
+    fn state(&self, standing: Option<ProcessStanding>) -> String {
+        if let Some(why) = &self.report.unprofiled {
+            return format!("unprofiled: {why}");
+        }
+        match (&self.report.state, standing) {
+            (ProcessState::Exited(_), _) => self.end.clone().unwrap_or_else(|| "ended".to_owned()),
+            (_, Some(ProcessStanding::Frozen)) => "frozen".to_owned(),
+            (ProcessState::Parent, _) => "parent".to_owned(),
+            (ProcessState::Starting, _) => "starting".to_owned(),
+            (ProcessState::Connected, _) => "recording".to_owned(),
+            (ProcessState::Disconnected(why), _) => format!("disconnected: {why}"),
+        }
+    }
+}
+
+/// What is known of all processes.
+#[derive(Debug, Default)]
+pub(super) struct ProcessBook(HashMap<PoolId, Known>);
+
+impl ProcessBook {
+    /// Looks at all processes, of which this snapshot of groups was just taken.
+    pub(super) fn look(&mut self, shared: &Shared, groups: &GroupsSnapshot) -> Vec<ProcessRow> {
+        let listed = list(shared);
+        let mut known = std::mem::take(&mut self.0);
+        let keep = |one: &Listed| (one.key, known.remove(&one.key).unwrap_or_default());
+        self.0 = listed.iter().map(keep).collect();
+        self.note_usages(groups.at_ns, &listed);
+        self.note_books(groups.at_ns, &listed);
+        let of_groups: HashMap<PoolId, (ProcessStanding, usize)> =
+            groups.processes.iter().map(|one| (one.pool, (one.standing, one.groups.len()))).collect();
+        listed.iter().map(|one| self.row(one, of_groups.get(&one.key).copied())).collect()
+    }
+
+    /// The counters of all processes as they were last read.
+    pub(super) fn counters(&self) -> impl Iterator<Item = &CounterInfo> {
+        self.0.values().flat_map(|known| &known.counters)
+    }
+
+    fn note_usages(&mut self, at: i64, listed: &[Listed]) {
+        let running = listed.iter().filter(|one| one.runs());
+        let when = |known: &Known| known.usage.map(|(at, _)| at);
+        for one in self.longest_ago(running, when, USAGES_AT_ONCE) {
+            if let (Some(known), Some(usage)) = (self.0.get_mut(&one.key), sys::usage(one.report.pid)) {
+                known.note_usage(at, usage);
+            }
+        }
+    }
+
+    fn note_books(&mut self, at: i64, listed: &[Listed]) {
+        let pools = listed.iter().filter(|one| one.pool().is_some());
+        for one in self.longest_ago(pools, |known| known.books.map(|(at, _)| at), BOOKS_AT_ONCE) {
+            let read = |pool: &Arc<File>| PoolReader::open(&**pool)?.snapshot();
+            if let (Some(known), Some(Ok(snapshot))) = (self.0.get_mut(&one.key), one.pool().map(read)) {
+                known.note_books(at, snapshot.counts());
+                known.counters = snapshot.counters.into_iter().filter(is_the_programs).collect();
+            }
+        }
+    }
+
+    /// So many of these, those first of which something was noted longest ago, or never.
+    fn longest_ago<'a>(
+        &self,
+        listed: impl Iterator<Item = &'a Listed>,
+        when: impl Fn(&Known) -> Option<i64>,
+        most: usize,
+    ) -> Vec<&'a Listed> {
+        let mut listed: Vec<&Listed> = listed.collect();
+        if listed.len() > most {
+            listed.sort_by_cached_key(|one| self.0.get(&one.key).and_then(&when));
+            listed.truncate(most);
+        }
+        listed
+    }
+
+    fn row(&mut self, one: &Listed, groups: Option<(ProcessStanding, usize)>) -> ProcessRow {
+        let known = self.0.entry(one.key).or_default();
+        if !one.runs() {
+            known.rest();
+        }
+        let books = match &one.remains {
+            Remains::Expired(counts) => *counts,
+            _ => known.books.map(|(_, books)| books).unwrap_or_default(),
+        };
+        let ProcessReport { name, pid, allowance, true_bytes, owed_bytes, excess_bytes, .. } = &one.report;
+        ProcessRow {
+            key: format!("{:032x}", one.key.get()),
+            pid: pid.get(),
+            name: name.clone(),
+            state: one.state(groups.map(|(standing, _)| standing)),
+            runs: one.runs(),
+            allowance: allowance.get(),
+            held_bytes: *true_bytes,
+            owed_bytes: *owed_bytes,
+            excess_bytes: *excess_bytes,
+            resident_bytes: known.usage.map(|(_, usage)| usage.resident_bytes),
+            cpu_pct: known.cpu_pct,
+            recorded: books.recorded(),
+            rate: known.rate,
+            evicted: books.evicted,
+            dropped: books.dropped.total(),
+            dropped_by: books.dropped.iter().map(|(reason, count)| (reason.name(), count)).collect(),
+            groups: groups.map_or(0, |(_, groups)| groups),
+        }
+    }
+}
+
+/// All processes, in the order in which they came.
+fn list(shared: &Shared) -> Vec<Listed> {
+    let all = shared.processes.lock();
+    let mut listed: Vec<Listed> = all.iter().map(|(key, process)| Listed::of(*key, process)).collect();
+    drop(all);
+    listed.sort_by_key(|one| one.order);
+    listed
+}
+
+/// Whether it is not one that the profiler keeps for what the page shows anyhow: groups, processor time, memory.
+fn is_the_programs(counter: &CounterInfo) -> bool {
+    let CounterDefinition { name, category, .. } = &counter.definition;
+    !matches!(category.as_str(), "Group" | "CPU") && name != "Resident memory"
+}
+
+/// The rows that somebody asked for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct ProcessTable<'a> {
+    total: usize,
+    sort: &'a str,
+    order: &'static str,
+    rows: Vec<&'a ProcessRow>,
+}
+
+impl<'a> ProcessTable<'a> {
+    pub(super) fn of(all: &'a [ProcessRow], query: &'a Query) -> Self {
+        let sort = query.get("psort").unwrap_or("order");
+        let mut rows: Vec<&ProcessRow> = all.iter().collect();
+        match sort {
+            "name" => rows.sort_by_cached_key(|row| row.name.to_lowercase()),
+            "state" => rows.sort_by(|a, b| a.state.cmp(&b.state)),
+            _ => rows.sort_by_key(|row| number(row, sort)),
+        }
+        let starts_ascending = matches!(sort, "name" | "state" | "order" | "pid");
+        let is_ascending = query.get("porder").map_or(starts_ascending, |order| order == "asc");
+        if !is_ascending {
+            rows.reverse();
+        }
+        rows.truncate(query.rows("ptop", usize::MAX));
+        Self { total: all.len(), sort, order: if is_ascending { "asc" } else { "desc" }, rows }
+    }
+}
+
+/// What a column is sorted by; the same for all rows if the column is not known.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // only compared
+fn number(row: &ProcessRow, column: &str) -> u64 {
+    match column {
+        "pid" => u64::from(row.pid),
+        "memory" => row.held_bytes,
+        "resident" => row.resident_bytes.unwrap_or(0),
+        "cpu" => row.cpu_pct.map_or(0, |share| (share * 100.0) as u64),
+        "rate" => row.rate.unwrap_or(0.0) as u64,
+        "lost" => row.evicted.saturating_add(row.dropped),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, pid: u32, held_bytes: u64) -> ProcessRow {
+        ProcessRow {
+            key: name.to_owned(),
+            pid,
+            name: name.to_owned(),
+            state: "recording".to_owned(),
+            runs: true,
+            allowance: 100,
+            held_bytes,
+            owed_bytes: 0,
+            excess_bytes: 0,
+            resident_bytes: None,
+            cpu_pct: None,
+            recorded: 0,
+            rate: None,
+            evicted: 0,
+            dropped: 0,
+            dropped_by: BTreeMap::new(),
+            groups: 0,
+        }
+    }
+
+    #[test]
+    fn l1_processes_are_sorted_by_any_column_either_way_and_cut_at_the_top() {
+        let all = [row("b", 3, 20), row("a", 9, 10), row("c", 5, 30)];
+        for (query, expected) in [
+            ("", ["b", "a", "c"]),
+            ("psort=name", ["a", "b", "c"]),
+            ("psort=pid", ["b", "c", "a"]),
+            ("psort=pid&porder=desc", ["a", "c", "b"]),
+            ("psort=memory", ["c", "b", "a"]),
+            ("psort=memory&porder=asc", ["a", "b", "c"]),
+        ] {
+            let query = Query::parse(query);
+            let table = ProcessTable::of(&all, &query);
+            let names: Vec<&str> = table.rows.iter().map(|row| row.name.as_str()).collect();
+            assert_eq!(names, expected, "{query:?}");
+        }
+        let query = Query::parse("psort=memory&ptop=1");
+        let table = ProcessTable::of(&all, &query);
+        assert_eq!((table.rows.len(), table.total, table.rows[0].name.as_str()), (1, 3, "c"));
+    }
+
+    #[test]
+    fn rates_are_over_the_time_between_two_looks() {
+        let mut known = Known::default();
+        let usage = |cpu_ns| Usage { cpu_ns, resident_bytes: 7 };
+        known.note_usage(1_000_000_000, usage(5_000_000));
+        assert_eq!(known.cpu_pct, None, "one look says nothing");
+        known.note_usage(3_000_000_000, usage(505_000_000));
+        assert_eq!(known.cpu_pct, Some(25.0));
+        let books = |evicted| EntryCounts { evicted, ..EntryCounts::default() };
+        known.note_books(0, books(10));
+        known.note_books(2_000_000_000, books(110));
+        assert_eq!(known.rate, Some(50.0));
+    }
+}

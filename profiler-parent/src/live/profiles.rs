@@ -1,0 +1,180 @@
+//! Profiles that were captured from the page: one at a time, on a thread of its own, into a temporary directory.
+//!
+//! Invariants: the latest so many are kept; their files go with the server, or with the capture that was still running then;
+//! only names that stand in the list are served.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use profiler_core::sys::spawn_quiet;
+use serde::Serialize;
+use tempfile::TempDir;
+
+use crate::capture::{Capture, CaptureReport};
+use crate::hub::{HubHandle, Shared};
+use crate::observe::SessionNs;
+
+/// Profiles that are kept.
+const KEPT: usize = 16;
+
+/// What is to be captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Everything.
+    All,
+    /// This range of the session's time.
+    Range(SessionNs, SessionNs),
+    /// What an alert brought with it.
+    File(PathBuf),
+}
+
+/// Why nothing was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotBegun {
+    /// Another one is being written.
+    Busy,
+    /// There is no thread for it.
+    System,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum State {
+    Writing,
+    Ready,
+    Failed,
+}
+
+/// A profile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Profile {
+    number: u64,
+    /// The last part of its path below the token.
+    name: String,
+    /// What it is of, as the page said.
+    what: String,
+    state: State,
+    /// Where it is on this machine, for `profiler view`.
+    path: PathBuf,
+    bytes: u64,
+    error: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    count: u64,
+    /// The latest first.
+    profiles: VecDeque<Profile>,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(super) struct Profiles {
+    shared: Arc<Shared>,
+    hub: HubHandle,
+    kept: Arc<Kept>,
+}
+
+/// What a capture keeps alive.
+#[derive(Debug)]
+struct Kept {
+    directory: TempDir,
+    list: Mutex<List>,
+}
+
+impl Profiles {
+    pub(super) fn new(shared: Arc<Shared>, hub: HubHandle) -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("profiler-live-").tempdir()?;
+        Ok(Self { shared, hub, kept: Arc::new(Kept { directory, list: Mutex::default() }) })
+    }
+
+    /// All of them, the latest first.
+    pub(super) fn all(&self) -> Vec<Profile> {
+        self.kept.lock().profiles.iter().cloned().collect()
+    }
+
+    /// The file of this name, if it is complete.
+    pub(super) fn open(&self, name: &str) -> Option<File> {
+        let list = self.kept.lock();
+        let profile = list.profiles.iter().find(|one| one.name == name && one.state == State::Ready)?;
+        File::open(&profile.path).ok()
+    }
+
+    /// Begins to write a profile, and says its number.
+    pub(super) fn begin(&self, wanted: Wanted, what: String) -> Result<u64, NotBegun> {
+        let number = self.kept.add(what)?;
+        let capture = Capture::new(Arc::clone(&self.shared), self.hub.clone());
+        let kept = Arc::clone(&self.kept);
+        let write = move || {
+            let written = catch_unwind(AssertUnwindSafe(|| kept.write(number, wanted, capture)));
+            kept.settle(number, written.unwrap_or_else(|_| Err("the capture panicked".to_owned())));
+        };
+        match spawn_quiet("profiler-live-capture", write) {
+            Ok(_) => Ok(number),
+            Err(error) => {
+                self.kept.settle(number, Err(error.to_string()));
+                Err(NotBegun::System)
+            }
+        }
+    }
+}
+
+impl Kept {
+    fn lock(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, number: u64) -> (String, PathBuf) {
+        let name = format!("profile-{number}.json.gz");
+        let path = self.directory.path().join(&name);
+        (name, path)
+    }
+
+    fn add(&self, what: String) -> Result<u64, NotBegun> {
+        let mut list = self.lock();
+        if list.profiles.iter().any(|one| one.state == State::Writing) {
+            return Err(NotBegun::Busy);
+        }
+        list.count += 1;
+        let number = list.count;
+        let (name, path) = self.path(number);
+        list.profiles.push_front(Profile {
+            number,
+            name,
+            what,
+            state: State::Writing,
+            path,
+            bytes: 0,
+            error: None,
+        });
+        if let Some(gone) = (list.profiles.len() > KEPT).then(|| list.profiles.pop_back()).flatten() {
+            let _ = std::fs::remove_file(gone.path); // it may have failed, and is not there
+        }
+        Ok(number)
+    }
+
+    fn write(&self, number: u64, wanted: Wanted, capture: Capture) -> Result<u64, String> {
+        let (_, path) = self.path(number);
+        let save = |capture: Capture| {
+            capture.save(&path).map(|report: CaptureReport| report.bytes).map_err(|error| error.to_string())
+        };
+        match wanted {
+            Wanted::All => save(capture),
+            Wanted::Range(from, to) => save(capture.range(from, to)),
+            Wanted::File(file) => std::fs::copy(file, &path).map_err(|error| error.to_string()),
+        }
+    }
+
+    fn settle(&self, number: u64, written: Result<u64, String>) {
+        let mut list = self.lock();
+        let Some(profile) = list.profiles.iter_mut().find(|one| one.number == number) else { return };
+        match written {
+            Ok(bytes) => (profile.state, profile.bytes) = (State::Ready, bytes),
+            Err(error) => (profile.state, profile.error) = (State::Failed, Some(error)),
+        }
+    }
+}

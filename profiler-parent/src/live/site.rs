@@ -1,0 +1,226 @@
+//! What is there to be had, below the token.
+//!
+//! Called by the server's thread for each request. Invariants: who does not know the token gets the same empty answer for
+//! everything; a name for this machine that is not ours is refused; pages of other sites may read nothing but profiles, and those
+//! only by their full address.
+
+use std::io;
+
+use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
+
+use super::alerts::AlertBook;
+use super::desk::{Desk, Look};
+use super::http::{Answer, status};
+use super::markers::Markers;
+use super::processes::ProcessTable;
+use super::profiles::{NotBegun, Profiles, Wanted};
+use super::query::Query;
+use crate::observe::SessionNs;
+use crate::token::is_same;
+
+const PAGE: &str = include_str!("page/index.html");
+const STYLE: &str = include_str!("page/live.css");
+const SCRIPT: &str = include_str!("page/live.js");
+
+/// For every answer: nothing is stored, nothing is loaded from elsewhere, nobody learns the address.
+const HEADERS: [(&str, &str); 5] = [
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+];
+/// Characters that are kept of what a page says a profile is of.
+const MOST_WORDS: usize = 200;
+
+/// See the head of this file.
+pub(super) struct Site {
+    pub(super) token: String,
+    /// `Host` headers of clients that mean this server.
+    pub(super) hosts: [String; 2],
+    pub(super) desk: Desk,
+    pub(super) alerts: std::sync::Arc<AlertBook>,
+    pub(super) markers: Markers,
+    pub(super) profiles: Profiles,
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the token: it is a secret.
+        f.debug_struct("Site").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+impl Site {
+    /// Lets go of what nobody asks for any more.
+    pub(super) fn tidy(&self) {
+        self.desk.tidy();
+        self.markers.tidy(self.desk.now());
+    }
+
+    /// Answers a request. Its body is not looked at.
+    pub(super) fn answer(&self, request: &Request<Incoming>) -> Response<Answer> {
+        let mut response = match self.place(request) {
+            Ok(place) => self.serve(place, request),
+            Err(refusal) => status(refusal),
+        };
+        for (name, value) in HEADERS {
+            response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    /// The path below the token.
+    fn place<'a>(&self, request: &'a Request<Incoming>) -> Result<&'a str, StatusCode> {
+        let mut hosts = request.headers().get_all(HOST).into_iter();
+        let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let is_ours = self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
+        if !is_ours || hosts.next().is_some() {
+            return Err(StatusCode::FORBIDDEN);
+        }
+        let below = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
+        let known = below.filter(|(token, _)| is_same(token, &self.token));
+        known.map(|(_, place)| place).ok_or(StatusCode::NOT_FOUND)
+    }
+
+    fn serve(&self, place: &str, request: &Request<Incoming>) -> Response<Answer> {
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        match (request.method(), place) {
+            (&Method::POST, "capture") => self.capture(&query),
+            (_, "capture") => not_allowed("POST"),
+            (&Method::GET | &Method::HEAD, _) => self.get(place, &query),
+            _ => not_allowed("GET, HEAD"),
+        }
+    }
+
+    fn get(&self, place: &str, query: &Query) -> Response<Answer> {
+        match place {
+            "" => file(PAGE, "text/html; charset=utf-8"),
+            "live.css" => file(STYLE, "text/css; charset=utf-8"),
+            "live.js" => file(SCRIPT, "text/javascript; charset=utf-8"),
+            "live.json" => self.everything(query),
+            "session.json" => json(&self.desk.look().session),
+            "groups.json" => self.desk.look().groups(query, |table| json(table)),
+            "processes.json" => json(&ProcessTable::of(&self.desk.look().processes, query)),
+            "counters.json" => json(&self.desk.look().counters),
+            "alerts.json" => json(&self.alerts.after(query.number("alert").unwrap_or(0))),
+            "profiles.json" => json(&self.profiles.all()),
+            "markers.json" => match self.markers.look(query, self.desk.now()) {
+                Ok(view) => json(&view),
+                Err(_) => status(StatusCode::SERVICE_UNAVAILABLE),
+            },
+            _ => place.strip_prefix("profiles/").map_or_else(not_found, |name| self.profile(name)),
+        }
+    }
+
+    fn everything(&self, query: &Query) -> Response<Answer> {
+        #[derive(Serialize)]
+        struct Everything<'a, G, A, P> {
+            session: &'a super::desk::SessionRow,
+            groups: G,
+            processes: ProcessTable<'a>,
+            counters: &'a [super::counters::CounterRow],
+            alerts: A,
+            profiles: P,
+        }
+        let look: &Look = &self.desk.look();
+        let (alerts, profiles) = (self.alerts.after(query.number("alert").unwrap_or(0)), self.profiles.all());
+        look.groups(query, |groups| {
+            json(&Everything {
+                session: &look.session,
+                groups,
+                processes: ProcessTable::of(&look.processes, query),
+                counters: &look.counters,
+                alerts,
+                profiles,
+            })
+        })
+    }
+
+    fn profile(&self, name: &str) -> Response<Answer> {
+        let opened = || -> io::Result<Option<Answer>> {
+            let Some(file) = self.profiles.open(name) else { return Ok(None) };
+            let length = file.metadata()?.len();
+            Ok(Some(Answer::File(file, length)))
+        };
+        let Ok(Some(body)) = opened() else { return not_found() };
+        let mut response = Response::new(body);
+        let headers = [
+            ("content-type", "application/gzip"),
+            ("content-disposition", "attachment"),
+            // For the viewer's page, which is told the whole address.
+            ("access-control-allow-origin", "*"),
+            ("cross-origin-resource-policy", "cross-origin"),
+        ];
+        for (name, value) in headers {
+            response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    fn capture(&self, query: &Query) -> Response<Answer> {
+        #[derive(Serialize)]
+        struct Begun {
+            number: u64,
+        }
+        let Some(wanted) = self.wanted(query) else { return not_found() };
+        let what: String = query.get("what").unwrap_or_default().chars().take(MOST_WORDS).collect();
+        match self.profiles.begin(wanted, what) {
+            Ok(number) => {
+                let mut response = json(&Begun { number });
+                *response.status_mut() = StatusCode::ACCEPTED;
+                response
+            }
+            Err(NotBegun::Busy) => status(StatusCode::CONFLICT),
+            Err(NotBegun::System) => status(StatusCode::SERVICE_UNAVAILABLE),
+        }
+    }
+
+    /// What is to be captured; `None` if it is the time of an alert that is not known any more.
+    fn wanted(&self, query: &Query) -> Option<Wanted> {
+        if let Some(number) = query.get("alert") {
+            let alert = self.alerts.get(number.parse().ok()?)?;
+            let range = Wanted::Range(alert.from, alert.to);
+            return Some(alert.evidence.filter(|file| file.exists()).map_or(range, Wanted::File));
+        }
+        let (from, to) = (query.number("from"), query.number("to"));
+        Some(match (from, to) {
+            (Some(from), Some(to)) => Wanted::Range(SessionNs(from), SessionNs(to)),
+            _ => Wanted::All,
+        })
+    }
+}
+
+fn file(text: &'static str, kind: &'static str) -> Response<Answer> {
+    with_type(Answer::from(text), kind)
+}
+
+fn json(value: &(impl Serialize + ?Sized)) -> Response<Answer> {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => with_type(Answer::from(bytes), "application/json"),
+        Err(_) => status(StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+fn with_type(body: Answer, kind: &'static str) -> Response<Answer> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert("content-type", HeaderValue::from_static(kind));
+    response
+}
+
+fn not_found() -> Response<Answer> {
+    status(StatusCode::NOT_FOUND)
+}
+
+fn not_allowed(allowed: &'static str) -> Response<Answer> {
+    let mut response = status(StatusCode::METHOD_NOT_ALLOWED);
+    response.headers_mut().insert("allow", HeaderValue::from_static(allowed));
+    response
+}

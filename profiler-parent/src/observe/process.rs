@@ -1,0 +1,329 @@
+//! One process as observers see it: its pool read as it grows, its open spans, the names of its threads.
+//!
+//! Held by the reader thread, one per process that is not known to be over. Nothing is asked of the process.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::sync::Arc;
+
+use profiler_core::entry::{Entry, MarkerEntry, Timing};
+use profiler_core::ids::{ProcessId, ThreadId, ThreadIndex};
+use profiler_core::reader::{Followed, Follower, Progress, ThreadInfo};
+use profiler_core::time::{TimeConverter, Timestamp};
+
+use super::decode::{Names, Payload, Role, SiteInfo};
+use super::event::{
+    BatchClock, Detail, ObservedMarker, Origin, SessionNs, Shape, SharedText, SpanNumber, Value,
+};
+use super::filter::Head;
+use super::spans::{OpenSpan, Spans};
+use super::subscriber::{Subscriber, Tallies};
+
+/// Threads whose names are remembered per process.
+const MOST_THREADS: usize = 1 << 16;
+/// Every how-manieth pass looks whether threads with open spans have ended.
+const LOOK_EVERY: u64 = 5;
+
+/// What one pass of the reader thread goes by.
+pub(super) struct Pass<'a> {
+    pub(super) number: u64,
+    pub(super) converter: TimeConverter,
+    pub(super) clock: BatchClock,
+    /// Threads of this process that are not observed: they serve observers.
+    pub(super) quiet: &'a BTreeSet<ThreadId>,
+    pub(super) subscribers: &'a mut [Subscriber],
+    pub(super) next_span: &'a mut u64,
+    /// Bytes that are read of one process; the rest is left to the next pass.
+    pub(super) budget: u64,
+}
+
+/// A process that is observed.
+#[derive(Debug)]
+pub(super) struct Watched {
+    identity: Identity,
+    follower: Option<Follower<Arc<File>>>,
+    names: Names,
+    spans: Spans,
+    threads: HashMap<ThreadId, Known>,
+    progress: Progress,
+    is_unreadable: bool,
+    /// It has ended: what is read now is the last of it.
+    pub(super) is_over: bool,
+}
+
+/// A thread that has recorded something.
+#[derive(Clone, Debug)]
+struct Known {
+    name: SharedText,
+    index: ThreadIndex,
+    registered: Timestamp,
+    /// It had ended when it was looked at.
+    has_ended: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Identity {
+    pid: ProcessId,
+    name: SharedText,
+    is_own: bool,
+}
+
+impl Watched {
+    pub(super) fn new(pid: ProcessId, name: &str, is_own: bool, pool: &Arc<File>) -> Self {
+        let follower = Follower::open(Arc::clone(pool)).ok();
+        Self {
+            identity: Identity { pid, name: name.into(), is_own },
+            is_unreadable: follower.is_none(),
+            follower,
+            names: Names::default(),
+            spans: Spans::default(),
+            threads: HashMap::new(),
+            progress: Progress::default(),
+            is_over: false,
+        }
+    }
+
+    /// Reads what was added, and tells whoever wants it.
+    pub(super) fn advance(&mut self, pass: &mut Pass<'_>) {
+        let Self { identity, follower, names, spans, threads, .. } = self;
+        let Some(follower) = follower else { return };
+        let advanced = follower.advance_within(pass.budget, |one| {
+            let Entry::Marker(marker) = &one.entry else { return };
+            if !(identity.is_own && pass.quiet.contains(&one.thread.tid)) {
+                note_thread(one.thread, threads, spans);
+                let site = names.site(marker.site, one.definitions);
+                Taking { identity, spans, threads, pass, site: &site }.take(one, marker);
+            }
+        });
+        match advanced {
+            Ok(progress) => {
+                self.progress = progress;
+                self.is_unreadable |= progress.damaged > 0;
+            }
+            Err(_) => (self.follower, self.is_unreadable) = (None, true),
+        }
+        if self.progress.is_behind {
+            return; // what is missing may come yet
+        }
+        self.spans.end_pass(pass.number);
+        if pass.number.is_multiple_of(LOOK_EVERY) {
+            self.forget_who_ended();
+        }
+    }
+
+    /// What a thread left open without a number nobody can end when it has ended itself. What it recorded last is read
+    /// after it was seen to have ended, so it is looked at twice.
+    fn forget_who_ended(&mut self) {
+        let Some(follower) = &self.follower else { return };
+        for tid in self.spans.threads().collect::<Vec<_>>() {
+            let Some(known) = self.threads.get_mut(&tid) else { continue };
+            if known.has_ended {
+                self.spans.forget_thread(tid);
+            } else if let Ok(thread) = follower.thread(known.index) {
+                let is_there = |thread: &ThreadInfo| {
+                    thread.tid == tid && thread.registered == known.registered && thread.ended.is_none()
+                };
+                known.has_ended = !thread.as_ref().is_some_and(is_there);
+            }
+        }
+    }
+
+    /// Reads the last of it. What is open stays unfinished.
+    pub(super) fn conclude(&mut self, pass: &mut Pass<'_>) {
+        pass.budget = u64::MAX;
+        self.advance(pass);
+        self.advance(pass); // by then the books of what was evicted are known
+        for (number, span) in self.spans.take_all() {
+            let marker = span.as_shown(number, pass.converter);
+            let marker = ObservedMarker { unfinished: true, ..marker };
+            let now = Timestamp::now();
+            tell(pass, &marker, span.start, now, since_ns(pass.clock.now, marker.start));
+        }
+    }
+
+    /// Its open spans.
+    pub(super) fn open(&self) -> impl Iterator<Item = (SpanNumber, &OpenSpan)> {
+        self.spans.open()
+    }
+
+    pub(super) fn tallies(&self) -> Tallies {
+        Tallies {
+            missed: self.progress.missed,
+            orphans: self.spans.orphans(),
+            unreadable: u64::from(self.is_unreadable),
+        }
+    }
+}
+
+/// Remembers how a thread is called, and that another had its number before.
+fn note_thread(thread: &ThreadInfo, threads: &mut HashMap<ThreadId, Known>, spans: &mut Spans) {
+    let known = threads.get(&thread.tid);
+    let is_same = known.is_some_and(|known| known.registered == thread.registered);
+    if is_same && known.is_some_and(|known| *known.name == *thread.name) {
+        return;
+    }
+    if known.is_some() && !is_same {
+        spans.forget_thread(thread.tid);
+    }
+    if known.is_some() || threads.len() < MOST_THREADS {
+        let ThreadInfo { index, registered, .. } = *thread;
+        let name = thread.name.as_str().into();
+        threads.insert(thread.tid, Known { name, index, registered, has_ended: false });
+    }
+}
+
+fn since_ns(end: SessionNs, start: SessionNs) -> u64 {
+    u64::try_from(end.0.saturating_sub(start.0)).unwrap_or(0)
+}
+
+/// Tells all who want it.
+fn tell(pass: &mut Pass<'_>, marker: &ObservedMarker, began: Timestamp, last: Timestamp, duration_ns: u64) {
+    let head = Head::of(marker, duration_ns);
+    for subscriber in pass.subscribers.iter_mut().filter(|one| one.wants(&head, last)) {
+        subscriber.take(marker, began, pass.clock);
+    }
+}
+
+/// One marker on its way to the observers.
+struct Taking<'a, 'p> {
+    identity: &'a Identity,
+    spans: &'a mut Spans,
+    threads: &'a HashMap<ThreadId, Known>,
+    pass: &'a mut Pass<'p>,
+    site: &'a SiteInfo,
+}
+
+impl Taking<'_, '_> {
+    fn take(&mut self, one: &Followed<'_>, marker: &MarkerEntry<'_>) {
+        let thread = marker.foreign.unwrap_or(one.thread.tid);
+        match (marker.timing, self.site.role) {
+            (Timing::Instant(_), Role::Detail) => self.detail(marker),
+            (Timing::Instant(at), _) => self.finished(marker, thread, (at, at), Shape::Instant),
+            (Timing::Interval(start, end), _) => self.finished(marker, thread, (start, end), Shape::Interval),
+            (Timing::Start(at), _) => self.start(marker, thread, at),
+            (Timing::End(at), Role::Span) => {
+                let Some(id) = Payload::of(marker, self.site).span() else { return };
+                let span = self.spans.end_numbered(id, at, self.pass.number);
+                self.ended(span, at);
+            }
+            (Timing::End(at), _) => {
+                let label = self.label(&Payload::of(marker, self.site));
+                let span = self.spans.end_named(thread, &self.name(marker), label.as_deref());
+                self.ended(span, at);
+            }
+        }
+    }
+
+    fn name(&self, marker: &MarkerEntry<'_>) -> SharedText {
+        self.site.name_of(marker).0
+    }
+
+    /// What tells timers of one name apart.
+    fn label(&self, payload: &Payload) -> Option<String> {
+        let is_text = self.site.role == Role::Text;
+        payload.text("name").filter(|_| is_text).map(str::to_owned)
+    }
+
+    fn origin(&self, thread: ThreadId) -> Origin {
+        let known = self.threads.get(&thread).map(|known| known.name.clone());
+        Origin {
+            process: self.identity.pid,
+            process_name: self.identity.name.clone(),
+            thread,
+            thread_name: known.unwrap_or_else(|| "".into()),
+        }
+    }
+
+    fn groups(&self, thread: ThreadId, payload: Option<&Payload>) -> Vec<SharedText> {
+        let mut groups = self.spans.groups(thread);
+        groups.extend(payload.and_then(|payload| payload.group.clone()));
+        groups
+    }
+
+    /// A marker that is complete.
+    fn finished(
+        &mut self,
+        marker: &MarkerEntry<'_>,
+        thread: ThreadId,
+        times: (Timestamp, Timestamp),
+        shape: Shape,
+    ) {
+        let names_group = self.site.names_group();
+        let payload = names_group.then(|| Payload::of(marker, self.site));
+        let groups = self.groups(thread, payload.as_ref());
+        let (origin, (name, is_cut)) = (self.origin(thread), self.site.name_of(marker));
+        let [start, end] = [times.0, times.1].map(|at| SessionNs(self.pass.converter.since_start_ns(at)));
+        let duration_ns = since_ns(end, start);
+        let category = &self.site.category;
+        let head = Head { origin: &origin, name: &name, category, groups: &groups, duration_ns };
+        if !self.pass.subscribers.iter().any(|one| one.wants(&head, times.1)) {
+            return;
+        }
+        let payload = payload.unwrap_or_else(|| Payload::of(marker, self.site)).cut_if(is_cut);
+        let category = category.clone();
+        let observed = observed((origin, name, category, groups), payload, (start, Some(end)), shape);
+        tell(self.pass, &observed, times.0, times.1, duration_ns);
+    }
+
+    fn start(&mut self, marker: &MarkerEntry<'_>, thread: ThreadId, at: Timestamp) {
+        let payload = Payload::of(marker, self.site);
+        let (label, group) = (self.label(&payload), payload.group.clone());
+        let id = payload.span().filter(|_| self.site.role == Role::Span);
+        let groups = self.groups(thread, Some(&payload));
+        let (name, is_cut) = self.site.name_of(marker);
+        let head = (self.origin(thread), name, self.site.category.clone(), groups);
+        let start = SessionNs(self.pass.converter.since_start_ns(at));
+        let payload = if id.is_some() { payload.without_number() } else { payload }.cut_if(is_cut);
+        let observed = observed(head, payload, (start, None), Shape::Span);
+        let number = SpanNumber(*self.pass.next_span);
+        *self.pass.next_span = self.pass.next_span.wrapping_add(1);
+        let marker = ObservedMarker { span: Some(number), ..observed };
+        let over = self.spans.start(number, OpenSpan { marker, start: at, id, label, group });
+        if let Some((span, end)) = over {
+            self.ended(Some(span), end);
+        }
+    }
+
+    fn ended(&mut self, span: Option<OpenSpan>, at: Timestamp) {
+        let Some(span) = span else { return };
+        let convert = |at| SessionNs(self.pass.converter.since_start_ns(at));
+        let (start, end) = (convert(span.start), convert(at.max(span.start)));
+        let marker = ObservedMarker { start, end: Some(end), ..span.marker };
+        tell(self.pass, &marker, span.start, at, since_ns(end, start));
+    }
+
+    fn detail(&mut self, marker: &MarkerEntry<'_>) {
+        let payload = Payload::of(marker, self.site);
+        let value = match payload.value("value") {
+            Some(Value::Text(text)) => text.clone(),
+            _ => String::new(),
+        };
+        if let Some(id) = payload.span() {
+            self.spans.detail(id, Detail { name: self.name(marker), value });
+        }
+    }
+}
+
+fn observed(
+    (origin, name, category, groups): (Origin, SharedText, SharedText, Vec<SharedText>),
+    payload: Payload,
+    (start, end): (SessionNs, Option<SessionNs>),
+    shape: Shape,
+) -> ObservedMarker {
+    ObservedMarker {
+        origin,
+        name,
+        category,
+        shape,
+        start,
+        end,
+        span: None,
+        opened_before: false,
+        unfinished: false,
+        fields: payload.fields,
+        flows: payload.flows,
+        groups,
+        details: Vec::new(),
+        cut: payload.cut,
+    }
+}

@@ -1,0 +1,255 @@
+//! The reader thread: one for all observers of a session, there only while somebody observes.
+//!
+//! It sleeps until a batch is due, then reads what was added to the pools of all processes, once for everybody. A
+//! process that came meanwhile is read from its beginning; one that has ended is read to its end and forgotten. The
+//! processes notice nothing of it.
+//!
+//! An observer that comes is served from what ended after it came; spans that were open already are found by reading
+//! what is still there of the past, which the first observer pays for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use profiler_core::ids::{PoolId, ThreadId};
+use profiler_core::time::{Anchor, Timestamp};
+
+use super::event::{BatchClock, SessionNs};
+use super::process::{Pass, Watched};
+use super::subscriber::{Subscriber, Tallies};
+use crate::hub::{Process, ProcessState, Remains, Shared};
+
+/// What the reader thread is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Somebody observes, and waits for this to be dropped: from then on everything is told.
+    Attach(Box<Subscriber>, Sender<()>),
+    /// Somebody observes no more.
+    Left,
+}
+
+/// Threads of this process that serve observers. What they record is not reported.
+pub(super) type Quiet = Arc<Mutex<BTreeSet<ThreadId>>>;
+
+/// Bytes of one process that a pass reads: a process that makes work keeps nobody else waiting for long. It is much more
+/// than an honest one records in a period; what is left is read next.
+const BUDGET: u64 = 16 << 20;
+
+/// Nobody is due for so long if nobody is there.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// The time now, on the clock of all batches.
+pub(super) fn clock_now(shared: &Shared) -> BatchClock {
+    let later = Anchor::take();
+    BatchClock {
+        start_monotonic: shared.clock.start.monotonic,
+        start_unix: shared.clock.start_unix,
+        now: SessionNs(shared.clock.converter(later).since_start_ns(later.ticks)),
+    }
+}
+
+/// Reads for observers until nobody can tell it anything any more.
+pub(super) fn run(shared: &Arc<Shared>, commands: &Receiver<Command>, quiet: &Quiet) {
+    let _hushed = Hushed::new(quiet);
+    let mut reader = Reader::new(Arc::clone(shared), Arc::clone(quiet));
+    loop {
+        match commands.recv_timeout(reader.until_due()) {
+            Ok(Command::Attach(subscriber, attached)) => {
+                reader.attach(*subscriber);
+                drop(attached);
+            }
+            Ok(Command::Left) => reader.forget_who_left(),
+            Err(RecvTimeoutError::Timeout) => reader.serve(false),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    reader.forget_who_left();
+    if !reader.subscribers.is_empty() {
+        reader.serve(true);
+    }
+}
+
+/// A thread that serves observers, while this is there: also when it panics its number is another's later.
+#[derive(Debug)]
+pub(super) struct Hushed<'a> {
+    quiet: &'a Quiet,
+    thread: ThreadId,
+}
+
+impl<'a> Hushed<'a> {
+    /// What the calling thread records is not reported.
+    pub(super) fn new(quiet: &'a Quiet) -> Self {
+        let thread = profiler_core::thread::current();
+        lock(quiet).insert(thread);
+        Self { quiet, thread }
+    }
+}
+
+impl Drop for Hushed<'_> {
+    fn drop(&mut self) {
+        lock(self.quiet).remove(&self.thread);
+    }
+}
+
+fn lock(quiet: &Quiet) -> std::sync::MutexGuard<'_, BTreeSet<ThreadId>> {
+    quiet.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Reader {
+    shared: Arc<Shared>,
+    quiet: Quiet,
+    subscribers: Vec<Subscriber>,
+    watched: BTreeMap<PoolId, Watched>,
+    /// Processes that are over and were read to their end.
+    done: BTreeSet<PoolId>,
+    /// What was lost of those.
+    gone: Tallies,
+    passes: u64,
+    next_span: u64,
+}
+
+impl Reader {
+    const fn new(shared: Arc<Shared>, quiet: Quiet) -> Self {
+        Self {
+            shared,
+            quiet,
+            subscribers: Vec::new(),
+            watched: BTreeMap::new(),
+            done: BTreeSet::new(),
+            gone: Tallies { missed: 0, orphans: 0, unreadable: 0 },
+            passes: 0,
+            next_span: 1,
+        }
+    }
+
+    /// Time until a batch is due.
+    fn until_due(&mut self) -> Duration {
+        let due = self.subscribers.iter_mut().map(|one| one.schedule().due()).min();
+        due.map_or(LONG, |due| {
+            let ns = due.0.saturating_sub(clock_now(&self.shared).now.0);
+            Duration::from_nanos(u64::try_from(ns).unwrap_or(0)).min(LONG)
+        })
+    }
+
+    /// Reads all that was there when the observer came, so that what is read from then on is new.
+    fn attach(&mut self, mut subscriber: Subscriber) {
+        let since = subscriber.begin();
+        self.subscribers.push(subscriber);
+        self.read(since, u64::MAX);
+        let tallies = self.tallies();
+        if let Some(subscriber) = self.subscribers.last_mut() {
+            subscriber.catch_up(tallies);
+        }
+    }
+
+    fn forget_who_left(&mut self) {
+        self.subscribers.retain(Subscriber::is_there);
+    }
+
+    /// Reads, and sends the batches that are due, or all.
+    fn serve(&mut self, all: bool) {
+        self.forget_who_left();
+        let clock = self.read(Timestamp::ZERO, if all { u64::MAX } else { BUDGET });
+        let tallies = self.tallies();
+        let converter = self.shared.clock.converter(Anchor::take());
+        for subscriber in &mut self.subscribers {
+            if all || subscriber.schedule().is_due(clock.now) {
+                let open = self.watched.values().flat_map(Watched::open);
+                subscriber.look_at(open, converter, clock);
+                subscriber.flush(tallies, clock);
+                subscriber.schedule().step(clock.now);
+            }
+        }
+    }
+
+    /// Reads what was added to all pools, of each about so many bytes at most. Processes that ended before `since` are of
+    /// no interest.
+    fn read(&mut self, since: Timestamp, budget: u64) -> BatchClock {
+        self.take_the_roll(since);
+        self.passes += 1;
+        let clock = clock_now(&self.shared);
+        let quiet = lock(&self.quiet).clone();
+        let mut pass = Pass {
+            number: self.passes,
+            converter: self.shared.clock.converter(Anchor::take()),
+            clock,
+            quiet: &quiet,
+            subscribers: &mut self.subscribers,
+            next_span: &mut self.next_span,
+            budget,
+        };
+        for watched in self.watched.values_mut() {
+            pass.budget = budget;
+            if watched.is_over { watched.conclude(&mut pass) } else { watched.advance(&mut pass) }
+        }
+        let over = self.watched.extract_if(.., |_, watched| watched.is_over);
+        for (key, watched) in over {
+            self.gone = self.gone.plus(watched.tallies());
+            self.done.insert(key);
+        }
+        clock
+    }
+
+    /// Who is there, and who is no more.
+    fn take_the_roll(&mut self, since: Timestamp) {
+        let shared = Arc::clone(&self.shared);
+        let all = shared.processes.lock();
+        for (key, process) in all.iter() {
+            if !self.done.contains(key) {
+                self.meet(*key, process, since);
+            }
+        }
+        for (_, watched) in self.watched.iter_mut().filter(|(key, _)| !all.contains_key(key)) {
+            watched.is_over = true;
+        }
+        self.done.retain(|key| all.contains_key(key));
+    }
+
+    fn meet(&mut self, key: PoolId, process: &Process, since: Timestamp) {
+        let has_ended = matches!(process.state, ProcessState::Exited(_));
+        if let Some(watched) = self.watched.get_mut(&key) {
+            watched.is_over = has_ended || !matches!(process.remains, Remains::Pool(_));
+            return;
+        }
+        let is_past = has_ended && process.died.is_none_or(|died| died < since);
+        match &process.remains {
+            Remains::Pool(pool) if !is_past => {
+                let is_own = process.state == ProcessState::Parent;
+                let mut watched = Watched::new(process.pid, &process.name, is_own, pool);
+                watched.is_over = has_ended;
+                self.watched.insert(key, watched);
+            }
+            remains => {
+                if let Remains::Expired(counts) = remains
+                    && !is_past
+                {
+                    self.gone.missed = self.gone.missed.saturating_add(counts.recorded());
+                }
+                self.done.insert(key);
+            }
+        }
+    }
+
+    fn tallies(&self) -> Tallies {
+        self.watched.values().fold(self.gone, |sum, watched| sum.plus(watched.tallies()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn t9_a_thread_that_panics_is_not_hushed_any_more() {
+        let quiet = Quiet::default();
+        let panics = AssertUnwindSafe(|| {
+            let _hushed = Hushed::new(&quiet);
+            assert!(!lock(&quiet).contains(&profiler_core::thread::current()), "as it must");
+        });
+        assert!(catch_unwind(panics).is_err(), "it was hushed");
+        assert!(lock(&quiet).is_empty());
+    }
+}

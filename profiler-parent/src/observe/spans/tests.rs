@@ -1,0 +1,240 @@
+//! Pairing, against the rules and against a naive model.
+
+use profiler_core::ids::ProcessId;
+use proptest::prelude::*;
+
+use super::super::event::{Origin, Shape};
+use super::*;
+
+fn span(thread: u64, name: &str, start: u64) -> OpenSpan {
+    let (process, thread) = (ProcessId::new(1), ThreadId::new(thread));
+    let marker = ObservedMarker {
+        origin: Origin { process, process_name: "p".into(), thread, thread_name: "t".into() },
+        name: name.into(),
+        category: "Other".into(),
+        shape: Shape::Span,
+        start: SessionNs(0),
+        end: None,
+        span: None,
+        opened_before: false,
+        unfinished: false,
+        fields: Vec::new(),
+        flows: Vec::new(),
+        groups: Vec::new(),
+        details: Vec::new(),
+        cut: false,
+    };
+    OpenSpan { marker, start: Timestamp::from_raw(start), id: None, label: None, group: None }
+}
+
+fn labelled(thread: u64, name: &str, label: &str, start: u64) -> OpenSpan {
+    OpenSpan { label: Some(label.to_owned()), ..span(thread, name, start) }
+}
+
+fn numbered(thread: u64, id: u64, start: u64) -> OpenSpan {
+    OpenSpan { id: Some(id), ..span(thread, "s", start) }
+}
+
+/// Starts it as the next one.
+fn start(spans: &mut Spans, number: u64, span: OpenSpan) {
+    assert!(spans.start(SpanNumber(number), span).is_none());
+}
+
+fn began(span: Option<OpenSpan>) -> Option<u64> {
+    span.map(|span| span.start.raw())
+}
+
+const T: ThreadId = ThreadId::new(1);
+
+#[test]
+fn t3_nested_spans_of_one_name_pair_from_the_inside_and_texts_keep_timers_apart() {
+    let mut spans = Spans::default();
+    start(&mut spans, 1, span(1, "load", 10));
+    start(&mut spans, 2, span(1, "load", 20));
+    start(&mut spans, 3, labelled(1, "load", "a", 30));
+    start(&mut spans, 4, labelled(1, "load", "b", 40));
+    assert_eq!(began(spans.end_named(T, "load", Some("a"))), Some(30));
+    assert_eq!(began(spans.end_named(T, "load", None)), Some(20));
+    assert_eq!(began(spans.end_named(T, "load", None)), Some(10));
+    assert_eq!(began(spans.end_named(T, "load", None)), None);
+    assert_eq!(began(spans.end_named(T, "load", Some("b"))), Some(40));
+    assert_eq!(spans.orphans(), 1);
+}
+
+#[test]
+fn t5_an_end_never_takes_a_start_of_another_thread_by_its_name() {
+    let mut spans = Spans::default();
+    start(&mut spans, 1, span(2, "load", 10));
+    assert!(spans.end_named(T, "load", None).is_none());
+    assert_eq!(began(spans.end_named(ThreadId::new(2), "load", None)), Some(10));
+}
+
+#[test]
+fn t3_a_number_pairs_whatever_the_order_of_names_and_threads() {
+    let mut spans = Spans::default();
+    start(&mut spans, 1, numbered(1, 100, 10));
+    start(&mut spans, 2, numbered(1, 101, 20));
+    assert!(spans.end_named(T, "s", None).is_none(), "an end without a number is not its end");
+    assert_eq!(began(spans.end_numbered(100, Timestamp::ZERO, 1)), Some(10));
+    assert_eq!(began(spans.end_numbered(101, Timestamp::ZERO, 1)), Some(20));
+}
+
+#[test]
+fn t5_an_end_that_is_read_before_its_start_waits_for_it_one_pass_more() {
+    let mut spans = Spans::default();
+    let end = Timestamp::from_raw(99);
+    assert!(spans.end_numbered(7, end, 1).is_none());
+    assert!(spans.end_numbered(8, end, 1).is_none());
+    spans.end_pass(1);
+    let (over, at) = spans.start(SpanNumber(1), numbered(1, 7, 10)).unwrap();
+    assert_eq!((over.start.raw(), at), (10, end));
+    spans.end_pass(2);
+    assert_eq!(spans.orphans(), 1);
+    start(&mut spans, 2, numbered(1, 8, 10));
+}
+
+#[test]
+fn what_is_said_of_a_span_is_kept_with_it_up_to_a_bound() {
+    let mut spans = Spans::default();
+    start(&mut spans, 1, numbered(1, 7, 10));
+    for _ in 0..100 {
+        spans.detail(7, Detail { name: "rectangle".into(), value: "0 0 10 10".to_owned() });
+    }
+    let span = spans.end_numbered(7, Timestamp::ZERO, 1).unwrap();
+    assert_eq!((span.marker.details.len(), span.marker.cut), (MOST_DETAILS, true));
+}
+
+#[test]
+fn a_process_that_ends_nothing_is_kept_within_bounds() {
+    let mut spans = Spans::default();
+    for number in 0..5_000 {
+        assert!(spans.start(SpanNumber(number), numbered(1, number, number)).is_none());
+        assert!(spans.end_numbered(1_000_000 + number, Timestamp::ZERO, 1).is_none());
+    }
+    assert_eq!(spans.open().count(), MOST_OPEN);
+    assert_eq!(spans.early.len(), MOST_EARLY);
+    assert_eq!(spans.take_all().len(), MOST_OPEN);
+    assert_eq!((spans.open().count(), spans.by_id.len(), spans.by_thread.len()), (0, 0, 0));
+}
+
+#[test]
+fn spans_that_nobody_ends_make_room_for_those_that_are_ended() {
+    let mut spans = Spans::default();
+    (0..5_000).for_each(|number| start(&mut spans, number, span(1, "leaked", number)));
+    start(&mut spans, 5_000, span(1, "load", 77));
+    start(&mut spans, 5_001, numbered(2, 9, 78));
+    assert_eq!(began(spans.end_named(T, "load", None)), Some(77));
+    assert_eq!(began(spans.end_numbered(9, Timestamp::ZERO, 1)), Some(78));
+    assert_eq!(began(spans.end_named(T, "leaked", None)), Some(4_999), "the latest of them");
+    assert_eq!(spans.orphans(), 5_002 - MOST_OPEN as u64);
+}
+
+#[test]
+fn what_is_said_of_open_spans_is_bounded_in_bytes() {
+    let mut spans = Spans::default();
+    let much = |id: u64| {
+        let mut span = numbered(1, id, id);
+        span.marker.name = "n".repeat(1_000).as_str().into();
+        span
+    };
+    for id in 0..1_000 {
+        start(&mut spans, id, much(id));
+        for _ in 0..MOST_DETAILS {
+            spans.detail(id, Detail { name: "d".into(), value: "v".repeat(16 << 10) });
+        }
+    }
+    let weigh = |spans: &Spans| spans.open().map(|(_, span)| span.weight()).sum::<usize>();
+    assert!(weigh(&spans) <= MOST_BYTES && spans.bytes == weigh(&spans), "{}", weigh(&spans));
+    assert!(spans.open().any(|(_, span)| span.marker.cut), "there is no room for all that was said");
+    assert!(spans.end_numbered(999, Timestamp::ZERO, 1).is_some());
+    assert_eq!(spans.bytes, weigh(&spans), "what it took is free again");
+    spans.take_all();
+    assert_eq!(spans.bytes, 0);
+}
+
+#[test]
+fn t2_a_thread_is_in_the_groups_of_its_open_spans_until_the_last_of_a_group_ends() {
+    let mut spans = Spans::default();
+    let groups = |spans: &Spans| spans.groups(T).iter().map(|group| group.to_string()).collect::<Vec<_>>();
+    let grouped = |id: u64, group: &str| OpenSpan { group: Some(group.into()), ..numbered(1, id, id) };
+    for (id, group) in [(1, "b"), (2, "a"), (3, "b")] {
+        start(&mut spans, id, grouped(id, group));
+    }
+    assert_eq!(groups(&spans), ["a", "b"]);
+    spans.end_numbered(1, Timestamp::ZERO, 1);
+    assert_eq!(groups(&spans), ["a", "b"]);
+    spans.end_numbered(3, Timestamp::ZERO, 1);
+    assert_eq!(groups(&spans), ["a"]);
+    spans.end_numbered(2, Timestamp::ZERO, 1);
+    assert!(
+        spans.groups(T).is_empty() && spans.groups(ThreadId::new(2)).is_empty() && spans.by_thread.is_empty()
+    );
+    (10..500).for_each(|id| start(&mut spans, id, grouped(id, &format!("group {id}"))));
+    assert_eq!(spans.groups(T).len(), MOST_GROUPS);
+}
+
+#[test]
+fn threads_are_those_that_alone_can_end_what_they_left_open() {
+    let mut spans = Spans::default();
+    start(&mut spans, 1, numbered(1, 1, 1));
+    assert_eq!(spans.threads().count(), 0, "any thread may end that");
+    start(&mut spans, 2, span(2, "load", 2));
+    assert_eq!(spans.threads().collect::<Vec<_>>(), [ThreadId::new(2)]);
+    spans.forget_thread(ThreadId::new(2));
+    assert_eq!((spans.threads().count(), spans.orphans()), (0, 1));
+}
+
+#[test]
+fn another_thread_of_the_same_number_does_not_end_what_the_one_before_left_open() {
+    let mut spans = Spans::default();
+    start(&mut spans, 1, span(1, "load", 10));
+    start(&mut spans, 2, numbered(1, 5, 20));
+    spans.forget_thread(T);
+    assert!(spans.end_named(T, "load", None).is_none());
+    assert_eq!(began(spans.end_numbered(5, Timestamp::ZERO, 1)), Some(20), "any thread may end that");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Start(u64, usize, Option<usize>),
+    End(u64, usize, Option<usize>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let what = || (1_u64..4, 0_usize..2, prop::option::of(0_usize..2));
+    let step = prop_oneof![
+        what().prop_map(|(thread, name, label)| Step::Start(thread, name, label)),
+        what().prop_map(|(thread, name, label)| Step::End(thread, name, label)),
+    ];
+    prop::collection::vec(step, 0..80)
+}
+
+proptest! {
+    /// The model keeps one list of all starts and searches it from the back.
+    #[test]
+    fn t3_pairs_are_those_of_a_list_that_is_searched_from_the_back(steps in steps()) {
+        let (names, labels) = (["a", "b"], ["x", "y"]);
+        let mut model: Vec<(u64, usize, Option<usize>, u64)> = Vec::new();
+        let (mut spans, mut orphans) = (Spans::default(), 0);
+        for (at, step) in steps.into_iter().enumerate() {
+            let at = at as u64;
+            match step {
+                Step::Start(thread, name, label) => {
+                    let label_text = label.map(|label| labels[label].to_owned());
+                    start(&mut spans, at, OpenSpan { label: label_text, ..span(thread, names[name], at) });
+                    model.push((thread, name, label, at));
+                }
+                Step::End(thread, name, label) => {
+                    let place = model.iter().rposition(|one| (one.0, one.1, one.2) == (thread, name, label));
+                    let expected = place.map(|place| model.remove(place).3);
+                    orphans += u64::from(expected.is_none());
+                    let ended = spans.end_named(
+                        ThreadId::new(thread), names[name], label.map(|label| labels[label]));
+                    prop_assert_eq!(began(ended), expected);
+                }
+            }
+            prop_assert_eq!(spans.open().count(), model.len());
+            prop_assert_eq!(spans.orphans(), orphans);
+        }
+    }
+}

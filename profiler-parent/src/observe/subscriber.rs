@@ -1,0 +1,333 @@
+//! One observer as the reader thread sees it: its filter, its schedule, and what waits for its next batch.
+//!
+//! Invariants: a batch is sent only if something happened; what does not fit into the observer's queue is counted,
+//! and the reader thread never waits for it. Dropping this tells the observer that nothing more comes.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use profiler_core::time::{TimeConverter, Timestamp};
+
+use super::event::{Batch, BatchClock, ObservedMarker, SessionNs, SpanNumber};
+use super::filter::{Filter, Head};
+use super::inbox::Inbox;
+use super::schedule::Schedule;
+use super::spans::OpenSpan;
+
+/// Running spans that a batch lists.
+const MOST_RUNNING: usize = 256;
+
+/// How an observer wants to be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ObserverOptions {
+    /// Time between two batches while something happens. Default: 200 ms; at least 5 ms.
+    pub period: Duration,
+    /// Markers after which a batch is sent without waiting for the period. Default: 2048.
+    pub batch_markers: usize,
+    /// Bytes that may wait in the queue, besides the batch that waits to be sent. Default: 8 MiB.
+    pub queue_bytes: usize,
+}
+
+impl Default for ObserverOptions {
+    fn default() -> Self {
+        Self { period: Duration::from_millis(200), batch_markers: 2048, queue_bytes: 8 << 20 }
+    }
+}
+
+impl ObserverOptions {
+    /// With this time between two batches.
+    #[must_use]
+    pub const fn period(mut self, period: Duration) -> Self {
+        self.period = period;
+        self
+    }
+
+    /// With at most about so many markers in a batch.
+    #[must_use]
+    pub const fn batch_markers(mut self, markers: usize) -> Self {
+        self.batch_markers = markers;
+        self
+    }
+
+    /// With a queue of so many bytes.
+    #[must_use]
+    pub const fn queue_bytes(mut self, bytes: usize) -> Self {
+        self.queue_bytes = bytes;
+        self
+    }
+}
+
+/// What was lost, of all processes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tallies {
+    pub(super) missed: u64,
+    pub(super) orphans: u64,
+    pub(super) unreadable: u64,
+}
+
+impl Tallies {
+    pub(super) const fn plus(self, other: Self) -> Self {
+        Self {
+            missed: self.missed.saturating_add(other.missed),
+            orphans: self.orphans.saturating_add(other.orphans),
+            unreadable: self.unreadable.saturating_add(other.unreadable),
+        }
+    }
+
+    const fn since(self, before: Self) -> Self {
+        Self {
+            missed: self.missed.saturating_sub(before.missed),
+            orphans: self.orphans.saturating_sub(before.orphans),
+            unreadable: self.unreadable,
+        }
+    }
+}
+
+/// What the observer was told last, besides markers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Told {
+    running: Vec<(SpanNumber, usize)>,
+    tallies: Tallies,
+    dropped: u64,
+}
+
+/// One observer.
+#[derive(Debug)]
+pub(super) struct Subscriber {
+    filter: Filter,
+    options: ObserverOptions,
+    /// When it came.
+    since: Timestamp,
+    /// What was there before it came has been read.
+    caught_up: bool,
+    schedule: Schedule,
+    inbox: Weak<Inbox>,
+    pending: Vec<ObservedMarker>,
+    pending_bytes: usize,
+    running: (Vec<ObservedMarker>, u64),
+    at_first: Tallies,
+    tallies: Tallies,
+    dropped: u64,
+    told: Told,
+    sequence: u64,
+}
+
+impl Subscriber {
+    pub(super) fn new(
+        filter: Filter,
+        options: ObserverOptions,
+        inbox: Weak<Inbox>,
+        clock: BatchClock,
+    ) -> Self {
+        Self {
+            filter,
+            options,
+            since: Timestamp::MAX,
+            caught_up: false,
+            schedule: Schedule::new(options.period, clock.now),
+            inbox,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            running: (Vec::new(), 0),
+            at_first: Tallies::default(),
+            tallies: Tallies::default(),
+            dropped: 0,
+            told: Told::default(),
+            sequence: 0,
+        }
+    }
+
+    /// Whether the observer is still there.
+    pub(super) fn is_there(&self) -> bool {
+        self.inbox.strong_count() > 0
+    }
+
+    /// It comes now. Only the reader thread can say so: what an earlier pass has read it will not see.
+    pub(super) fn begin(&mut self) -> Timestamp {
+        self.since = Timestamp::now();
+        self.since
+    }
+
+    pub(super) const fn schedule(&mut self) -> &mut Schedule {
+        &mut self.schedule
+    }
+
+    /// Everything that was there when it came has been read: from now on all that is read is new.
+    pub(super) fn catch_up(&mut self, tallies: Tallies) {
+        (self.caught_up, self.at_first, self.tallies) = (true, tallies, tallies);
+        self.told.tallies = Tallies { unreadable: tallies.unreadable, ..Tallies::default() };
+    }
+
+    /// Whether it wants something that ended then.
+    pub(super) fn wants(&self, head: &Head<'_>, last: Timestamp) -> bool {
+        (self.caught_up || last >= self.since) && self.filter.wants(head)
+    }
+
+    /// Takes a marker that it wants.
+    pub(super) fn take(&mut self, marker: &ObservedMarker, began: Timestamp, clock: BatchClock) {
+        let marker = ObservedMarker { opened_before: began < self.since, ..marker.clone() };
+        if let Some(number) = marker.span {
+            self.running.0.retain(|running| running.span != Some(number));
+        }
+        self.pending_bytes = self.pending_bytes.saturating_add(marker.weight());
+        self.pending.push(marker);
+        let is_large = self.pending_bytes >= self.large();
+        if self.pending.len() >= self.options.batch_markers.max(1) || is_large {
+            self.send(clock);
+        }
+    }
+
+    /// Which spans are running now, of those that it wants.
+    pub(super) fn look_at<'a>(
+        &mut self,
+        open: impl Iterator<Item = (SpanNumber, &'a OpenSpan)>,
+        converter: TimeConverter,
+        clock: BatchClock,
+    ) {
+        let age = |start: SessionNs| u64::try_from(clock.now.0.saturating_sub(start.0)).unwrap_or(0);
+        let wants = |span: &OpenSpan| self.filter.wants(&Head::of(&span.marker, age(span.marker.start)));
+        let mut wanted: Vec<(SpanNumber, &OpenSpan)> = open.filter(|(_, span)| wants(span)).collect();
+        wanted.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        let (mut running, mut bytes) = (Vec::new(), 0_usize);
+        // The latest: what nobody ends any more must not hide what does run.
+        for (number, span) in wanted.iter().take(MOST_RUNNING) {
+            bytes = bytes.saturating_add(span.weight());
+            if bytes > self.large() && !running.is_empty() {
+                break;
+            }
+            let opened_before = span.start < self.since;
+            running.push(ObservedMarker { opened_before, ..span.as_shown(*number, converter) });
+        }
+        running.reverse();
+        let left_out = wanted.len().saturating_sub(running.len());
+        self.running = (running, left_out as u64);
+    }
+
+    /// Bytes after which a batch is large.
+    const fn large(&self) -> usize {
+        self.options.queue_bytes / 4
+    }
+
+    /// Sends what waits if anything happened since the last batch.
+    pub(super) fn flush(&mut self, tallies: Tallies, clock: BatchClock) {
+        self.tallies = tallies;
+        if !self.pending.is_empty() || self.news() != self.told {
+            self.send(clock);
+        }
+    }
+
+    fn news(&self) -> Told {
+        let running = self.running.0.iter();
+        Told {
+            running: running.filter_map(|one| Some((one.span?, one.details.len()))).collect(),
+            tallies: self.tallies.since(self.at_first),
+            dropped: self.dropped,
+        }
+    }
+
+    fn send(&mut self, clock: BatchClock) {
+        let (markers, bytes) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.pending_bytes));
+        let Some(inbox) = self.inbox.upgrade() else { return };
+        let (news, count) = (self.news(), markers.len() as u64);
+        let running_bytes: usize = self.running.0.iter().map(ObservedMarker::weight).sum();
+        let batch = Batch {
+            sequence: self.sequence,
+            clock,
+            markers,
+            running: self.running.0.clone(),
+            running_left_out: self.running.1,
+            dropped: self.dropped,
+            missed: news.tallies.missed,
+            orphans: news.tallies.orphans,
+            unreadable: news.tallies.unreadable,
+        };
+        if inbox.put(batch, bytes.saturating_add(running_bytes).saturating_add(size_of::<Batch>())) {
+            self.sequence += 1;
+            self.told = news;
+        } else {
+            self.dropped = self.dropped.saturating_add(count);
+        }
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        if let Some(inbox) = self.inbox.upgrade() {
+            inbox.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use profiler_core::ids::{ProcessId, ThreadId};
+    use profiler_core::time::{Anchor, SessionClock};
+
+    use super::super::event::{Detail, Origin, Shape};
+    use super::*;
+
+    /// What one observer with a queue of so many bytes is told of these.
+    fn running(spans: &[(SpanNumber, OpenSpan)], queue_bytes: usize) -> Batch {
+        let start = SessionClock::start_now();
+        let clock = BatchClock {
+            start_monotonic: start.start.monotonic,
+            start_unix: start.start_unix,
+            now: SessionNs(1),
+        };
+        let options = ObserverOptions::default().queue_bytes(queue_bytes);
+        let inbox = Arc::new(Inbox::new(queue_bytes));
+        let mut subscriber = Subscriber::new(Filter::default(), options, Arc::downgrade(&inbox), clock);
+        subscriber.begin();
+        let open = spans.iter().map(|(number, span)| (*number, span));
+        subscriber.look_at(open, start.converter(Anchor::take()), clock);
+        subscriber.flush(Tallies::default(), clock);
+        inbox.take(Duration::ZERO).unwrap()
+    }
+
+    fn span(number: u64, details: usize) -> (SpanNumber, OpenSpan) {
+        let (process, thread) = (ProcessId::new(1), ThreadId::new(1));
+        let detail = Detail { name: "said".into(), value: "v".repeat(10_000) };
+        let marker = ObservedMarker {
+            origin: Origin { process, process_name: "p".into(), thread, thread_name: "t".into() },
+            name: "s".into(),
+            category: "Other".into(),
+            shape: Shape::Span,
+            start: SessionNs(0),
+            end: None,
+            span: None,
+            opened_before: false,
+            unfinished: false,
+            fields: Vec::new(),
+            flows: Vec::new(),
+            groups: Vec::new(),
+            details: vec![detail; details],
+            cut: false,
+        };
+        let open = OpenSpan { marker, start: Timestamp::ZERO, id: None, label: None, group: None };
+        (SpanNumber(number), open)
+    }
+
+    fn numbers(batch: &Batch) -> Vec<u64> {
+        batch.running.iter().filter_map(|one| Some(one.span?.0)).collect()
+    }
+
+    #[test]
+    fn t4_the_latest_running_spans_are_listed_and_the_rest_is_counted() {
+        let spans: Vec<_> = (0..2_000).map(|number| span(number, 0)).collect();
+        let batch = running(&spans, 8 << 20);
+        assert_eq!(numbers(&batch), (2_000 - 256..2_000).collect::<Vec<_>>());
+        assert_eq!(batch.running_left_out, 2_000 - 256);
+    }
+
+    #[test]
+    fn running_spans_of_which_much_was_said_do_not_fill_the_queue() {
+        let spans: Vec<_> = (0..100).map(|number| span(number, 10)).collect();
+        let batch = running(&spans, 1 << 20);
+        assert_eq!(numbers(&batch), [98, 99], "a quarter of the queue");
+        assert_eq!(batch.running_left_out, 98);
+        assert_eq!(running(&spans, 1_000).running.len(), 1, "one always");
+    }
+}

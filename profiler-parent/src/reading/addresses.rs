@@ -1,0 +1,92 @@
+//! Libraries of a profile's process, and which of them an address lies in.
+//!
+//! Used by whoever wants names for the addresses of a profile in the Gecko format. Nothing in a file is
+//! believed: spans may overlap, be empty, or be no numbers at all.
+
+use serde::Deserialize;
+
+use super::table::Number;
+
+/// Where a library lay in its process, and which it is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Lib {
+    /// Shown name.
+    pub name: String,
+    /// Its file.
+    pub path: String,
+    /// Its build id in hexadecimal.
+    #[serde(rename = "codeId")]
+    pub code_id: Option<String>,
+    /// Its first address.
+    pub start: Option<Number>,
+    /// The address after its last.
+    pub end: Option<Number>,
+    /// What its first address is in the file's own addresses.
+    pub offset: Option<Number>,
+}
+
+impl Lib {
+    /// What an address is to it, if it lies in it.
+    fn relative(&self, address: f64) -> Option<f64> {
+        let number = |number: &Option<Number>| number.map_or(f64::NAN, |number| number.0);
+        let (start, end) = (number(&self.start), number(&self.end));
+        let offset = number(&self.offset);
+        let offset = if offset.is_finite() { offset } else { 0.0 };
+        (address >= start && address < end).then_some(address - start + offset)
+    }
+}
+
+/// The libraries of a process by where they begin.
+#[derive(Debug)]
+pub struct AddressMap<'l>(Vec<(f64, &'l Lib)>);
+
+/// So many libraries before an address are tried. Mappings do not overlap, but the spans of two libraries may.
+const MOST_TRIED: usize = 8;
+
+impl<'l> AddressMap<'l> {
+    /// Sorts them.
+    pub fn of(libs: &'l [Lib]) -> Self {
+        let start = |lib: &Lib| lib.start.map(|start| start.0).filter(|start| start.is_finite());
+        let mut libs: Vec<_> = libs.iter().filter_map(|lib| Some((start(lib)?, lib))).collect();
+        libs.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        Self(libs)
+    }
+
+    /// The address that a text is, and the library that it lies in.
+    pub fn find(&self, text: &str) -> Option<(&'l Lib, u64)> {
+        let digits = text.strip_prefix("0x").filter(|digits| digits.len() <= 16)?;
+        let address = u64::from_str_radix(digits, 16).ok()? as f64; // exact below 2^53, where all code of user space is
+        let beyond = self.0.partition_point(|(start, _)| *start <= address);
+        let mut before = self.0.get(..beyond)?.iter().rev().take(MOST_TRIED);
+        before.find_map(|(_, lib)| Some((*lib, lib.relative(address)? as u64)))
+    }
+}
+
+/// The address of the code that ran: a caller's is where the call returns to, one byte beyond it.
+pub const fn code_of(address: u64, is_leaf: bool) -> u64 {
+    if is_leaf { address } else { address.saturating_sub(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_found_in_its_library_whatever_order_they_are_in() {
+        let lib = |name: &str, start: f64, end: f64| Lib {
+            name: name.into(),
+            start: Some(Number(start)),
+            end: Some(Number(end)),
+            ..Lib::default()
+        };
+        let nowhere = Lib { name: "nowhere".into(), ..Lib::default() };
+        let libs = [lib("c", 48.0, 64.0), nowhere, lib("outer", 0.0, 64.0), lib("a", 16.0, 32.0)];
+        let map = AddressMap::of(&libs);
+        let found = |text| map.find(text).map(|(lib, address)| (lib.name.as_str(), address));
+        assert_eq!(found("0x10"), Some(("a", 0)));
+        assert_eq!(found("0x20"), Some(("outer", 32)), "between the others, which lie in it");
+        assert_eq!(found("0x3f"), Some(("c", 15)));
+        assert_eq!(found("0x40"), None);
+    }
+}
