@@ -110,12 +110,12 @@ fn every_process_has_a_line_that_accounts_for_its_entries() {
 #[test]
 fn what_the_profile_must_hold_is_written_on_request() {
     let (tree, place) = (tree(), tempdir().unwrap());
-    stdout(&run(place.path(), &[tree.path().to_str().unwrap(), "--expect", "expect.json"]));
+    let text = stdout(&run(place.path(), &[tree.path().to_str().unwrap(), "--expect", "expect.json"]));
     let expected = profile(&place.path().join("expect.json"));
     let files =
         array(&expected, "processes").iter().filter_map(|process| process["markers"]["File"].as_u64());
-    assert_eq!(files.sum::<u64>(), FILES);
-    assert!(!array(&expected, "markerLabels").is_empty());
+    assert_eq!(files.sum::<u64>(), FILES, "{text}\n{expected:#}");
+    assert!(!array(&expected, "markerLabels").is_empty(), "{text}\n{expected:#}");
 }
 
 #[test]
