@@ -173,14 +173,13 @@ fn what_was_evicted_before_the_follower_came_is_not_missed() {
     session::stop();
 }
 
-/// A pool whose process goes on while its directory is read: what stands behind the last chunks is read when the next
-/// ones have been filled.
+/// A pool whose process goes on while its directory is read: what stands somewhere behind the last chunk is read when a
+/// thread has come and filled several more.
 struct Torn {
     pool: std::fs::File,
     directory: Extent,
     /// How far behind the last chunk the second part begins.
     ahead: Cell<usize>,
-    next: Cell<u64>,
     is_torn: Cell<bool>,
 }
 
@@ -199,8 +198,7 @@ impl ByteSource for Torn {
         self.pool.read_at(buffer, offset)?;
         if offset == self.directory.offset && buffer.len() > 4000 && !self.is_torn.replace(true) {
             let cut = self.cut(buffer);
-            let next = self.next.replace(self.next.get() + PER_LOOK);
-            record(next..next + PER_LOOK);
+            on_a_thread(|| record(0..PER_THREAD));
             self.pool.read_at(&mut buffer[cut..], offset + cut as u64)?;
         }
         Ok(())
@@ -211,17 +209,16 @@ impl ByteSource for Torn {
     }
 }
 
-/// Some chunks full.
-const PER_LOOK: u64 = 20_000;
+/// Some chunks full: a thread begins with small ones.
+const PER_THREAD: u64 = 3_000;
 
 #[test]
 fn chunks_that_are_filled_while_the_directory_is_read_are_given_in_their_order() {
     const LOOKS: usize = 60;
-    let _turn = start(256 << 20);
+    let _turn = start(64 << 20);
     let pool = session::pool_file().unwrap();
     let directory = PoolReader::open(&pool).unwrap().header().layout.region(Region::Directory);
-    let (ahead, next, is_torn) = (Cell::new(0), Cell::new(0), Cell::new(false));
-    let torn = Torn { pool, directory, ahead, next, is_torn };
+    let torn = Torn { pool, directory, ahead: Cell::new(0), is_torn: Cell::new(false) };
     let mut follower = Follower::open(&torn).unwrap();
     let mut seen = Seen::default();
     for look in 0..LOOKS {
@@ -230,9 +227,9 @@ fn chunks_that_are_filled_while_the_directory_is_read_are_given_in_their_order()
         follower.advance(|one| seen.take(one)).unwrap();
     }
     follower.advance(|one| seen.take(one)).unwrap();
-    let numbers = seen.0.into_values().next().unwrap();
-    let out_of_order = numbers.windows(2).filter(|pair| pair[0] >= pair[1]).count();
-    assert_eq!((out_of_order, numbers.len() as u64), (0, committed()));
+    assert_eq!((seen.0.len(), seen.entries()), (LOOKS, committed()));
+    let out_of_order = seen.0.values().filter(|numbers| !numbers.iter().copied().eq(0..PER_THREAD)).count();
+    assert_eq!(out_of_order, 0);
     session::stop();
 }
 
