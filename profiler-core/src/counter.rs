@@ -1,12 +1,13 @@
 //! Counters: numbers that any thread changes and the profile shows.
 //!
 //! A counter is a static. It gets a cell in the pool's live tables when it is first changed in a
-//! session, so the parent can read it at any time, also after the process has died.
-
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+//! session, so the parent can read it at any time, also after the process has died. Invariants: nothing here waits,
+//! because a global allocator may change counters, also while this very thread makes a cell; what was added before
+//! there was a cell is [`Kept`], and is in it once there is one, whoever made it.
 
 use crate::definition_cell::DefinitionCell;
 use crate::ids::{CounterIndex, DefinitionId};
+use crate::kept::Kept;
 use crate::manager::{ChunkManager, State};
 use crate::pool::definitions::Definition;
 use crate::pool::live::CounterCell;
@@ -30,17 +31,17 @@ pub struct Counter {
     description: &'static str,
     /// Number of the cell + 1, where other statics keep a definition's number.
     cell: DefinitionCell,
-    /// What was added while the cell could not be had at once; it goes there with the next change.
-    waiting: AtomicI64,
-    /// The session that `waiting` belongs to.
-    waiting_in: AtomicU64,
+    /// What was added while the cell could not be had at once, and in how many changes. Whoever keeps writes the second last,
+    /// whoever takes takes it first.
+    waiting: Kept,
+    changes: Kept,
 }
 
 impl Counter {
     /// A counter that is zero when a session starts.
     pub const fn new(name: &'static str, category: &'static str, description: &'static str) -> Self {
-        let (waiting, waiting_in) = (AtomicI64::new(0), AtomicU64::new(0));
-        Self { name, category, description, cell: DefinitionCell::new(), waiting, waiting_in }
+        let (waiting, changes) = (Kept::new(), Kept::new());
+        Self { name, category, description, cell: DefinitionCell::new(), waiting, changes }
     }
 
     /// Adds to the counter. While no session runs: one relaxed load, nothing counted.
@@ -48,7 +49,7 @@ impl Counter {
     pub fn add(&'static self, delta: i64) {
         let is_on = cfg!(feature = "enabled") && gate::is_active();
         if is_on && !self.with_cell(|cell| cell.add(delta)) {
-            self.keep(delta);
+            self.keep(delta, 1);
         }
     }
 
@@ -56,7 +57,7 @@ impl Counter {
     pub(crate) fn add_many(&'static self, delta: i64, changes: u64) {
         let is_on = cfg!(feature = "enabled") && gate::is_active();
         if is_on && !self.with_cell(|cell| cell.add_many(delta, changes)) {
-            self.keep(delta);
+            self.keep(delta, changes);
         }
     }
 
@@ -90,7 +91,7 @@ impl Counter {
             let index = self.index(manager)?;
             let cell = manager.pool().counter(index)?;
             body(cell);
-            if self.waiting.load(Ordering::Relaxed) != 0 {
+            if !self.changes.is_empty() {
                 self.put_waiting(cell);
             }
             Some(())
@@ -101,25 +102,30 @@ impl Counter {
     /// Remembers what could not be added: the cell is being made, by another thread or, in a
     /// global allocator, by this very one.
     #[cold]
-    fn keep(&self, delta: i64) {
+    fn keep(&self, delta: i64, changes: u64) {
         let session = gate::epoch_of(gate::word());
-        if self.waiting_in.swap(session, Ordering::Relaxed) != session {
-            self.waiting.store(0, Ordering::Relaxed);
-        }
-        self.waiting.fetch_add(delta, Ordering::Relaxed);
+        self.waiting.add(session, delta);
+        self.changes.add(session, i64::try_from(changes).unwrap_or(i64::MAX));
+        // Whoever has made the cell meanwhile may have collected before that: see `Kept`.
+        let _ = local::with_manager(|manager| {
+            let cell = manager.pool().counter(cell_of(self.cell.get(manager.tag())?)?)?;
+            self.put_waiting(cell);
+            Some(())
+        });
     }
 
     #[cold]
     fn put_waiting(&self, cell: &CounterCell) {
-        let waiting = self.waiting.swap(0, Ordering::Relaxed);
-        if self.waiting_in.load(Ordering::Relaxed) == gate::epoch_of(gate::word()) {
-            cell.add(waiting);
+        let session = gate::epoch_of(gate::word());
+        let changes = u64::try_from(self.changes.take(session)).unwrap_or(0);
+        let delta = self.waiting.take(session);
+        if (delta, changes) != (0, 0) {
+            cell.add_many(delta, changes);
         }
     }
 
     fn index(&self, manager: &ChunkManager) -> Option<CounterIndex> {
-        let known = self.cell.get(manager.tag()).or_else(|| self.register_in(manager))?;
-        known.get().checked_sub(1).map(CounterIndex::new)
+        self.cell.get(manager.tag()).or_else(|| self.register_in(manager)).and_then(cell_of)
     }
 
     #[cold]
@@ -137,11 +143,19 @@ impl Counter {
             description: self.description.to_owned(),
         };
         let id = manager.pool().define(&definition).ok()?;
-        manager.pool().counter(cell)?.publish(id);
+        let published = manager.pool().counter(cell)?;
+        published.publish(id);
         let number = DefinitionId::new(cell.get().checked_add(1)?);
         self.cell.set(manager.tag(), number);
+        // After that, also if nothing seems to wait: who keeps something now finds the cell.
+        self.put_waiting(published);
         Some(number)
     }
+}
+
+/// The cell of a number, which is one more.
+fn cell_of(number: DefinitionId) -> Option<CounterIndex> {
+    number.get().checked_sub(1).map(CounterIndex::new)
 }
 
 /// The counter that shows a group over time: its time, in nanoseconds, and its ticks.
@@ -163,5 +177,74 @@ impl GroupTrack {
         let id = manager.pool().define(&definition).ok()?;
         manager.pool().counter(cell)?.publish(id);
         Some(cell)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{MutexGuard, PoisonError};
+
+    use super::*;
+    use crate::reader::PoolReader;
+    use crate::session::{self, ALONE_IN_TESTS, Features, SessionParams, StartOptions};
+
+    fn start() -> MutexGuard<'static, ()> {
+        let alone = ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let params = SessionParams { features: Features::NO_SAMPLING, ..SessionParams::default() };
+        session::start(params, StartOptions::default()).unwrap();
+        alone
+    }
+
+    /// Value and changes, as anybody sees them in the pool.
+    fn in_pool(name: &str) -> Option<(i64, u64)> {
+        let snapshot = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap();
+        let found = snapshot.counters.iter().find(|counter| counter.definition.name == name);
+        found.map(|counter| (counter.value, counter.number))
+    }
+
+    #[test]
+    fn what_was_added_before_there_was_a_cell_is_in_it_whoever_makes_it_and_whoever_comes_late() {
+        static LATE: Counter = Counter::new("late", "", "");
+        let _alone = start();
+        LATE.keep(5, 2);
+        assert_eq!(in_pool("late"), None);
+        LATE.register();
+        assert_eq!(in_pool("late"), Some((5, 2)), "by who makes the cell");
+        LATE.keep(-7, 1); // of a thread that has not seen yet that there is one
+        assert_eq!(in_pool("late"), Some((-2, 3)), "by the late one itself");
+        session::stop();
+    }
+
+    #[test]
+    fn what_is_kept_while_another_thread_makes_the_cell_is_in_the_cell_whichever_is_first() {
+        const COUNTERS: usize = 1000;
+        static BOTH: [Counter; COUNTERS] = [const { Counter::new("both", "", "") }; COUNTERS];
+        static ARRIVED: AtomicUsize = AtomicUsize::new(0);
+        let _alone = start();
+        let each = |act: fn(&'static Counter), delay: fn(usize) -> usize| {
+            for (index, counter) in BOTH.iter().enumerate() {
+                ARRIVED.fetch_add(1, Ordering::AcqRel);
+                let tries = (1_u32..).take_while(|_| ARRIVED.load(Ordering::Acquire) < 2 * (index + 1));
+                tries.filter(|tries| tries % 1000 == 0).for_each(|_| std::thread::yield_now());
+                // So that either is first once in a while.
+                (0..delay(index)).for_each(|step| _ = std::hint::black_box(step));
+                act(counter);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| each(|counter| counter.keep(1, 1), |index| index % 50 * 100));
+            each(Counter::register, |_| 0);
+        });
+        let is_lost = |counter: &&Counter| {
+            let placed = local::with_manager(|manager| {
+                let cell = manager.pool().counter(cell_of(counter.cell.get(manager.tag())?)?)?;
+                Some(cell.get())
+            });
+            // Without a cell if somebody else held the manager's lock.
+            (placed.unwrap_or(0), counter.waiting.look()) != if placed.is_some() { (1, 0) } else { (0, 1) }
+        };
+        assert_eq!(BOTH.iter().filter(is_lost).count(), 0);
+        session::stop();
     }
 }

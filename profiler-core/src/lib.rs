@@ -29,6 +29,7 @@ pub mod entry;
 pub mod grave;
 pub mod groups;
 pub mod ids;
+mod kept;
 pub mod label;
 #[cfg(all(test, loom))]
 mod loom_models;

@@ -8,12 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use profiler_core::entry::{Entry, MarkerEntry};
 use profiler_core::ids::ByteLimit;
+use profiler_core::losses::EntryCounts;
 use profiler_core::marker;
 use profiler_core::marker::payload::{FieldValue, PayloadReader};
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
-use profiler_core::pool::layout::{Layout, Region, SLOT_BYTES};
-use profiler_core::reader::{ByteSource, Followed, Follower, PoolReader};
+use profiler_core::pool::layout::{Extent, Layout, Region, SLOT_BYTES, THREAD_BYTES};
+use profiler_core::reader::{ByteSource, Followed, Follower, PoolReader, ThreadInfo};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 
@@ -76,9 +77,17 @@ impl Seen {
     }
 }
 
+fn counts() -> EntryCounts {
+    PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts()
+}
+
 fn committed() -> u64 {
-    let counts = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts();
+    let counts = counts();
     counts.delivered + counts.evicted
+}
+
+fn delivered() -> u64 {
+    counts().delivered
 }
 
 #[test]
@@ -145,18 +154,174 @@ fn what_was_evicted_before_it_was_read_is_counted_exactly() {
 }
 
 #[test]
-fn what_was_evicted_before_the_follower_came_is_not_missed_and_a_new_session_begins_anew() {
-    let turn = start(1 << 20);
+fn what_was_evicted_before_the_follower_came_is_not_missed() {
+    let _turn = start(1 << 20);
     record(0..100_000);
+    let evicted = || committed() - delivered();
+    let before = evicted();
     let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
     let mut seen = Seen::default();
+    let mut missed = 0;
     for _ in 0..3 {
-        let progress = follower.advance(|one| seen.take(one)).unwrap();
-        assert_eq!(progress.missed, 0);
+        missed = follower.advance(|one| seen.take(one)).unwrap().missed;
     }
-    assert!(seen.entries() > 0 && seen.entries() < 100_000);
+    // The stock of ready chunks is filled after the last entry: what goes for that may go before it is read.
+    let meanwhile = evicted() - before;
+    assert!(before > 20_000 && missed <= meanwhile, "{missed} missed, {meanwhile} evicted meanwhile");
+    assert!(seen.entries() + missed <= committed() - before);
+    assert!(seen.entries() >= delivered() && seen.entries() < 100_000);
     session::stop();
-    drop(turn);
+}
+
+/// A pool whose process goes on while its directory is read: what stands somewhere behind the last chunk is read when a
+/// thread has come and filled several more.
+struct Torn {
+    pool: std::fs::File,
+    directory: Extent,
+    /// How far behind the last chunk the second part begins.
+    ahead: Cell<usize>,
+    is_torn: Cell<bool>,
+}
+
+impl Torn {
+    /// Where the second part begins.
+    fn cut(&self, directory: &[u8]) -> usize {
+        let slot_bytes = usize::try_from(SLOT_BYTES).unwrap();
+        let is_open = |slot: &[u8]| u64::from_ne_bytes(slot[..8].try_into().unwrap()) % 2 == 1;
+        let last = directory.chunks_exact(slot_bytes).rposition(is_open).unwrap_or(0);
+        ((last + self.ahead.get()) * slot_bytes).min(directory.len())
+    }
+}
+
+impl ByteSource for Torn {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.pool.read_at(buffer, offset)?;
+        if offset == self.directory.offset && buffer.len() > 4000 && !self.is_torn.replace(true) {
+            let cut = self.cut(buffer);
+            on_a_thread(|| record(0..PER_THREAD));
+            self.pool.read_at(&mut buffer[cut..], offset + cut as u64)?;
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        ByteSource::len(&self.pool)
+    }
+}
+
+/// Some chunks full: a thread begins with small ones.
+const PER_THREAD: u64 = 3_000;
+
+#[test]
+fn chunks_that_are_filled_while_the_directory_is_read_are_given_in_their_order() {
+    const LOOKS: usize = 60;
+    let _turn = start(64 << 20);
+    let pool = session::pool_file().unwrap();
+    let directory = PoolReader::open(&pool).unwrap().header().layout.region(Region::Directory);
+    let torn = Torn { pool, directory, ahead: Cell::new(0), is_torn: Cell::new(false) };
+    let mut follower = Follower::open(&torn).unwrap();
+    let mut seen = Seen::default();
+    for look in 0..LOOKS {
+        torn.ahead.set(1 + look % 8);
+        torn.is_torn.set(false);
+        follower.advance(|one| seen.take(one)).unwrap();
+    }
+    follower.advance(|one| seen.take(one)).unwrap();
+    assert_eq!((seen.0.len(), seen.entries()), (LOOKS, committed()));
+    let out_of_order = seen.0.values().filter(|numbers| !numbers.iter().copied().eq(0..PER_THREAD)).count();
+    assert_eq!(out_of_order, 0);
+    session::stop();
+}
+
+/// A dead process's pool that a test changes.
+struct Still(Rc<RefCell<Vec<u8>>>);
+
+impl ByteSource for Still {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.borrow().read_at(buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.borrow().len() as u64)
+    }
+}
+
+/// The first three chunks that a thread filled.
+struct Chunks {
+    bytes: Rc<RefCell<Vec<u8>>>,
+    layout: Layout,
+    thread: ThreadInfo,
+}
+
+impl Chunks {
+    fn record() -> Self {
+        let _turn = start(16 << 20);
+        record(0..40_000);
+        let pool = session::pool_file().unwrap();
+        let snapshot = PoolReader::open(&pool).unwrap().snapshot().unwrap();
+        let has_chunks = |thread: &&ThreadInfo| thread.chunks.len() > 3;
+        let thread = snapshot.threads.iter().find(has_chunks).unwrap().clone();
+        let layout = PoolReader::open(&pool).unwrap().header().layout;
+        let mut bytes = vec![0; usize::try_from(ByteSource::len(&pool).unwrap()).unwrap()];
+        pool.read_at(&mut bytes, 0).unwrap();
+        session::stop();
+        Self { bytes: Rc::new(RefCell::new(bytes)), layout, thread }
+    }
+
+    fn add(&self, region: Region, row: u64, word: u64, more: u64) {
+        let at = usize::try_from(self.layout.region(region).offset + row + word * 8).unwrap();
+        let word = &mut self.bytes.borrow_mut()[at..at + 8];
+        let now = u64::from_ne_bytes((&*word).try_into().unwrap()) + more;
+        word.copy_from_slice(&now.to_ne_bytes());
+    }
+
+    /// The first step of evicting a chunk.
+    fn count(&self, chunk: usize) {
+        let row = u64::from(self.thread.index.get()) * THREAD_BYTES;
+        self.add(Region::Threads, row, 12, self.thread.chunks[chunk].entries);
+    }
+
+    /// The second.
+    fn close(&self, chunk: usize) {
+        self.add(Region::Directory, u64::from(self.thread.chunks[chunk].index.get()) * SLOT_BYTES, 0, 1);
+    }
+}
+
+#[test]
+fn a_chunk_that_is_counted_as_evicted_and_not_closed_yet_is_not_missed() {
+    let chunks = Chunks::record();
+    let mut follower = Follower::open(Still(Rc::clone(&chunks.bytes))).unwrap();
+    let mut missed = |advances: usize| {
+        let last = (0..advances).map(|_| follower.advance(|_| {}).unwrap().missed).last();
+        last.unwrap()
+    };
+    assert_eq!(missed(1), 0);
+    chunks.count(0);
+    chunks.close(0);
+    chunks.count(1); // the writer is held up, or dies, between the two steps
+    assert_eq!(missed(5), 0, "both had been read");
+    chunks.close(1);
+    assert_eq!(missed(3), 0);
+}
+
+#[test]
+fn a_chunk_that_is_being_evicted_when_the_follower_comes_is_given_and_what_goes_unread_later_is_missed() {
+    let chunks = Chunks::record();
+    chunks.count(0);
+    let mut follower = Follower::open(Still(Rc::clone(&chunks.bytes))).unwrap();
+    let mut seen = Seen::default();
+    let progress = follower.advance_within(1, |one| seen.take(one)).unwrap();
+    assert!(progress.is_behind);
+    assert_eq!((seen.entries(), progress.missed), (chunks.thread.chunks[0].entries, 0));
+    chunks.close(0);
+    for chunk in 1..3 {
+        chunks.count(chunk);
+        chunks.close(chunk);
+    }
+    let mut last = follower.advance(|one| seen.take(one)).unwrap();
+    last = follower.advance(|one| seen.take(one)).unwrap_or(last);
+    assert_eq!(last.missed, chunks.thread.chunks[1].entries + chunks.thread.chunks[2].entries);
+    assert_eq!(seen.entries() + last.missed, chunks.thread.committed());
 }
 
 /// A pool whose process goes on between any two reads of it.

@@ -138,6 +138,43 @@ fn p8_nothing_changes_before_the_iteration_ends() {
 }
 
 #[test]
+fn p8_a_custom_loop_that_ends_inside_of_a_nested_one_leaves_that_as_it_is() {
+    let mut recording = Recording::start(Probes::ALL);
+    let outer = custom_loop();
+    let nested = nested_loop();
+    let mut turns = custom_loop();
+    drop(outer);
+    drop(group!("p8 nested").enter());
+    assert_eq!(recording.totals(GroupKind::Component, "p8 nested").ticks, 0, "it has not turned");
+    turns.turn();
+    assert_eq!(recording.totals(GroupKind::Component, "p8 nested").ticks, 1);
+    drop(nested);
+    drop(group!("p8 outer").enter());
+    assert_eq!(
+        recording.totals(GroupKind::Component, "p8 outer").ticks,
+        1,
+        "the outer one is custom no more"
+    );
+    turns.turn();
+    drop(turns); // its loop is over
+}
+
+#[test]
+fn p8_a_custom_loop_turns_only_itself_and_goes_on_when_the_nested_one_is_over() {
+    let mut recording = Recording::start(Probes::ALL);
+    let mut turns = custom_loop();
+    drop(group!("p8 around").enter());
+    let nested = nested_loop();
+    turns.turn();
+    drop(group!("p8 inside").enter());
+    assert_eq!(recording.totals(GroupKind::Component, "p8 inside").ticks, 1, "the nested one is not custom");
+    drop(nested);
+    assert_eq!(recording.totals(GroupKind::Component, "p8 around").ticks, 0);
+    turns.turn();
+    assert_eq!(recording.totals(GroupKind::Component, "p8 around").ticks, 1);
+}
+
+#[test]
 fn p10_fine_groups_are_nothing_until_somebody_wants_them() {
     static FINE: Group = Group::fine(GroupKind::Component, "p10 fine");
     let mut recording = Recording::start(Probes::JANK);

@@ -9,11 +9,11 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use super::kept::Kept;
 use super::kind::GroupKind;
 use crate::counter::GroupTrack;
 use crate::definition_cell::belongs_to;
 use crate::ids::{CounterIndex, GroupIndex};
+use crate::kept::Kept;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 use crate::pool::header::cut;
@@ -139,11 +139,12 @@ impl Registered {
     /// Remembers ticks until they can be placed.
     #[cold]
     pub(crate) fn keep(&self, ticks: u64) {
+        let ticks = i64::try_from(ticks).unwrap_or(i64::MAX);
         self.waiting.add(gate::epoch_of(gate::word()), ticks);
     }
 
     fn take_kept(&self) -> u64 {
-        if self.waiting.is_empty() { 0 } else { self.waiting.take(gate::epoch_of(gate::word())) }
+        if self.waiting.is_empty() { 0 } else { ticks_of(&self.waiting) }
     }
 
     fn cell<'a>(&self, manager: &'a ChunkManager) -> Option<&'a GroupCell> {
@@ -196,6 +197,11 @@ impl Registered {
     fn track_name(&self) -> String {
         format!("{} {}", self.identity.kind, self.identity.name)
     }
+}
+
+/// Takes the ticks of this session; only such are kept, so they are never below zero.
+fn ticks_of(kept: &Kept) -> u64 {
+    u64::try_from(kept.take(gate::epoch_of(gate::word()))).unwrap_or(0)
 }
 
 fn tagged(tag: u64, number: u32) -> u64 {
@@ -403,7 +409,7 @@ impl Group {
 
     /// Whoever was registered looks once, after that: see [`Kept`] for why no entry is missed by all.
     fn hand_over(&self, found: &'static Registered) {
-        let missed = self.missed.take(gate::epoch_of(gate::word()));
+        let missed = ticks_of(&self.missed);
         if missed > 0 {
             found.keep(missed);
         }
@@ -439,7 +445,7 @@ pub(super) mod model {
 
         /// Ticks that wait for a cell.
         pub(crate) fn kept(&self) -> u64 {
-            self.waiting.look()
+            self.waiting.look().unsigned_abs()
         }
     }
 }

@@ -310,41 +310,61 @@ pub fn turn() {
 
 /// A loop of the thread whose iterations end only by [`CustomLoop::turn`], until this is dropped.
 #[derive(Debug)]
-pub struct CustomLoop(PhantomData<*const ()>);
+pub struct CustomLoop {
+    /// In which session it is known, and which loop it is there.
+    known: Option<(u64, u64)>,
+    _of_thread: PhantomData<*const ()>,
+}
 
 /// From now on, an iteration of the calling thread does not end when its outermost group is left, but when the loop says so:
-/// what is done for a group between two turns is one run.
+/// what is done for a group between two turns is one run. Inside of a [`nested_loop`] it is that loop of which this is said, and
+/// nothing of the ones around it.
 pub fn custom_loop() -> CustomLoop {
-    set_custom(true);
-    CustomLoop(PhantomData)
+    let mut made = CustomLoop { known: None, _of_thread: PhantomData };
+    made.with_own(|_, _, _| ());
+    made
 }
 
 impl CustomLoop {
-    /// Ends an iteration. Nothing happens if nothing was done in it.
+    /// Ends an iteration. Nothing happens if nothing was done in it, or inside of a loop that is nested in this one.
     pub fn turn(&mut self) {
-        set_custom(true); // a session may have begun since
-        turn();
+        self.with_own(|own, word, serial| {
+            if own.watch.is_innermost(serial) {
+                own.settle(word);
+            }
+        });
+    }
+
+    /// Runs `body` with the thread's stopwatch, what is counted, and the loop's number in it: in a session that has begun
+    /// since, that is the innermost loop.
+    fn with_own(&mut self, body: impl FnOnce(&mut Own, u64, u64)) {
+        let word = gate::groups();
+        if !cfg!(feature = "enabled") || word == 0 {
+            return;
+        }
+        with_own(word, |own| {
+            let serial = match self.known {
+                Some((epoch, serial)) if epoch == own.epoch => serial,
+                _ => own.watch.begin_custom(),
+            };
+            self.known = Some((own.epoch, serial));
+            body(own, word, serial);
+        });
     }
 }
 
 impl Drop for CustomLoop {
     fn drop(&mut self) {
-        set_custom(false);
         let word = gate::groups();
-        if word != 0 {
-            with_own(word, |own| {
-                if own.watch.is_over() {
-                    own.settle(word);
-                }
-            });
-        }
-    }
-}
-
-fn set_custom(is_custom: bool) {
-    let word = gate::groups();
-    if cfg!(feature = "enabled") && word != 0 {
-        with_own(word, |own| own.watch.set_custom(is_custom));
+        let (Some((epoch, serial)), true) = (self.known, word != 0) else { return };
+        with_own(word, |own| {
+            if own.epoch == epoch {
+                own.watch.end_custom(serial);
+            }
+            if own.watch.is_over() {
+                own.settle(word);
+            }
+        });
     }
 }
 

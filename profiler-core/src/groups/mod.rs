@@ -39,7 +39,6 @@
 mod clock;
 mod future;
 mod group;
-mod kept;
 mod kind;
 mod local;
 mod stopwatch;

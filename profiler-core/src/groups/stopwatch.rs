@@ -96,8 +96,8 @@ struct Loop {
     serial: u64,
     /// An iteration has begun.
     is_running: bool,
-    /// Iterations end only when the program says so.
-    is_custom: bool,
+    /// Guards by which iterations end only when the program says so.
+    customs: u32,
     probes: Probes,
     /// Guards that are alive, and those of them that wait.
     guards: u32,
@@ -114,6 +114,10 @@ struct Loop {
 }
 
 impl Loop {
+    const fn is_custom(&self) -> bool {
+        self.customs > 0
+    }
+
     /// A guard has left, and with it these laps have ended.
     fn leave(&mut self, ended: u64, waited: bool) {
         self.open &= !ended;
@@ -264,7 +268,7 @@ impl Stopwatch {
             self.stop(ended, now);
         }
         self.inner.leave(ended, owned.waits);
-        if is_last && !self.inner.is_custom { Exit::Outermost } else { Exit::Inner }
+        if is_last && !self.inner.is_custom() { Exit::Outermost } else { Exit::Inner }
     }
 
     /// A guard of a loop around this one, whose laps are paused; or of one that is over, and what it was with it.
@@ -331,14 +335,28 @@ impl Stopwatch {
         now
     }
 
-    /// Iterations end only by [`Stopwatch::settle`], or no longer so.
-    pub(crate) const fn set_custom(&mut self, is_custom: bool) {
-        self.inner.is_custom = is_custom;
+    /// From now on iterations of the innermost loop end only by [`Stopwatch::settle`]; the loop's serial number.
+    pub(crate) const fn begin_custom(&mut self) -> u64 {
+        self.inner.customs = self.inner.customs.saturating_add(1);
+        self.inner.serial
+    }
+
+    /// Takes that back for the loop of this number, wherever it is; nothing if it is over.
+    pub(crate) fn end_custom(&mut self, serial: u64) {
+        let around = self.around.iter_mut().take(self.level);
+        for it in around.chain([&mut self.inner]).filter(|it| it.serial == serial) {
+            it.customs = it.customs.saturating_sub(1);
+        }
+    }
+
+    /// Whether that is the number of the innermost loop.
+    pub(crate) const fn is_innermost(&self, serial: u64) -> bool {
+        self.inner.serial == serial
     }
 
     /// Whether an iteration is over that has not been settled.
     pub(crate) const fn is_over(&self) -> bool {
-        self.inner.is_running && self.inner.guards == 0 && !self.inner.is_custom
+        self.inner.is_running && self.inner.guards == 0 && !self.inner.is_custom()
     }
 
     /// Begins a loop inside the present iteration; its serial number. `None` if there are too many inside each other.
@@ -410,7 +428,7 @@ impl Stopwatch {
 
     /// When the iteration ends: now if anything is open, else when the last guard left, which is one reading less.
     fn end_of_spans<C: Clock>(&mut self, clock: &C) -> Reading {
-        if self.inner.guards == 0 && !self.inner.is_custom {
+        if self.inner.guards == 0 && !self.inner.is_custom() {
             return self.inner.last;
         }
         let now = self.read(clock);

@@ -10,13 +10,26 @@
 //!                                                                                    same: entries   other: gone
 //! ```
 //!
-//! An idle pool costs one read of the directory's touched pages. Invariants: an entry is given at most once, and
-//! those of one thread in the order in which it recorded them; what was evicted before it was read is counted
-//! ([`Progress::missed`]): evicted entries by the writer's books, less those of evicted chunks that had been read.
-//! Those books are read after one look at the directory and used after the next, so the count is never too high for
-//! long-lived processes and exact once nothing is evicted any more. Nothing here believes the pool: work and memory
-//! are bounded by its length.
+//! A look at the directory takes time, in which a thread may leave one chunk and fill several others: the look finds the
+//! last of them and not those between, where it had passed already. But whatever a thread had taken before the look found
+//! a chunk of it is there for a second look. So a new chunk is given if the first look found it, or if it comes before one
+//! that the first look found; the others are put off:
+//!
+//! ```text
+//! first look   slot 1: A      slot 2: free            slot 3: C, new        A, B, C: one thread's, in this order
+//! the thread          leaves A, fills B in slot 2, takes C              D
+//! second look  slot 1: A      slot 2: B               slot 3: C         slot 4: D, put off: before it may come what nobody saw
+//! ```
+//!
+//! An idle pool costs one read of the directory's touched pages, and one more when chunks were taken. Invariants: an entry
+//! is given at most once, and those of one thread in the order in which it recorded them; what was evicted before it was
+//! read is counted ([`Progress::missed`], see [`missed`]): never too high, and exact once nothing is evicted any more.
+//! Nothing here believes the pool: work and memory are bounded by its length.
 
+mod missed;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io;
 
 use super::chunk::Entries;
@@ -30,6 +43,7 @@ use crate::ids::{ChunkIndex, ThreadIndex};
 use crate::pool::header::Header;
 use crate::pool::layout::{Region, SLOT_BYTES, header as at};
 use crate::time::Timestamp;
+use missed::{Counted, Evicted};
 
 /// Pages of the directory that are read at once.
 const PAGES: u64 = 16;
@@ -63,6 +77,9 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
     generation: u64,
+    /// Whose chunk it is, and the number of its first entry; of the process's row, which has no chunks, if that is not known.
+    thread: ThreadIndex,
+    first_entry: u64,
     /// The commit word as seen by the quick look.
     commit: u64,
     /// What was read of the chunk.
@@ -89,23 +106,12 @@ pub struct Follower<S> {
     bytes: Vec<u8>,
 }
 
-/// The books of what went.
-#[derive(Clone, Copy, Debug, Default)]
-struct Evicted {
-    /// When following began.
-    at_first: Option<u64>,
-    /// By the latest reading.
-    now: Option<u64>,
-    /// Entries of chunks that went after they were read.
-    read: u64,
-    /// Chunks went since the latest reading.
-    is_stale: bool,
-}
+/// A slot that was not as it had been, and the generation that it showed.
+type Changed = (u32, u64);
 
-impl Evicted {
-    fn missed(&self) -> u64 {
-        let (first, now) = (self.at_first.unwrap_or(0), self.now.unwrap_or(0));
-        now.saturating_sub(first).saturating_sub(self.read)
+impl Cursor {
+    fn is_open(&self) -> bool {
+        self.generation & 1 == 1 && !self.is_done
     }
 }
 
@@ -157,11 +163,12 @@ impl<S: ByteSource> Follower<S> {
         self.progress.entries = 0;
         self.progress.is_behind = false;
         self.look_for_another_session()?;
-        if self.evicted.at_first.is_none() {
-            self.evicted.at_first = tables::read_evicted(&self.source, &self.header.layout)?;
+        if !self.evicted.has_begun()
+            && let Some(books) = tables::read_settled_books(&self.source, &self.header.layout)?
+        {
+            self.evicted.begin(Counted::new(&books));
         }
-        let changed = self.changed_slots()?;
-        let mut chunks = self.chunks(&changed)?;
+        let mut chunks = self.new_entries()?;
         self.count_missed()?;
         let turn = chunks.partition_point(|chunk| chunk.thread < self.first);
         chunks.rotate_left(turn);
@@ -197,17 +204,31 @@ impl<S: ByteSource> Follower<S> {
         if start != self.header.recording_start {
             self.header.recording_start = start;
             self.missed_before = self.progress.missed;
-            self.evicted = Evicted { at_first: Some(0), ..Evicted::default() };
+            self.evicted = Evicted::from_the_beginning();
             self.cursors.clear();
         }
         Ok(())
     }
 
-    /// The slots whose generation or committed length is not what it was.
-    fn changed_slots(&mut self) -> Result<Vec<u32>, ReadError> {
+    /// The chunks in which there may be something new, in the order of their entries: see the head of this file.
+    fn new_entries(&mut self) -> Result<Vec<ChunkInfo>, ReadError> {
+        let first = self.look()?;
+        let mut slots: BTreeMap<u32, u64> = first.iter().copied().collect();
+        if first.iter().any(|changed| self.is_taken(*changed)) {
+            slots.extend(self.look()?);
+            // A thread that took another chunk may have added to its last one after that was looked at.
+            for (slot, cursor) in (0_u32..).zip(&self.cursors).filter(|(_, cursor)| cursor.is_open()) {
+                slots.entry(slot).or_insert(cursor.generation);
+            }
+        }
+        Ok(in_order(self.chunks(&slots)?, &first))
+    }
+
+    /// The slots whose generation or committed length is not what it was, by their numbers.
+    fn look(&mut self) -> Result<Vec<Changed>, ReadError> {
         let layout = self.header.layout;
         let region = layout.region(Region::Directory);
-        let (mut changed, mut has_new, mut slot) = (Vec::new(), false, 0_u32);
+        let (mut changed, mut slot) = (Vec::new(), 0_u32);
         let mut offset = region.offset;
         while offset < region.end() {
             let touched = (self.cursors.len() as u64 * SLOT_BYTES / layout.page).saturating_add(1);
@@ -215,14 +236,12 @@ impl<S: ByteSource> Follower<S> {
             self.block.resize(usize::try_from(len).unwrap_or(0), 0);
             self.source.read_at(&mut self.block, offset)?;
             for bytes in self.block.chunks_exact(SLOT_BYTES as usize) {
-                let number = slot as usize;
-                slot = slot.saturating_add(1);
                 let (generation, commit) = (word(bytes, 0), word(bytes, 8));
-                let seen = self.cursors.get(number).copied().unwrap_or_default();
+                let seen = self.cursors.get(slot as usize).copied().unwrap_or_default();
                 if generation != seen.generation || commit != seen.commit && generation & 1 == 1 {
-                    has_new |= generation != seen.generation;
-                    changed.push(slot - 1);
+                    changed.push((slot, generation));
                 }
+                slot = slot.saturating_add(1);
             }
             let page = usize::try_from(layout.page).unwrap_or(4096);
             // Numbers are given out lowest first, so an untouched page is the end.
@@ -231,45 +250,54 @@ impl<S: ByteSource> Follower<S> {
             }
             offset = offset.saturating_add(len);
         }
-        if has_new {
-            self.add_open_slots(&mut changed);
-        }
         Ok(changed)
     }
 
-    /// A thread that took another chunk may have added to its last one after that was looked at.
-    fn add_open_slots(&self, changed: &mut Vec<u32>) {
-        let open = |cursor: &Cursor| cursor.generation & 1 == 1 && !cursor.is_done;
-        let numbers = (0_u32..).zip(&self.cursors);
-        changed.extend(numbers.filter(|(_, cursor)| open(cursor)).map(|(number, _)| number));
-        changed.sort_unstable();
-        changed.dedup();
+    /// Whether a thread has taken a chunk there.
+    fn is_taken(&self, (slot, generation): Changed) -> bool {
+        let seen = self.cursors.get(slot as usize).map_or(0, |cursor| cursor.generation);
+        generation & 1 == 1 && generation != seen
     }
 
-    /// Looks closely at these slots, moves their cursors to the chunk that is there now, and gives those chunks in
-    /// the order of their entries.
-    fn chunks(&mut self, slots: &[u32]) -> Result<Vec<ChunkInfo>, ReadError> {
+    /// Looks closely at these slots, unless they showed that they are empty, moves their cursors to the chunk that is there
+    /// now, and gives those chunks.
+    fn chunks(&mut self, slots: &BTreeMap<u32, u64>) -> Result<Vec<ChunkInfo>, ReadError> {
         let mut chunks = Vec::new();
-        for slot in slots {
-            let found = directory::read_slot(&self.source, &self.header.layout, ChunkIndex::new(*slot))?;
+        for (slot, seen) in slots {
+            let (index, layout) = (ChunkIndex::new(*slot), &self.header.layout);
+            let is_taken = seen & 1 == 1;
+            let found = if is_taken { directory::read_slot(&self.source, layout, index)? } else { None };
             let generation = match &found {
                 Some(chunk) => chunk.generation,
-                None => directory::generation(&self.source, &self.header.layout, ChunkIndex::new(*slot))?,
+                None if is_taken => directory::generation(&self.source, layout, index)?,
+                None => *seen,
             };
-            let place = *slot as usize;
-            if self.cursors.len() <= place {
-                self.cursors.resize(place + 1, Cursor::default());
+            let start = self.header.recording_start;
+            let Some(cursor) = self.move_cursor(*slot, generation) else { continue };
+            let Some(chunk) = found else { continue };
+            if chunk.start >= start {
+                (cursor.thread, cursor.first_entry) = (chunk.thread, chunk.first_entry);
+                chunks.push(chunk);
+            } else {
+                cursor.commit = commit_of(&chunk); // of an earlier session: in nobody's books any more
             }
-            let Some(cursor) = self.cursors.get_mut(place) else { continue };
-            if cursor.generation != generation {
-                self.evicted.read = self.evicted.read.saturating_add(cursor.entries);
-                self.evicted.is_stale |= cursor.generation != 0 || generation != 1;
-                *cursor = Cursor { generation, ..Cursor::default() };
-            }
-            chunks.extend(found);
         }
-        chunks.sort_by_key(|chunk| (chunk.thread, chunk.first_entry, chunk.start));
         Ok(chunks)
+    }
+
+    /// The cursor of a slot that is in this life now.
+    fn move_cursor(&mut self, slot: u32, generation: u64) -> Option<&mut Cursor> {
+        let place = slot as usize;
+        if self.cursors.len() <= place {
+            self.cursors.resize(place + 1, Cursor::default());
+        }
+        let cursor = self.cursors.get_mut(place)?;
+        if cursor.generation != generation {
+            self.evicted.note_gone(cursor.entries);
+            self.evicted.is_stale |= cursor.generation != 0 || generation != 1;
+            *cursor = Cursor { generation, ..Cursor::default() };
+        }
+        Some(cursor)
     }
 
     /// Gives what was added to a chunk, and says how many bytes that was.
@@ -278,13 +306,15 @@ impl<S: ByteSource> Follower<S> {
         let Some(cursor) = self.cursors.get(place).copied() else { return Ok(0) };
         let moved = Cursor {
             generation: chunk.generation,
-            commit: chunk.bytes | chunk.entries << 32,
+            thread: chunk.thread,
+            first_entry: chunk.first_entry,
+            commit: commit_of(chunk),
             bytes: chunk.bytes,
             entries: chunk.entries,
             is_done: chunk.done.is_some(),
         };
         let added = chunk.bytes.saturating_sub(cursor.bytes);
-        if added > 0 && chunk.start >= self.header.recording_start {
+        if added > 0 {
             let offset = chunk.extent.offset.saturating_add(cursor.bytes);
             let Some(thread) = self.copy(chunk, offset, added)? else { return Ok(added) };
             self.decode(&thread, chunk.entries.saturating_sub(cursor.entries), each);
@@ -320,13 +350,46 @@ impl<S: ByteSource> Follower<S> {
 
     /// Counts what went unread by the books as they stood before this look, then reads them again if chunks have gone.
     fn count_missed(&mut self) -> io::Result<()> {
-        self.progress.missed = self.missed_before.saturating_add(self.evicted.missed());
+        let still_there = self.counted_but_there()?;
+        self.progress.missed = self.missed_before.saturating_add(self.evicted.missed(still_there));
         if self.evicted.is_stale
-            && let Some(now) = tables::read_evicted(&self.source, &self.header.layout)?
+            && let Some(books) = tables::read_settled_books(&self.source, &self.header.layout)?
         {
-            self.evicted.now = Some(now);
-            self.evicted.is_stale = false;
+            self.evicted.renew(Counted::new(&books));
         }
         Ok(())
     }
+
+    /// Entries that the books count as evicted, of the chunk that has not been closed yet.
+    fn counted_but_there(&self) -> io::Result<u64> {
+        let Some(counted) = &self.evicted.unsettled else { return Ok(0) };
+        let entries = |cursor: &Cursor| counted.from_entry(cursor.thread, cursor.first_entry);
+        let is_there = |cursor: &&Cursor| cursor.generation & 1 == 1 && entries(cursor) > 0;
+        let Some(found) = self.cursors.iter().filter(is_there).max_by_key(|cursor| entries(cursor)) else {
+            return Ok(0);
+        };
+        // Unless another thread has the row by now, and the books are another one's.
+        let thread = tables::read_thread(&self.source, &self.header.layout, found.thread)?;
+        Ok(thread.filter(|thread| counted.is_of(thread)).map_or(0, |_| entries(found)))
+    }
+}
+
+const fn commit_of(chunk: &ChunkInfo) -> u64 {
+    chunk.bytes | chunk.entries << 32
+}
+
+/// Those of the chunks that a look has found, and those that come before them, in the order of their entries.
+fn in_order(mut chunks: Vec<ChunkInfo>, found: &[Changed]) -> Vec<ChunkInfo> {
+    chunks.sort_by_key(|chunk| Reverse((chunk.thread, chunk.first_entry, chunk.start)));
+    let mut last: Option<(ThreadIndex, Timestamp)> = None;
+    chunks.retain(|chunk| {
+        let is_before = |(thread, start)| chunk.thread == thread && chunk.start <= start;
+        let is_found = found.binary_search(&(chunk.index.get(), chunk.generation)).is_ok();
+        if is_found {
+            last = Some((chunk.thread, chunk.start));
+        }
+        is_found || last.is_some_and(is_before)
+    });
+    chunks.reverse();
+    chunks
 }

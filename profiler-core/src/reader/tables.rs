@@ -176,12 +176,10 @@ pub(super) fn read_thread(
     Ok(ThreadInfo::parse(index.get(), &row))
 }
 
-/// Entries that were evicted so far; `None` while books are being moved.
-pub(super) fn read_evicted(source: &impl ByteSource, layout: &Layout) -> io::Result<Option<u64>> {
+/// The books of one moment; `None` while some are being moved.
+pub(super) fn read_settled_books(source: &impl ByteSource, layout: &Layout) -> io::Result<Option<Books>> {
     let (_, (), books, is_settled) = read_books_around(source, layout, || Ok(()))?;
-    let gone = books.process.map_or(0, |process| process.counts.evicted);
-    let evicted = books.threads.iter().fold(gone, |sum, thread| sum.saturating_add(thread.evicted));
-    Ok(is_settled.then_some(evicted))
+    Ok(is_settled.then_some(books))
 }
 
 /// Row 0, the process itself.

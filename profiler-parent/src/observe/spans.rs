@@ -5,10 +5,13 @@
 //! say "begins now" and "ends now") are paired on their own thread only, by name and text, the innermost first.
 //! Invariants: a start is given back at most once; an end is never given another thread's start by its name; at most
 //! [`MOST_OPEN`] are kept, of at most [`MOST_BYTES`], so a process that never ends anything costs a bounded amount: the
-//! oldest go first, because what was begun last is likeliest to end.
+//! oldest go first, because what was begun last is likeliest to end. One that went is counted then, and not again when it
+//! ends after all ([`given_up`]).
 //!
 //! Threads are read one after the other, so the end of a numbered span may be read before its start; it waits for one
 //! more pass.
+
+mod given_up;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,6 +19,7 @@ use profiler_core::ids::ThreadId;
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::event::{Detail, ObservedMarker, SessionNs, SharedText, SpanNumber};
+use given_up::GivenUp;
 
 /// Open spans of one process that are kept.
 const MOST_OPEN: usize = 1024;
@@ -98,6 +102,7 @@ pub(super) struct Spans {
     by_id: HashMap<u64, SpanNumber>,
     by_thread: HashMap<ThreadId, OfThread>,
     early: HashMap<u64, (Timestamp, u64)>,
+    given_up: GivenUp,
     orphans: u64,
 }
 
@@ -122,7 +127,16 @@ impl Spans {
     fn make_room(&mut self, weight: usize) {
         while self.open.len() >= MOST_OPEN || self.bytes.saturating_add(weight) > MOST_BYTES {
             let Some(oldest) = self.open.keys().next().copied() else { return };
-            self.orphans += u64::from(self.remove(oldest).is_some());
+            let Some(span) = self.remove(oldest) else { continue };
+            self.orphans += 1;
+            match span.id {
+                Some(id) => self.given_up.add_numbered(id),
+                None => self.given_up.add_named(
+                    span.marker.origin.thread,
+                    &span.marker.name,
+                    span.label.as_deref(),
+                ),
+            }
         }
     }
 
@@ -130,6 +144,9 @@ impl Spans {
     pub(super) fn end_numbered(&mut self, id: u64, at: Timestamp, pass: u64) -> Option<OpenSpan> {
         if let Some(number) = self.by_id.get(&id).copied() {
             return self.remove(number);
+        }
+        if self.given_up.end_numbered(id) {
+            return None;
         }
         if self.early.len() < MOST_EARLY {
             self.early.insert(id, (at, pass));
@@ -154,14 +171,16 @@ impl Spans {
             })
         };
         let found = numbers.iter().rev().find(is_it).copied();
-        self.orphans += u64::from(found.is_none());
+        if found.is_none() && !self.given_up.end_named(thread, name, label) {
+            self.orphans += 1;
+        }
         self.remove(found?)
     }
 
     /// Something more is said of an open span.
     pub(super) fn detail(&mut self, id: u64, detail: Detail) {
         let Some(span) = self.by_id.get(&id).and_then(|number| self.open.get_mut(number)) else {
-            self.orphans += 1;
+            self.orphans += u64::from(!self.given_up.knows_numbered(id));
             return;
         };
         let bytes = self.bytes.saturating_add(detail.weight());
@@ -203,6 +222,7 @@ impl Spans {
         for number in numbers {
             self.orphans += u64::from(self.remove(number).is_some());
         }
+        self.given_up.forget_thread(thread);
     }
 
     /// All open spans, the oldest first.
@@ -215,10 +235,12 @@ impl Spans {
         self.by_id.clear();
         self.by_thread.clear();
         self.bytes = 0;
+        self.given_up = GivenUp::default();
         std::mem::take(&mut self.open).into_iter().collect()
     }
 
-    /// Ends without a start, starts that had to make room, and starts that nobody can end, so far.
+    /// Ends without a start, starts that had to make room, and starts that nobody can end, so far; a span counts once. What
+    /// is said of a span that is not known counts like an end.
     pub(super) const fn orphans(&self) -> u64 {
         self.orphans
     }

@@ -408,7 +408,7 @@ fn p7_loops_without_end_inside_each_other_are_bounded() {
 fn p8_totals_change_only_at_the_end_of_an_iteration_and_two_ends_tell_once() {
     let mut thread = Thread::new(ALL);
     let group = unregistered("a");
-    thread.watch.set_custom(true);
+    let serial = thread.watch.begin_custom();
     thread.run(&[group], 5);
     thread.run(&[group], 6);
     assert_eq!((thread.totals("a").ticks, thread.commits), (0, 0), "the turn is not over");
@@ -416,9 +416,30 @@ fn p8_totals_change_only_at_the_end_of_an_iteration_and_two_ends_tell_once() {
     thread.turn();
     let totals = thread.totals("a");
     assert_eq!((totals.ticks, totals.wall_ns, totals.runs, thread.commits), (2, 11, 1, 1));
-    thread.watch.set_custom(false);
+    thread.watch.end_custom(serial);
     thread.run(&[group], 5);
     assert_eq!(thread.commits, 2, "now the last guard ends it");
+}
+
+#[test]
+fn p8_a_custom_loop_ends_as_that_loop_also_from_inside_of_a_nested_one_and_with_the_last_of_its_guards() {
+    let mut thread = Thread::new(ALL);
+    let (outer, group) = (thread.watch.begin_custom(), unregistered("a"));
+    thread.watch.begin_nested(&thread.clock).unwrap();
+    let nested = thread.watch.begin_custom();
+    assert!(thread.watch.is_innermost(nested) && !thread.watch.is_innermost(outer));
+    thread.watch.end_custom(outer);
+    thread.run(&[group], 5);
+    assert_eq!(thread.commits, 0, "the nested loop is custom still");
+    thread.watch.begin_custom();
+    thread.watch.end_custom(nested);
+    thread.run(&[group], 5);
+    assert_eq!(thread.commits, 0, "by its other guard");
+    thread.turn();
+    thread.watch.end_nested(&thread.clock);
+    thread.watch.end_custom(nested);
+    thread.run(&[group], 5);
+    assert_eq!((thread.commits, thread.totals("a").wall_ns), (2, 15), "the outer loop is not");
 }
 
 #[test]

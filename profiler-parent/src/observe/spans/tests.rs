@@ -130,6 +130,52 @@ fn spans_that_nobody_ends_make_room_for_those_that_are_ended() {
 }
 
 #[test]
+fn a_span_that_made_room_is_counted_once_also_if_it_ends_later() {
+    let (most, mut spans) = (MOST_OPEN as u64, Spans::default());
+    (0..most).for_each(|id| start(&mut spans, id, numbered(1, id, id)));
+    (most..2 * most).for_each(|id| start(&mut spans, id, labelled(1, "load", "a", id)));
+    (2 * most..3 * most).for_each(|id| start(&mut spans, id, numbered(1, id, id)));
+    assert_eq!(spans.orphans(), 2 * most);
+    spans.detail(0, Detail { name: "late".into(), value: String::new() });
+    for id in 0..most {
+        assert!(spans.end_numbered(id, Timestamp::ZERO, 1).is_none());
+        assert!(spans.end_named(T, "load", Some("a")).is_none());
+    }
+    assert_eq!(spans.early.len(), 0, "their starts are not waited for");
+    spans.end_pass(1);
+    spans.end_pass(2);
+    assert_eq!(spans.orphans(), 2 * most, "each of them once");
+    assert!(spans.end_named(T, "load", Some("a")).is_none());
+    assert!(spans.end_numbered(0, Timestamp::ZERO, 2).is_none());
+    spans.end_pass(3);
+    assert_eq!(spans.orphans(), 2 * most + 2, "one end more is without a start");
+    assert!(spans.end_numbered(2 * most, Timestamp::ZERO, 3).is_some());
+}
+
+#[test]
+fn ends_of_spans_that_made_room_are_told_apart_by_thread_and_remembered_within_bounds() {
+    let mut spans = Spans::default();
+    let late = |spans: &mut Spans, thread| {
+        let before = spans.orphans();
+        assert!(spans.end_named(ThreadId::new(thread), "load", None).is_none());
+        spans.orphans() - before
+    };
+    (0..3).for_each(|number| start(&mut spans, number, span(number, "load", number)));
+    let mut next = 3_u64;
+    let mut push_out = |spans: &mut Spans, count: usize| {
+        (0..count).for_each(|_| {
+            start(spans, next, numbered(9, next, next));
+            next += 1;
+        });
+    };
+    push_out(&mut spans, MOST_OPEN);
+    spans.forget_thread(ThreadId::new(2));
+    assert_eq!([late(&mut spans, 0), late(&mut spans, 0), late(&mut spans, 2)], [0, 1, 1]);
+    push_out(&mut spans, given_up::MOST);
+    assert_eq!(late(&mut spans, 1), 1, "too long ago");
+}
+
+#[test]
 fn what_is_said_of_open_spans_is_bounded_in_bytes() {
     let mut spans = Spans::default();
     let much = |id: u64| {

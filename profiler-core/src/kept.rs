@@ -1,0 +1,151 @@
+//! A sum of what could not be placed yet, with the session that it belongs to.
+//!
+//! Held by counters and groups, of their cells, and by handles of groups, of the registry. Any thread adds and takes,
+//! without a lock. Both numbers are one word, so that no thread wipes or adds to what another has just kept in a newer
+//! session, also one that was held up since an older one:
+//!
+//! ```text
+//! bits 48…63  session, modulo 2^16      bits 0…47  sum, signed; it stops at the most, which is more than all memory
+//! ```
+//!
+//! Orderings: adding and taking both write, and are both acquire and release. So whoever adds after a taker has looked sees all
+//! that the taker did before: who makes a place says so and then takes, who keeps adds and then asks whether there is a
+//! place by now. One of the two finds it.
+
+use crate::sync::fixed::{AtomicU64, Ordering};
+
+const SUM_BITS: u32 = 48;
+const MOST: i64 = (1 << (SUM_BITS - 1)) - 1;
+/// A word of a session that began at most so many sessions later is newer; any other than the same one's is forgotten.
+const MOST_LATE: u64 = 256;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Kept(AtomicU64);
+
+impl Kept {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Keeps more; what is there of an older session is forgotten, and so is this if there is something of a newer one.
+    pub(crate) fn add(&self, session: u64, more: i64) {
+        self.change(|word| {
+            let sum = sum_in(word, session).saturating_add(more);
+            if is_newer(word, session) { word } else { pack(session, sum) }
+        });
+    }
+
+    /// Whether there is nothing to take. One relaxed load.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes what was kept in this session.
+    pub(crate) fn take(&self, session: u64) -> i64 {
+        sum_in(self.change(|word| if is_newer(word, session) { word } else { 0 }), session)
+    }
+
+    /// Always writes, also what is there already; gives what was there.
+    fn change(&self, next: impl Fn(u64) -> u64) -> u64 {
+        let changed = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| Some(next(word)));
+        changed.unwrap_or_else(|word| word)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn look(&self) -> i64 {
+        let word = self.0.load(Ordering::Relaxed);
+        sum_in(word, word >> SUM_BITS)
+    }
+}
+
+const fn pack(session: u64, sum: i64) -> u64 {
+    let sum = if sum > MOST {
+        MOST
+    } else if sum < -MOST {
+        -MOST
+    } else {
+        sum
+    };
+    (session << SUM_BITS) | (sum.cast_unsigned() & ((1 << SUM_BITS) - 1))
+}
+
+const fn sum_in(word: u64, session: u64) -> i64 {
+    let is_its = word >> SUM_BITS == pack(session, 0) >> SUM_BITS;
+    // The shift up and down repeats the sign.
+    if is_its { (word << (u64::BITS - SUM_BITS)).cast_signed() >> (u64::BITS - SUM_BITS) } else { 0 }
+}
+
+/// Whether something of a newer session is there than this one, as far as can be told modulo 2^16.
+const fn is_newer(word: u64, session: u64) -> bool {
+    let later = (word >> SUM_BITS).wrapping_sub(session) & 0xffff;
+    word != 0 && later >= 1 && later <= MOST_LATE
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_belongs_to_its_session() {
+        let kept = Kept::new();
+        kept.add(7, 3);
+        kept.add(7, -7);
+        assert_eq!((kept.look(), kept.take(7), kept.take(7)), (-4, -4, 0));
+        kept.add(7, 3);
+        kept.add(8, 1);
+        assert_eq!(kept.take(8), 1, "the older ones are gone");
+        kept.add(8, 1);
+        assert_eq!(kept.take(9), 0);
+        for most in [MOST, -MOST] {
+            kept.add(9, most.saturating_mul(1 << 16));
+            kept.add(9, most);
+            assert_eq!((kept.take(9), kept.is_empty()), (most, true), "and never another session's number");
+        }
+        kept.add(65_535, 2);
+        assert_eq!(kept.take(65_535), 2, "an empty word is of no session");
+        kept.add(65_535, 2);
+        kept.add(65_536, 3);
+        assert_eq!(kept.take(65_536), 3, "the number begins anew");
+    }
+
+    #[test]
+    fn a_thread_held_up_since_an_older_session_neither_wipes_nor_takes_what_is_kept_in_the_newer_one() {
+        let kept = Kept::new();
+        kept.add(8, 5);
+        kept.add(7, 1);
+        assert_eq!((kept.take(7), kept.look()), (0, 5));
+        kept.add(8, 1);
+        assert_eq!(kept.take(8), 6);
+    }
+
+    #[test]
+    fn the_first_that_is_kept_in_a_session_is_not_wiped_by_another_threads() {
+        const SESSIONS: u64 = 20_000;
+        let (kept, begun, done) = (Kept::new(), AtomicU64::new(0), AtomicU64::new(0));
+        let wait_for = |word: &AtomicU64, session: u64| {
+            let tries = (1_u32..).take_while(|_| word.load(Ordering::Acquire) != session);
+            tries.filter(|tries| tries % 1000 == 0).for_each(|_| std::thread::yield_now());
+        };
+        let is_whole = |session: u64| {
+            begun.store(session, Ordering::Release);
+            // As long as the other one takes to see it, once in a while.
+            (0..session % 500).for_each(|step| _ = std::hint::black_box(step));
+            kept.add(session, 1);
+            wait_for(&done, session);
+            kept.0.load(Ordering::Relaxed) == pack(session, 2)
+        };
+        let lost = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for session in 1..=SESSIONS {
+                    wait_for(&begun, session);
+                    kept.add(session, 1);
+                    done.store(session, Ordering::Release);
+                }
+            });
+            (1..=SESSIONS).filter(|session| !is_whole(*session)).count()
+        });
+        assert_eq!(lost, 0);
+    }
+}

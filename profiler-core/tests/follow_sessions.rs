@@ -1,0 +1,48 @@
+//! A follower of a pool in which sessions follow each other, as children have it. One test function per process, because a
+//! pool is attached for good.
+
+use profiler_core::entry::{Entry, MarkerEntry};
+use profiler_core::marker;
+use profiler_core::pool::{self, PoolSpec};
+use profiler_core::reader::{Followed, Follower, Progress};
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use profiler_core::time::SessionClock;
+
+fn start(interval_ns: u64) {
+    let params = SessionParams { interval_ns, features: Features::NONE, ..SessionParams::default() };
+    session::start(params, StartOptions::default()).unwrap();
+}
+
+/// The names of what an advance gives.
+fn names(follower: &mut Follower<std::fs::File>) -> (Vec<String>, Progress) {
+    let mut names = Vec::new();
+    let take = |one: &Followed<'_>| {
+        let Entry::Marker(MarkerEntry { site, .. }) = one.entry else { return };
+        names.push(one.definitions.site(site).unwrap().name.clone());
+    };
+    let progress = follower.advance(take).unwrap();
+    (names, progress)
+}
+
+#[test]
+fn a_new_session_begins_anew_and_what_the_one_before_left_is_neither_given_nor_missed() {
+    let params = SessionParams::default();
+    let (id, limit, name) = (pool::new_id().unwrap(), params.limit, String::new());
+    let clock = SessionClock::start_now();
+    session::attach(pool::create(&PoolSpec { id, limit, allowance: limit, clock, params, name }).unwrap())
+        .unwrap();
+    start(1_000_000);
+    marker!("first");
+    let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
+    assert_eq!(names(&mut follower).0, ["first"]);
+    marker!("unread");
+    start(2_000_000);
+    marker!("second");
+    for expected in [&["second"][..], &[], &[]] {
+        let (names, progress) = names(&mut follower);
+        assert_eq!((names, progress.missed), (expected.iter().map(|name| (*name).to_owned()).collect(), 0));
+    }
+    marker!("third");
+    assert_eq!(names(&mut follower).0, ["third"]);
+    session::stop();
+}
