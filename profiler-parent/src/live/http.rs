@@ -124,6 +124,8 @@ async fn converse(stream: TcpStream, site: Arc<Site>) {
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
+    // Who says no more may still listen.
+    server.half_close(true);
     let connection: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>> =
         Box::pin(server.serve_connection(TokioIo::new(stream), answer));
     let _ = connection.await; // the client's loss
