@@ -84,32 +84,53 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn run(self, rules: &AlertRules) {
-        let (mut machine, mut panics) = (None, 0);
+        let (mut machine, mut panics, mut rest) = (None, 0, LOOK);
+        // The latest look, kept so that the live page can have it.
+        let mut latest = None;
         while panics < MOST_PANICS {
-            let begun = self.now();
-            let ended_well = self.counts.guard(|| self.look(rules, &mut machine));
+            let (begun, before) = (self.now(), latest.take());
+            let ended_well = self.counts.guard(|| {
+                let snapshot = self.snapshot(rest, before);
+                self.look(&snapshot, rules, &mut machine);
+                latest = Some(snapshot);
+            });
             panics += u32::from(!ended_well);
+            // One that found what another had read says nothing of what looks cost.
+            if latest.as_ref().is_none_or(|snapshot| snapshot.at_ns >= begun.0) {
+                rest = rest_after(self.since(begun));
+            }
             let [stopped, over] = &self.ends.0;
             select! {
                 recv(stopped) -> _ => return,
                 recv(over) -> _ => return,
-                default(rest_after(self.since(begun))) => {}
+                default(rest) => {}
             }
         }
     }
 
-    fn look(&self, rules: &AlertRules, machine: &mut Option<Machine<GroupId, PoolId>>) {
-        let snapshot = crate::groups::snapshot(&self.shared, TIMEOUT);
+    /// All groups as they are now, or as somebody else has read them since half a rest: then both look at the same.
+    fn snapshot(&self, rest: Duration, before: Option<Arc<GroupsSnapshot>>) -> Arc<GroupsSnapshot> {
+        drop(before); // so that it does not find its own
+        let age = i64::try_from(rest.as_nanos() / 2).unwrap_or(0);
+        crate::groups::lately(&self.shared, TIMEOUT, age)
+    }
+
+    fn look(
+        &self,
+        snapshot: &GroupsSnapshot,
+        rules: &AlertRules,
+        machine: &mut Option<Machine<GroupId, PoolId>>,
+    ) {
         let now = SessionNs(snapshot.at_ns);
         let machine = machine.get_or_insert_with(|| Machine::new(rules.clone(), now));
         machine.meet(now, snapshot.processes.iter().map(|process| process.pool));
-        let drafts = machine.look(now, looks(&snapshot));
+        let drafts = machine.look(now, looks(snapshot));
         let withheld = machine.withheld();
         self.counts.change(|counts| {
             *counts = Withheld { unheard: counts.unheard, panics: counts.panics, ..withheld };
         });
         if !drafts.is_empty() && !self.listeners.is_empty() {
-            self.counts.hand_over(alerts(drafts, &snapshot), &self.tell);
+            self.counts.hand_over(alerts(drafts, snapshot), &self.tell);
         }
     }
 

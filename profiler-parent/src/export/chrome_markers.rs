@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::chrome_trace::{Events, Track};
 use super::markers::RawMarker;
 use super::recording::Thread;
+use super::slices::bounded_ns;
 use super::survey::{Flow, Survey, TextField};
 use crate::reading::as_index;
 
@@ -24,7 +25,7 @@ pub(super) fn write<W: Write>(events: &mut Events<W>, track: Track, thread: &Thr
     for (marker, nests) in all.iter().zip(nests) {
         let name = as_index(marker.name).and_then(|name| thread.texts.get(name)).map_or("", String::as_str);
         let category = survey.meta.category(marker.category);
-        let us = |ms: f64| events.clock.us_exact((ms * 1e6).round() as i64 + thread.shift_ns);
+        let us = |ms: f64| events.clock.us_exact(bounded_ns(ms).saturating_add(thread.shift_ns));
         let (start, end) = (us(marker.start), us(marker.end));
         let payload = Payload::of(marker.data, &events.text_fields, thread.texts);
         match Kind::of(marker, nests) {

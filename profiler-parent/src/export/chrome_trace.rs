@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use profiler_core::profile::JsonWriter;
 
 use super::ExportError;
+use super::bounded::{Bounded, too_long};
 use super::call_frame::Scripts;
 use super::chrome_markers;
 use super::cpuprofile::Clock;
@@ -31,7 +32,7 @@ pub(super) fn write(
     to: &Path,
 ) -> Result<(Totals, Vec<PathBuf>), ExportError> {
     let mut file = ProfileFile::create(to)?;
-    let mut out = JsonWriter::new(&mut file);
+    let mut out = JsonWriter::new(Bounded::new(&mut file, recording.most_bytes()));
     out.begin_object();
     out.entry_str("displayTimeUnit", "ms");
     out.key("traceEvents");
@@ -88,7 +89,8 @@ impl<W: Write> Sink for Events<W> {
             self.samples(track, thread);
         }
         chrome_markers::write(self, track, thread, survey);
-        Ok(())
+        // The failure itself comes from `finish`.
+        if self.out.is_failed() { Err(too_long().into()) } else { Ok(()) }
     }
 }
 
@@ -181,6 +183,9 @@ impl<W: Write> Events<W> {
         self.out.begin_array();
         let mut count = written;
         for (id, node) in tree.nodes().skip(written) {
+            if self.out.is_failed() {
+                break;
+            }
             self.out.begin_object();
             self.out.entry_u64("id", self.node(id));
             if let Some(caller) = node.caller.filter(|_| id != ROOT) {
@@ -224,6 +229,9 @@ struct Numbers {
     processes: HashMap<String, u64>,
     taken: HashSet<u64>,
     threads: HashSet<(u64, u64)>,
+    /// By process, and by process and thread of the file: what is tried next. A file may have thousands of one number.
+    next_process: HashMap<u64, u64>,
+    next_thread: HashMap<(u64, u64), u64>,
 }
 
 /// Beyond the numbers that a system gives: a second life's number is so much larger.
@@ -236,21 +244,23 @@ impl Numbers {
             return (*known, false);
         }
         let digits = pid.split('.').next().unwrap_or_default();
-        let mut number = digits.parse().unwrap_or(0_u64) % LIFE;
-        while !self.taken.insert(number) {
-            number += LIFE;
+        let first = digits.parse().unwrap_or(0_u64) % LIFE;
+        let next = self.next_process.entry(first).or_insert(first);
+        while !self.taken.insert(*next) {
+            *next += LIFE;
         }
-        self.processes.insert(pid.to_owned(), number);
-        (number, true)
+        self.processes.insert(pid.to_owned(), *next);
+        (*next, true)
     }
 
     /// The number of another thread.
     fn thread(&mut self, pid: u64, tid: u64) -> u64 {
-        let mut number = tid % (1 << 48);
-        while !self.threads.insert((pid, number)) {
-            number += LIFE;
+        let first = tid % (1 << 48);
+        let next = self.next_thread.entry((pid, first)).or_insert(first);
+        while !self.threads.insert((pid, *next)) {
+            *next += LIFE;
         }
-        number
+        *next
     }
 }
 

@@ -11,6 +11,7 @@ use profiler_core::profile::JsonWriter;
 use super::call_frame::Scripts;
 use super::file_name::FileNames;
 use super::index::{self, Listed};
+use super::bounded::Bounded;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::survey::Survey;
 use super::tree::{CallTree, TreeId, TreeNode};
@@ -28,8 +29,13 @@ pub(super) fn write(
     time: TimeKind,
 ) -> Result<(Totals, Vec<PathBuf>), ExportError> {
     std::fs::create_dir_all(to)?;
-    let mut files =
-        Files { directory: to, names: FileNames::default(), scripts: Scripts::default(), all: Vec::new() };
+    let mut files = Files {
+        directory: to,
+        names: FileNames::default(),
+        scripts: Scripts::default(),
+        all: Vec::new(),
+        left: recording.most_bytes(),
+    };
     let totals = recording.threads(from, &mut files)?;
     let path = to.join(INDEX);
     let mut file = ProfileFile::create(&path)?;
@@ -46,6 +52,8 @@ struct Files<'d> {
     names: FileNames,
     scripts: Scripts,
     all: Vec<Listed>,
+    /// Bytes that all of them may still have.
+    left: u64,
 }
 
 impl Sink for Files<'_> {
@@ -55,14 +63,17 @@ impl Sink for Files<'_> {
         }
         let name = self.names.name(thread);
         let mut file = ProfileFile::create(self.directory.join(&name))?;
-        let mut out = JsonWriter::new(&mut file);
+        let mut out = JsonWriter::new(Bounded::new(&mut file, self.left));
         let times = write_thread(thread, Clock::of(survey), &mut self.scripts, &mut out);
-        out.finish()?;
+        self.left = out.finish()?.left();
         file.commit()?;
         self.all.push(Listed::new(thread, name, times));
         Ok(())
     }
 }
+
+/// The system started at most so many nanoseconds before the session, 146 years: times of the session can be added to it.
+const MOST_NS: i64 = 1 << 62;
 
 /// The clock of V8's formats: microseconds since the system started.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +83,8 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn of(survey: &Survey) -> Self {
-        Self { start_ns: survey.meta.start_monotonic_ns.map_or(0, |ns| ns as i64) }
+        let start_ns = survey.meta.start_monotonic_ns.map_or(0, |ns| ns as i64);
+        Self { start_ns: start_ns.clamp(-MOST_NS, MOST_NS) }
     }
 
     pub(super) const fn us(self, ns: i64) -> i64 {
@@ -101,6 +113,9 @@ fn write_thread<W: Write>(
     out.key("nodes");
     out.begin_array();
     for (id, node) in tree.nodes() {
+        if out.is_failed() {
+            break;
+        }
         out.begin_object();
         out.entry_u64("id", u64::from(id.0));
         scripts.write(thread.tables, node.what, out);

@@ -1,6 +1,6 @@
 //! Names of files that threads are written to.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::recording::Thread;
 
@@ -9,7 +9,11 @@ const LONGEST: usize = 48;
 
 /// Names that were given away.
 #[derive(Debug, Default)]
-pub(super) struct FileNames(HashSet<String>);
+pub(super) struct FileNames {
+    taken: HashSet<String>,
+    /// By name, the number that is tried next.
+    next: HashMap<String, u64>,
+}
 
 impl FileNames {
     /// `PROCESS-PID-THREAD-TID.cpuprofile`, of letters that every system allows; never the same twice, also where case does not count.
@@ -17,9 +21,14 @@ impl FileNames {
         let Thread { process, pid, name, tid, .. } = thread;
         let parts = [process, pid, name, tid.to_string().as_str()].map(plain);
         let stem = parts.join("-");
-        let stems = std::iter::once(stem.clone()).chain((2..).map(|number| format!("{stem}-{number}")));
-        let mut free = stems.filter(|stem| self.0.insert(stem.to_lowercase()));
-        format!("{}.cpuprofile", free.next().unwrap_or(stem))
+        let mut free = stem.clone();
+        while !self.taken.insert(free.to_lowercase()) {
+            // From where the last one of this name was found: there may be thousands.
+            let next = self.next.entry(stem.to_lowercase()).or_insert(1);
+            *next += 1;
+            free = format!("{stem}-{next}");
+        }
+        format!("{free}.cpuprofile")
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::ExportError;
+use super::bounded::Bounded;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
 use super::survey::Survey;
@@ -19,7 +20,7 @@ pub(super) fn write(
     to: &Path,
 ) -> Result<(Totals, Vec<PathBuf>), ExportError> {
     let mut file = ProfileFile::create(to)?;
-    let mut lines = Lines { out: BufWriter::new(&mut file) };
+    let mut lines = Lines { out: BufWriter::new(Bounded::new(&mut file, recording.most_bytes())) };
     let totals = recording.threads(from, &mut lines)?;
     lines.out.flush()?;
     drop(lines);

@@ -61,6 +61,19 @@ struct CallFrame {
     column_number: i64,
 }
 
+/// Times are at most so many microseconds from the start, 31 years: nobody measured for longer.
+const MOST_US: f64 = 1e15;
+
+/// The start is counted from when the system started, or from 1970.
+const MOST_START_US: f64 = 4e15;
+
+impl Profile {
+    /// From the start to the end.
+    fn length_us(&self) -> f64 {
+        (self.end_time - self.start_time).clamp(0.0, MOST_US)
+    }
+}
+
 const fn unknown() -> i64 {
     -1
 }
@@ -83,6 +96,13 @@ pub fn import_cpuprofile(from: &Path, to: &Path) -> Result<Imported, ExportError
     out.finish()?;
     let bytes = file.commit()?;
     Ok(Imported { path: to.to_owned(), bytes, samples })
+}
+
+/// Files: places of their names among the texts, and the row of each.
+#[derive(Debug, Default)]
+struct Sources {
+    all: Vec<usize>,
+    rows: HashMap<usize, usize>,
 }
 
 /// The tables of the processed form.
@@ -194,7 +214,7 @@ impl Tables {
 
     fn write_samples<W: Write>(&self, profile: &Profile, out: &mut JsonWriter<W>) -> u64 {
         let times = times(profile);
-        let ends = times.iter().skip(1).copied().chain([profile.end_time - profile.start_time]);
+        let ends = times.iter().skip(1).copied().chain([profile.length_us()]);
         out.key("samples");
         out.begin_object();
         column(out, "stack", times.iter().zip(&profile.samples), |(_, id), out| {
@@ -218,7 +238,7 @@ impl Tables {
             name => name.to_owned(),
         };
         let names: Vec<usize> = funcs.iter().map(|frame| self.text(&shown(frame))).collect();
-        let mut sources: Vec<usize> = Vec::new();
+        let mut sources = Sources::default();
         let of: Vec<Option<usize>> =
             funcs.iter().map(|frame| self.source(&frame.url, &mut sources)).collect();
         out.key("shared");
@@ -252,6 +272,7 @@ impl Tables {
         });
         table(out, "resourceTable", 0, |out| empty(&["lib", "name", "host", "type"], out));
         table(out, "nativeSymbols", 0, |out| empty(&["libIndex", "address", "name", "functionSize"], out));
+        let sources = sources.all;
         table(out, "sources", sources.len(), |out| {
             column(out, "uuid", &sources, |_, out| out.null());
             column(out, "filename", &sources, |source, out| out.u64(*source as u64));
@@ -261,16 +282,16 @@ impl Tables {
     }
 
     /// The row of a file among the sources.
-    fn source(&mut self, url: &str, sources: &mut Vec<usize>) -> Option<usize> {
+    fn source(&mut self, url: &str, sources: &mut Sources) -> Option<usize> {
         if url.is_empty() {
             return None;
         }
         let text = self.text(url);
-        let known = sources.iter().position(|source| *source == text);
-        known.or_else(|| {
-            sources.push(text);
-            Some(sources.len() - 1)
-        })
+        let next = sources.all.len();
+        Some(*sources.rows.entry(text).or_insert_with(|| {
+            sources.all.push(text);
+            next
+        }))
     }
 }
 
@@ -301,7 +322,7 @@ fn times(profile: &Profile) -> Vec<f64> {
     let deltas = profile.time_deltas.iter().take(profile.samples.len());
     deltas
         .map(|delta| {
-            at += delta;
+            at = (at + delta).clamp(-MOST_US, MOST_US);
             latest = latest.max(at);
             latest
         })
@@ -310,7 +331,7 @@ fn times(profile: &Profile) -> Vec<f64> {
 
 fn write_meta<W: Write>(profile: &Profile, name: &str, out: &mut JsonWriter<W>) {
     let count = profile.samples.len().max(1) as f64;
-    let length_ms = (profile.end_time - profile.start_time).max(0.0) / 1e3;
+    let length_ms = profile.length_us() / 1e3;
     out.key("meta");
     out.begin_object();
     out.entry_u64("version", u64::from(profiler_core::profile::gecko::GECKO_VERSION));
@@ -322,7 +343,7 @@ fn write_meta<W: Write>(profile: &Profile, name: &str, out: &mut JsonWriter<W>) 
     out.key("profilingEndTime");
     out.f64(length_ms);
     out.key("startTimeAsClockMonotonicNanosecondsSinceBoot");
-    out.f64((profile.start_time * 1e3).max(0.0));
+    out.f64(profile.start_time.clamp(0.0, MOST_START_US) * 1e3);
     out.entry_u64("processType", 0);
     out.entry_str("product", name);
     out.entry_str("importedFrom", "cpuprofile");

@@ -17,8 +17,10 @@
 //! | [`Target::Pprof`] | functions, places and texts of all threads | one |
 //!
 //! Invariants: the lengths of a thread's slices add up to the time that it was looked at; a call tree has one node for
-//! each path; a file appears under its name only when it is complete.
+//! each path; a file appears under its name only when it is complete; time, memory and output are bounded by the profile's length;
+//! times beyond 36 years from the session's start count as that.
 
+mod bounded;
 mod call_frame;
 mod chrome_markers;
 mod chrome_trace;
@@ -29,6 +31,7 @@ mod import;
 mod index;
 mod located;
 mod markers;
+mod pauses;
 mod pprof;
 mod proto;
 mod raw;
@@ -131,7 +134,8 @@ pub enum ExportError {
     /// A file cannot be made or completed.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The output, or the directory that it goes to, fails.
+    /// The output, or the directory that it goes to, fails; also if it would be more than a thousand times as long as the
+    /// profile (and 256 MiB), which no profiler writes.
     #[error("cannot write the export: {0}")]
     Write(#[from] std::io::Error),
 }

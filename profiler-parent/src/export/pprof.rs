@@ -11,6 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::ExportError;
+use super::bounded::Bounded;
 use super::proto::Message;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::survey::Survey;
@@ -46,7 +47,7 @@ pub(super) fn write(
         false => {
             let packed = GzEncoder::new(BufWriter::new(&mut file), Compression::default());
             let (totals, packed) = write_to(recording, from, packed)?;
-            packed.finish()?.flush()?;
+            packed.into_inner().finish()?.flush()?;
             totals
         }
     };
@@ -54,8 +55,12 @@ pub(super) fn write(
     Ok((totals, vec![to.to_owned()]))
 }
 
-fn write_to<W: Write>(recording: &Recording, from: &Path, out: W) -> Result<(Totals, W), ExportError> {
-    let mut profile = Profile::new(out);
+fn write_to<W: Write>(
+    recording: &Recording,
+    from: &Path,
+    out: W,
+) -> Result<(Totals, Bounded<W>), ExportError> {
+    let mut profile = Profile::new(Bounded::new(out, recording.most_bytes()));
     let totals = recording.threads(from, &mut profile)?;
     Ok((totals, profile.finish(&recording.survey)?))
 }
@@ -74,6 +79,9 @@ struct Profile<W> {
     /// From and to.
     times: Option<(i64, i64)>,
 }
+
+/// The largest number that readers know: theirs have a sign.
+const MOST: u64 = i64::MAX.unsigned_abs();
 
 /// What the samples of one stack add up to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +102,7 @@ impl<W: Write> Sink for Profile<W> {
             });
             values.samples += 1;
             values.wall_ns += slice.length();
-            values.cpu_ns += slice.cpu;
+            values.cpu_ns = values.cpu_ns.saturating_add(slice.cpu).min(MOST);
         }
         if let (Some(first), Some(last)) = (thread.slices.first(), thread.slices.last()) {
             let (from, to) = self.times.unwrap_or((first.start, last.end));
@@ -210,7 +218,7 @@ impl<W: Write> Profile<W> {
         for (name, id) in in_order(std::mem::take(&mut self.mappings)) {
             let mut mapping = Message::default();
             // Wherever it was in some process: addresses are relative.
-            let fields = [(1, id), (3, i64::MAX.unsigned_abs()), (5, name), (7, 1), (8, 1), (9, 1), (10, 1)];
+            let fields = [(1, id), (3, MOST), (5, name), (7, 1), (8, 1), (9, 1), (10, 1)];
             fields.into_iter().for_each(|(field, value)| mapping.number(field, value));
             self.put(field::MAPPING, &mapping)?;
         }

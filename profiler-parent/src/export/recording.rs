@@ -2,6 +2,7 @@
 //!
 //! One thread is held at a time, beside what the [survey](super::survey) holds.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::BufReader;
 
@@ -10,9 +11,11 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny};
 
 use super::ExportError;
 use super::located::{Located, Names};
+use super::bounded::Counted;
 use super::markers::RawMarkers;
+use super::pauses::Pauses;
 use super::raw::{MAIN_THREAD, RawThread, RawThreadSeed};
-use super::slices::{Cut, Slice, stacks_of};
+use super::slices::{Cut, Slice, bounded_ns, stacks_of};
 use super::survey::Survey;
 use super::tables::{NodeId, Tables};
 use super::walk::{PartId, Visit, Walk};
@@ -50,6 +53,8 @@ pub(super) struct Recording {
     file: File,
     pub(super) survey: Survey,
     time: TimeKind,
+    /// Bytes of the text.
+    length: u64,
 }
 
 impl Recording {
@@ -58,12 +63,17 @@ impl Recording {
         let unreadable = |source| ExportError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
         let mut survey = Survey::new(options.names);
-        walk(&file, &mut survey).map_err(|error| error.at(path))?;
+        let length = walk(&file, &mut survey).map_err(|error| error.at(path))?;
         if !survey.has_meta {
             return Err(ExportError::NotAProfile { path: path.to_owned(), why: "it has no meta".to_owned() });
         }
         survey.name();
-        Ok(Self { file, survey, time: options.time })
+        Ok(Self { file, survey, time: options.time, length })
+    }
+
+    /// Bytes that an export of it may have, see [`super::bounded`].
+    pub(super) const fn most_bytes(&self) -> u64 {
+        super::bounded::most_bytes(self.length)
     }
 
     /// Gives all threads to `sink`.
@@ -76,7 +86,7 @@ impl Recording {
         let walked = walk(&self.file, &mut give);
         match (give.failed, walked) {
             (Some(failed), _) => Err(failed),
-            (None, walked) => walked.map(|()| give.totals).map_err(|error| error.at(path)),
+            (None, walked) => walked.map(|_| give.totals).map_err(|error| error.at(path)),
         }
     }
 }
@@ -103,12 +113,15 @@ impl Failed {
     }
 }
 
-fn walk<V: Visit>(file: &File, visit: &mut V) -> Result<(), Failed> {
+/// Gives the length of the text.
+fn walk<V: Visit>(file: &File, visit: &mut V) -> Result<u64, Failed> {
     let text = text(file).map_err(Failed::Read)?;
+    let length = Cell::new(0);
     // Parsing takes single bytes, which a reader of a known kind gives fastest.
-    let mut from = serde_json::Deserializer::from_reader(BufReader::new(text));
+    let mut from = serde_json::Deserializer::from_reader(BufReader::new(Counted::new(text, &length)));
     let walked = Walk::new(visit, &mut 0).deserialize(&mut from);
-    walked.and_then(|()| from.end()).map_err(Failed::Parse)
+    walked.and_then(|()| from.end()).map_err(Failed::Parse)?;
+    Ok(length.get())
 }
 
 struct Give<'r, S> {
@@ -139,17 +152,17 @@ impl<S: Sink> Give<'_, S> {
     fn give(&mut self, at: PartId, thread: RawThread) -> Result<(), ExportError> {
         let survey = &self.recording.survey;
         let part = survey.parts.get(at.0);
-        let shift_ns = (survey.shift_ms(at) * 1e6).round() as i64;
+        let shift_ns = bounded_ns(survey.shift_ms(at));
         let ranges = thread.paused.iter().chain(part.iter().flat_map(|part| &part.paused));
         let shift = |at: i64| if at == i64::MIN || at == i64::MAX { at } else { at.saturating_add(shift_ns) };
-        let paused: Vec<_> =
-            ranges.filter_map(|range| range.ns()).map(|(start, end)| (shift(start), shift(end))).collect();
+        let ranges = ranges.filter_map(|range| range.ns()).map(|(start, end)| (shift(start), shift(end)));
+        let paused = Pauses::of(if thread.samples.0.iter().all(Vec::is_empty) { Vec::new() } else { ranges.collect() });
         let cut = Cut {
             time: self.recording.time,
             interval_ns: survey.meta.interval_ns(),
             cpu_unit_ns: survey.meta.cpu_unit_ns(),
             shift_ns,
-            paused: &paused,
+            paused,
         };
         let own = self.own_tables(at, &thread);
         let (tables, nodes) = match &own {
@@ -186,6 +199,7 @@ impl<S: Sink> Give<'_, S> {
         let names = Names { libs: &libs, namer: &survey.namer };
         let mut located = Located::of(thread, names);
         let nodes = stacks_of(thread).map(|stack| located.leaf(thread, stack?, names)).collect();
+        located.tables.find_leaves();
         Some((located.tables, nodes))
     }
 }

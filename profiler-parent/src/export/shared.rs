@@ -36,7 +36,7 @@ impl SharedTables {
         let [names, ..] = &self.funcs.0;
         let mut funcs: Vec<Func> = (0..names.len()).map(|row| self.func(row)).collect();
         self.give_labels_their_lines(&mut funcs);
-        Tables { nodes, frames, funcs, texts }
+        Tables::new(nodes, frames, funcs, texts)
     }
 
     fn node(&self, row: usize) -> Node {

@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 
 use super::TimeKind;
+use super::pauses::Pauses;
 use super::raw::RawThread;
 use super::tables::{FuncId, NodeId, Tables};
 use crate::reading::{WeightType, as_index};
@@ -42,18 +43,30 @@ impl Slice {
 }
 
 /// What slices are cut with.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cut<'c> {
+#[derive(Debug)]
+pub(super) struct Cut {
     pub(super) time: TimeKind,
     pub(super) interval_ns: i64,
     pub(super) cpu_unit_ns: Option<f64>,
     /// Nanoseconds that are added to all times.
     pub(super) shift_ns: i64,
     /// When nothing was sampled, from and to.
-    pub(super) paused: &'c [(i64, i64)],
+    pub(super) paused: Pauses,
 }
 
-impl Cut<'_> {
+/// Times that a file says are at most so many nanoseconds from the session's start, 36 years: so that differences of any
+/// two, and sums of what follows each other, are numbers.
+const FARTHEST: i64 = 1 << 60;
+
+/// The same in milliseconds.
+const MOST_MS: f64 = FARTHEST as f64 / 1e6;
+
+/// Milliseconds of a file in nanoseconds; 0 for what is no time.
+pub(super) fn bounded_ns(ms: f64) -> i64 {
+    ((ms * 1e6).round() as i64).clamp(-FARTHEST, FARTHEST)
+}
+
+impl Cut {
     /// The slices of a thread; `node` says what a stack of its samples is.
     pub(super) fn slices(&self, thread: &RawThread, tables: &Tables, nodes: &[Option<NodeId>]) -> Vec<Slice> {
         let times = self.times(thread);
@@ -62,16 +75,16 @@ impl Cut<'_> {
         }
         let mut slices = Vec::with_capacity(times.len());
         let mut debts = Debts::default();
-        let mut before = times.first().map_or(0, |first| first.saturating_sub(self.interval_ns));
+        let mut before = times.first().map_or(0, |first| first.saturating_sub(self.interval_ns.min(FARTHEST)));
         for (row, at) in times.into_iter().enumerate() {
             let at = at.max(before);
-            let paused = self.paused_between(before, at);
+            let paused = self.paused.between(before, at);
             if paused > 0 {
                 slices.push(Slice::pause(before, before + paused));
             }
             let (start, stack) = (before + paused, nodes.get(row).copied().flatten());
             let cpu = self.cpu(thread, row);
-            let func = stack.and_then(|stack| Some(tables.stack(stack).next()?.1.func));
+            let func = stack.and_then(|stack| Some(tables.leaf(stack)?.func));
             let is_idle = match self.time {
                 TimeKind::Cpu => !debts.is_busy(func, cpu, at - start, row == 0),
                 TimeKind::Wall => stack.is_none() && cpu == Some(0),
@@ -86,39 +99,37 @@ impl Cut<'_> {
 
     fn times(&self, thread: &RawThread) -> Vec<i64> {
         let [stacks, times, deltas, ..] = &thread.samples.0;
-        let ns = |ms: f64| if ms.is_finite() { (ms * 1e6).round() as i64 } else { 0 };
         let at = |column: &[f64], row: usize| column.get(row).copied().filter(|ms| ms.is_finite());
         let mut ms = 0.0;
         let all = (0..stacks.len()).map(|row| {
             // One that has no time stands where the one before it does.
-            ms = at(deltas, row).map(|delta| ms + delta).or(at(times, row)).unwrap_or(ms);
-            ns(ms)
+            let after = |delta: f64| (ms + delta).clamp(-MOST_MS, MOST_MS);
+            ms = at(deltas, row).map(after).or(at(times, row)).unwrap_or(ms);
+            bounded_ns(ms)
         });
         all.map(|at| at.saturating_add(self.shift_ns)).collect()
     }
 
     fn cpu(&self, thread: &RawThread, row: usize) -> Option<u64> {
         let used = thread.samples.number(3, row) * self.cpu_unit_ns?;
-        (used >= 0.0).then_some(used as u64)
-    }
-
-    fn paused_between(&self, from: i64, to: i64) -> i64 {
-        let part = |(start, end): &(i64, i64)| (*end).min(to).saturating_sub((*start).max(from)).max(0);
-        self.paused.iter().map(part).sum::<i64>().min(to - from)
+        (used >= 0.0).then_some((used as u64).min(FARTHEST.unsigned_abs()))
     }
 }
 
 /// Slices whose length is their weight.
 fn timed(thread: &RawThread, times: &[i64], nodes: &[Option<NodeId>]) -> Vec<Slice> {
-    let slice = |(row, start): (usize, &i64)| {
+    let mut start = times.first().copied().unwrap_or(0);
+    let slice = |row: usize| {
         let ms = thread.samples.number(4, row);
-        let ns = if ms >= 0.0 { (ms * 1e6).round() as i64 } else { 0 };
-        // Not beyond the next, whatever it says.
-        let end = times.get(row + 1).map_or(start.saturating_add(ns), |next| (*next).max(*start));
+        let ns = if ms >= 0.0 { bounded_ns(ms) } else { 0 };
+        // Not beyond the next, whatever it says; a time that goes back stands still.
+        let end = times.get(row + 1).map_or(start.saturating_add(ns), |next| (*next).max(start));
         let stack = nodes.get(row).copied().flatten();
-        Slice { start: *start, end, stack, is_idle: false, cpu: 0, is_sample: true }
+        let slice = Slice { start, end, stack, is_idle: false, cpu: 0, is_sample: true };
+        start = end;
+        slice
     };
-    times.iter().enumerate().map(slice).collect()
+    (0..times.len()).map(slice).collect()
 }
 
 impl Slice {
@@ -162,12 +173,9 @@ mod tests {
 
     fn tables() -> Tables {
         let func = Func { name: TextId(0), file: None, line: None, column: None, library: None };
-        Tables {
-            nodes: vec![Node { caller: None, frame: FrameId(0) }],
-            frames: vec![Frame { func: FuncId(0), line: None, address: None }],
-            funcs: vec![func],
-            texts: vec!["f".to_owned()],
-        }
+        let nodes = vec![Node { caller: None, frame: FrameId(0) }];
+        let frames = vec![Frame { func: FuncId(0), line: None, address: None }];
+        Tables::new(nodes, frames, vec![func], vec!["f".to_owned()])
     }
 
     /// Times in milliseconds, processor time in nanoseconds; all in one function.
@@ -175,6 +183,7 @@ mod tests {
         let samples = Table::of([vec![0.0; times.len()], times.to_vec(), vec![], cpu.to_vec(), vec![]]);
         let thread = RawThread { samples, ..RawThread::default() };
         let nodes = vec![Some(NodeId(0)); times.len()];
+        let paused = Pauses::of(paused.to_vec());
         let cut = Cut { time, interval_ns: MS, cpu_unit_ns: Some(1.0), shift_ns: 0, paused };
         cut.slices(&thread, &tables(), &nodes)
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use profiler_core::profile::JsonWriter;
 
 use super::ExportError;
+use super::bounded::Bounded;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
 use super::survey::Survey;
@@ -27,7 +28,7 @@ pub(super) fn write(
     to: &Path,
 ) -> Result<(Totals, Vec<PathBuf>), ExportError> {
     let mut file = ProfileFile::create(to)?;
-    let mut out = JsonWriter::new(&mut file);
+    let mut out = JsonWriter::new(Bounded::new(&mut file, recording.most_bytes()));
     out.begin_object();
     out.entry_str("$schema", SCHEMA);
     out.entry_str("exporter", concat!("profiler ", env!("CARGO_PKG_VERSION")));
@@ -101,6 +102,9 @@ impl<W: Write> Sink for Profiles<W> {
         self.out.begin_array();
         let mut before = None;
         for slice in thread.slices {
+            if self.out.is_failed() {
+                break;
+            }
             let shown = (slice.stack, slice.is_idle);
             match weights.last_mut().filter(|_| before == Some(shown)) {
                 Some(weight) => *weight += slice.length(),

@@ -65,9 +65,35 @@ pub(super) struct Tables {
     pub(super) frames: Vec<Frame>,
     pub(super) funcs: Vec<Func>,
     pub(super) texts: Vec<String>,
+    /// By node, see [`Self::find_leaves`].
+    leaves: Vec<Option<FrameId>>,
 }
 
 impl Tables {
+    /// Tables that are complete.
+    pub(super) fn new(nodes: Vec<Node>, frames: Vec<Frame>, funcs: Vec<Func>, texts: Vec<String>) -> Self {
+        let mut tables = Self { nodes, frames, funcs, texts, leaves: Vec::new() };
+        tables.find_leaves();
+        tables
+    }
+
+    /// To be called when nothing is added any more. A file may have a long chain of stacks that say nothing, and samples
+    /// of each of them: nobody goes along it for every sample.
+    pub(super) fn find_leaves(&mut self) {
+        let mut leaves: Vec<Option<FrameId>> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let is_named = self.frame(node.frame).is_some_and(|frame| self.function(frame.func).is_some());
+            let callers = || *leaves.get(node.caller?.0 as usize)?;
+            leaves.push(if is_named { Some(node.frame) } else { callers() });
+        }
+        self.leaves = leaves;
+    }
+
+    /// The innermost frame of a stack that has a function with a name.
+    pub(super) fn leaf(&self, node: NodeId) -> Option<Frame> {
+        self.frame((*self.leaves.get(node.0 as usize)?)?)
+    }
+
     pub(super) fn node(&self, id: NodeId) -> Option<Node> {
         self.nodes.get(id.0 as usize).copied()
     }

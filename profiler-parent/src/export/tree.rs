@@ -74,7 +74,7 @@ impl CallTree {
     pub(super) fn count(&mut self, tables: &Tables, slice: &Slice) -> (TreeId, Option<u32>) {
         let id = self.place(tables, slice);
         let leaf = slice.stack.filter(|_| !slice.is_idle);
-        let line = leaf.and_then(|leaf| tables.stack(leaf).next()?.1.line);
+        let line = leaf.and_then(|leaf| tables.leaf(leaf)?.line);
         if let Some(node) = self.node_mut(id) {
             node.hits += 1;
             if let Some(line) = line {
@@ -159,8 +159,8 @@ mod tests {
         let frame = |func, line| Frame { func: FuncId(func), line, address: None };
         let node = |caller: Option<u32>, frame| Node { caller: caller.map(NodeId), frame: FrameId(frame) };
         let (a, b, other_b, nothing) = (0, 1, 2, 3);
-        Tables {
-            nodes: vec![
+        Tables::new(
+            vec![
                 node(None, a),
                 node(Some(0), a),
                 node(Some(1), a),
@@ -171,10 +171,10 @@ mod tests {
                 node(Some(2), nothing),
                 node(None, nothing),
             ],
-            frames: vec![frame(0, None), frame(1, Some(7)), frame(1, Some(9)), frame(5, None)],
-            funcs: vec![func(0), func(1)],
-            texts: vec!["a".to_owned(), "b".to_owned()],
-        }
+            vec![frame(0, None), frame(1, Some(7)), frame(1, Some(9)), frame(5, None)],
+            vec![func(0), func(1)],
+            vec!["a".to_owned(), "b".to_owned()],
+        )
     }
 
     #[test]

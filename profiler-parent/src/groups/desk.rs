@@ -8,12 +8,14 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use profiler_core::groups::{self, Probes};
 use profiler_core::ids::PoolId;
 use profiler_core::reader::groups::GroupReader;
 
+use super::snapshot::GroupsSnapshot;
+use super::standings::Standings;
 use crate::hub::HubBell;
 
 /// A reader of a pool that has been read before.
@@ -45,6 +47,9 @@ impl Wishes {
 pub(crate) struct Desk {
     wishes: Mutex<Wishes>,
     readers: Mutex<Readers>,
+    standings: Mutex<Standings>,
+    /// What was read last by one of those who look again and again, as long as that one keeps it.
+    recent: Mutex<Weak<GroupsSnapshot>>,
 }
 
 /// Readers that are kept. Each keeps its pool, so none outlives the need for that.
@@ -100,6 +105,20 @@ impl Desk {
         if !readers.is_over {
             readers.all.insert(key, reader);
         }
+    }
+
+    /// What was read last, see [`super::lately`].
+    pub(super) fn recent(&self) -> Option<Arc<GroupsSnapshot>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    pub(super) fn note_recent(&self, snapshot: &Arc<GroupsSnapshot>) {
+        *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(snapshot);
+    }
+
+    /// What is known of who stands still. The system is asked with the lock held: it answers at once.
+    pub(super) fn standings<T>(&self, then: impl FnOnce(&mut Standings) -> T) -> T {
+        then(&mut self.standings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Nobody needs this pool any more.

@@ -10,13 +10,14 @@ mod desk;
 mod merged;
 mod read;
 mod snapshot;
+mod standings;
 
 pub(crate) use desk::Desk;
 pub use desk::Monitor;
 pub use merged::{Member, MergedGroup};
 pub use profiler_core::groups::{GroupKind, Probes};
 pub use profiler_core::reader::groups::{GroupTotals, Histogram, Peak};
-pub(crate) use read::{final_groups, snapshot};
+pub(crate) use read::{final_groups, lately, snapshot};
 pub use snapshot::{
     GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
 };

@@ -4,7 +4,7 @@
 //! it. Reading a pool in memory waits for nobody; one that is a file may wait for the disk, therefore no further pool is begun
 //! after the time-out, and those left are named as missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,10 +53,10 @@ impl Candidate {
         Self { key, order, pid, name, has_ended, source }
     }
 
-    fn standing(&self) -> ProcessStanding {
+    fn standing(&self, is_stopped: impl Fn(&Self) -> bool) -> ProcessStanding {
         match self.has_ended {
             true => ProcessStanding::Gone,
-            false if crate::sys::is_stopped(self.pid) => ProcessStanding::Frozen,
+            false if is_stopped(self) => ProcessStanding::Frozen,
             false => ProcessStanding::Live,
         }
     }
@@ -64,6 +64,37 @@ impl Candidate {
 
 /// Reads the groups of all processes.
 pub(crate) fn snapshot(shared: &Shared, timeout: Duration) -> GroupsSnapshot {
+    read_all(shared, timeout, candidates(shared), |process| crate::sys::is_stopped(process.pid))
+}
+
+/// For those who look again and again: what another of them read if that is no older than `age` nanoseconds, else as
+/// [`snapshot`], but for standings, of which those of many processes may be some looks old.
+pub(crate) fn lately(shared: &Shared, timeout: Duration, age: i64) -> Arc<GroupsSnapshot> {
+    let now = shared.clock.converter(Anchor::take()).since_start_ns(Timestamp::now());
+    if let Some(recent) = shared.groups.recent().filter(|recent| now.saturating_sub(recent.at_ns) <= age) {
+        return recent;
+    }
+    let candidates = candidates(shared);
+    let pids: BTreeMap<PoolId, ProcessId> =
+        candidates.iter().filter(|one| !one.has_ended).map(|one| (one.key, one.pid)).collect();
+    let running: Vec<PoolId> = pids.keys().copied().collect();
+    let is_stopped = |key: PoolId| pids.get(&key).is_some_and(|pid| crate::sys::is_stopped(*pid));
+    let standings = shared.groups.standings(|standings| {
+        standings.look(&running, is_stopped);
+        running.iter().copied().filter(|key| standings.is_stopped(*key)).collect::<BTreeSet<PoolId>>()
+    });
+    let is_stopped = |process: &Candidate| standings.contains(&process.key);
+    let snapshot = Arc::new(read_all(shared, timeout, candidates, is_stopped));
+    shared.groups.note_recent(&snapshot);
+    snapshot
+}
+
+fn read_all(
+    shared: &Shared,
+    timeout: Duration,
+    candidates: Vec<Candidate>,
+    is_stopped: impl Fn(&Candidate) -> bool,
+) -> GroupsSnapshot {
     let converter = shared.clock.converter(Anchor::take());
     let start = Timestamp::now();
     let at_ns = converter.since_start_ns(start);
@@ -73,12 +104,12 @@ pub(crate) fn snapshot(shared: &Shared, timeout: Duration) -> GroupsSnapshot {
         date_unix_ns: shared.clock.start_unix.0.saturating_add_signed(at_ns),
         ..GroupsSnapshot::default()
     };
-    for candidate in candidates(shared) {
+    for candidate in candidates {
         let is_late = Timestamp::now().since(start) > bound;
         let groups =
             if is_late { Err("the time-out had passed".to_owned()) } else { read(shared, &candidate) };
         match groups {
-            Ok(groups) => snapshot.processes.push(shown(&candidate, &groups)),
+            Ok(groups) => snapshot.processes.push(shown(&candidate, &groups, &is_stopped)),
             Err(why) => {
                 let Candidate { pid, name, .. } = candidate;
                 snapshot.missing.push(MissingProcess { pid, name, why });
@@ -130,7 +161,11 @@ fn read(shared: &Shared, candidate: &Candidate) -> Result<Arc<PoolGroups>, Strin
     }
 }
 
-fn shown(candidate: &Candidate, found: &PoolGroups) -> ProcessGroups {
+fn shown(
+    candidate: &Candidate,
+    found: &PoolGroups,
+    is_stopped: impl Fn(&Candidate) -> bool,
+) -> ProcessGroups {
     let row = |reading: &GroupReading| {
         let definition = &reading.definition;
         let is_process = definition.kind == GroupKind::Process;
@@ -149,7 +184,7 @@ fn shown(candidate: &Candidate, found: &PoolGroups) -> ProcessGroups {
         pool: candidate.key,
         pid: candidate.pid,
         name: candidate.name.clone(),
-        standing: candidate.standing(),
+        standing: candidate.standing(is_stopped),
         probes: found.probes,
         left_out: found.left_out,
         groups: found.groups.iter().map(row).collect(),

@@ -1,7 +1,7 @@
 //! A look at everything, at most once a second and rarer where it costs much, whoever asks and however often.
 //!
 //! Called by requests, on the server's thread. Invariants: nothing is read between requests; all rows of one look are of one
-//! moment; what is remembered of earlier looks is bounded, and forgotten when nobody has asked for a while.
+//! moment, but that what alerts have just read of groups is not read again; what is remembered of earlier looks is bounded, and forgotten when nobody has asked for a while.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -122,7 +122,7 @@ impl Desk {
         if let Some(look) = memory.look.as_ref().filter(|look| now.saturating_sub(look.at_ns()) < fresh) {
             return Arc::clone(look);
         }
-        let groups = Arc::new(crate::groups::snapshot(&self.shared, TIMEOUT));
+        let groups = crate::groups::lately(&self.shared, TIMEOUT, fresh / 2);
         memory.forget_before(now.saturating_sub(FORGET));
         let look = Arc::new(memory.look_at(&self.shared, groups));
         memory.look = Some(Arc::clone(&look));

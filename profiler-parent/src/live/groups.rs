@@ -189,21 +189,22 @@ pub(super) fn merged_since(now: &GroupsSnapshot, before: &GroupsSnapshot) -> Vec
     for (process, row) in now.rows() {
         let totals = row.totals.since(earlier.get(&row.id).unwrap_or(&&nothing));
         let place = *places.entry((row.kind, &row.name, &row.labels)).or_insert(merged.len());
-        let (kind, name, labels) = (row.kind, &row.name, &row.labels);
+        let (id, pid, process, standing) = (row.id, process.pid, process.name.clone(), process.standing);
+        let member = Member { id, pid, process, standing, totals };
         match merged.get_mut(place) {
-            Some(group) => group.totals = group.totals.plus(&totals),
+            Some(group) => group.members.push(member),
             None => merged.push(MergedGroup {
-                kind,
-                name: name.clone(),
-                labels: labels.clone(),
-                totals: totals.clone(),
-                members: Vec::new(),
+                kind: row.kind,
+                name: row.name.clone(),
+                labels: row.labels.clone(),
+                totals: GroupTotals::nothing(),
+                members: vec![member],
             }),
         }
-        if let Some(group) = merged.get_mut(place) {
-            let (id, pid, process, standing) = (row.id, process.pid, process.name.clone(), process.standing);
-            group.members.push(Member { id, pid, process, standing, totals });
-        }
+    }
+    // All members at once: a process may have thousands of one name.
+    for group in &mut merged {
+        group.totals = GroupTotals::sum(group.members.iter().map(|member| &member.totals));
     }
     merged
 }
@@ -244,14 +245,16 @@ impl<'a> Table<'a> {
             _ => column.starts_ascending(),
         };
         let mut chosen: Vec<&MergedGroup> = merged.iter().filter(|group| is_wanted(group, query)).collect();
+        let (total, most) = (chosen.len(), query.rows("top", ROWS));
+        keep_top(&mut chosen, column, is_ascending, most);
         order(&mut chosen, column, is_ascending);
         Self {
             window: if wants_lately(query) { "10s" } else { "start" },
             interval_ns: u64::try_from(interval_ns).unwrap_or(0),
             sort,
             order: if is_ascending { "asc" } else { "desc" },
-            total: chosen.len(),
-            rows: chosen.into_iter().take(query.rows("top", ROWS)).map(|group| row(group, query)).collect(),
+            total,
+            rows: chosen.into_iter().take(most).map(|group| row(group, query)).collect(),
             left_out: snapshot.processes.iter().fold(0, |sum, process| sum + process.left_out),
             missing: &snapshot.missing,
         }
@@ -263,6 +266,23 @@ fn is_wanted(group: &MergedGroup, query: &Query) -> bool {
     let part = query.get("find").unwrap_or_default().to_lowercase();
     (kind.is_empty() || kind == group.kind.name())
         && (part.is_empty() || group.name.to_lowercase().contains(&part))
+}
+
+/// Leaves out what is not among the first so many, equal ones kept: names are compared only of those that are shown.
+fn keep_top(groups: &mut Vec<&MergedGroup>, column: Column, is_ascending: bool, most: usize) {
+    let Some(last) = most.checked_sub(1).filter(|last| *last < groups.len()) else { return };
+    if column.starts_ascending() {
+        return;
+    }
+    // The greatest is what comes first.
+    let rank = |group: &MergedGroup| {
+        if is_ascending { u64::MAX - column.number(group) } else { column.number(group) }
+    };
+    let ranks: Vec<u64> = groups.iter().map(|group| rank(group)).collect();
+    let mut sorted = ranks.clone();
+    let bound = *sorted.select_nth_unstable_by(last, |one, other| other.cmp(one)).1;
+    let mut ranks = ranks.into_iter();
+    groups.retain(|_| ranks.next().is_some_and(|rank| rank >= bound));
 }
 
 /// Equal ones stay in the order of their names, so that rows do not change places for nothing.

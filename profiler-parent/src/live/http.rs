@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, TryRecvError};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -25,6 +25,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use profiler_core::sys::spawn_quiet;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 
 use super::site::Site;
 
@@ -36,10 +37,10 @@ const HEAD: usize = 16 * 1024;
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long a connection may last. A page that is open makes a new one.
 const CONNECTION_TIME: Duration = Duration::from_secs(600);
-/// Time between two looks whether the server is to end.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two looks whether the session is over. Each wakes the thread, so it costs something when nobody asks, too.
+const LOOK: Duration = Duration::from_millis(250);
 /// Such looks until what nobody asks for any more is let go.
-const TIDY: u32 = 40;
+const TIDY: u32 = 8;
 /// Pause when the system has no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Bytes of a file that are read at a time.
@@ -48,7 +49,7 @@ const BLOCK: usize = 64 * 1024;
 /// The server's thread.
 #[derive(Debug)]
 pub(super) struct RunningServer {
-    stop: Option<crossbeam_channel::Sender<()>>,
+    stop: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -57,35 +58,37 @@ impl RunningServer {
     pub(super) fn start(listener: TcpListener, site: Arc<Site>, over: Receiver<()>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        let (stop, stopped) = crossbeam_channel::bounded(0);
+        let stop = Arc::new(Notify::new());
+        let stopped = Arc::clone(&stop);
         let body = move || {
             // A panic ends the page and not the host's thread in some other way.
-            let _ = catch_unwind(AssertUnwindSafe(|| run(runtime, listener, &site, &[stopped, over])));
+            let _ = catch_unwind(AssertUnwindSafe(|| run(runtime, listener, &site, &stopped, &over)));
         };
         let thread = spawn_quiet("profiler-live", body)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { stop, thread: Some(thread) })
     }
 }
 
 impl Drop for RunningServer {
     fn drop(&mut self) {
-        self.stop = None;
+        self.stop.notify_one(); // also if it does not listen yet
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn run(runtime: Runtime, listener: TcpListener, site: &Arc<Site>, ends: &[Receiver<()>; 2]) {
+fn run(runtime: Runtime, listener: TcpListener, site: &Arc<Site>, stop: &Notify, over: &Receiver<()>) {
     let theirs = Arc::clone(site);
-    let is_over =
-        || ends.iter().any(|end| end.try_recv() == Err(crossbeam_channel::TryRecvError::Disconnected));
+    let is_over = || over.try_recv() == Err(TryRecvError::Disconnected);
     runtime.block_on(async {
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
         let accepting = tokio::spawn(accept(listener, theirs));
         let mut looks = 0_u32;
         while !is_over() && !accepting.is_finished() {
-            tokio::time::sleep(LOOK).await;
+            if tokio::time::timeout(LOOK, stop.notified()).await.is_ok() {
+                break;
+            }
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(TIDY) {
                 site.tidy();
@@ -121,6 +124,8 @@ async fn converse(stream: TcpStream, site: Arc<Site>) {
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
+    // Who says no more may still listen.
+    server.half_close(true);
     let connection: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>> =
         Box::pin(server.serve_connection(TokioIo::new(stream), answer));
     let _ = connection.await; // the client's loss

@@ -152,6 +152,34 @@ impl FieldInfo {
     }
 }
 
+/// What an observer is told of a marker, before that has a place in a batch.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub name: SharedText,
+    pub category: SharedText,
+    pub group: Option<SharedText>,
+    pub fields: Vec<Field>,
+    pub flows: Vec<Flow>,
+    /// Something is left out.
+    pub cut: bool,
+}
+
+/// Tells what an observer is told of a process's markers: for the fuzzer. Never panics, whatever they say.
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct Teller(Names);
+
+impl Teller {
+    /// Of one marker.
+    pub fn tell(&mut self, marker: &MarkerEntry<'_>, definitions: &Definitions) -> Told {
+        let site = self.0.site(marker.site, definitions);
+        let (name, is_cut) = site.name_of(marker);
+        let Payload { fields, flows, group, cut } = Payload::of(marker, &site).cut_if(is_cut);
+        Told { name, category: site.category.clone(), group, fields, flows, cut }
+    }
+}
+
 /// A decoded payload.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Payload {

@@ -28,6 +28,8 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded, unbounded};
 use profiler_core::sys::spawn_quiet;
 
+#[doc(hidden)]
+pub use decode::{Teller, Told};
 pub use event::{
     Batch, BatchClock, Detail, Field, Flow, ObservedMarker, Origin, SessionNs, Shape, SharedText, SpanNumber,
     Value,

@@ -16,13 +16,16 @@ use super::ReadError;
 use super::source::{ByteSource, high, low, word};
 use crate::codec;
 use crate::groups::{GroupKind, MAX_LABELS, MAX_NAME_BYTES, Probes};
-use crate::ids::{DefinitionId, GroupIndex, ProcessKey};
+use crate::ids::{DefinitionId, GroupIndex, PoolId, ProcessId, ProcessKey, ProcessStart};
+use crate::pool::header::HeaderError;
 use crate::pool::definitions::{Definition, READY};
 use crate::pool::layout::{GROUP_BYTES, Layout, Life, MAX_GROUPS, Region, header as at};
 use crate::pool::live::group::word as cell_word;
 
 /// Cells that are read at once.
 const CELLS_AT_ONCE: u64 = 16;
+/// So many are taken for used before any was read.
+const FIRST_CELLS: u64 = 7;
 /// Looks at a cell that is being written, until what was found is taken as it is; and at a pool whose session changes,
 /// until it is taken for one without.
 const TRIES: usize = 3;
@@ -72,7 +75,11 @@ pub struct PoolGroups {
 #[derive(Debug)]
 pub struct GroupReader<S> {
     source: S,
+    /// As of [`Self::open`]: that of a pool never changes.
     layout: Layout,
+    /// Cells that have been in use, or are thought to be.
+    used: u64,
+    pool: PoolId,
     names: HashMap<DefinitionId, Arc<GroupDefinition>>,
 }
 
@@ -82,14 +89,15 @@ impl<S: ByteSource> GroupReader<S> {
     /// # Errors
     /// When it is none, or cannot be read.
     pub fn open(source: S) -> Result<Self, ReadError> {
-        let layout = super::read_header(&source)?.layout;
-        Ok(Self { source, layout, names: HashMap::new() })
+        let header = super::read_header(&source)?;
+        let (layout, pool) = (header.layout, header.id);
+        Ok(Self { source, layout, used: FIRST_CELLS, pool, names: HashMap::new() })
     }
 
     /// Reads all groups as they are now.
     ///
     /// # Errors
-    /// When the source cannot be read any more, or is no pool any more.
+    /// When the source cannot be read any more, or says what no pool says.
     pub fn read(&mut self) -> Result<PoolGroups, ReadError> {
         let mut found = self.read_once()?;
         for _ in 1..TRIES {
@@ -113,30 +121,40 @@ impl<S: ByteSource> GroupReader<S> {
     }
 
     fn read_once(&mut self) -> Result<PoolGroups, ReadError> {
-        let header = super::read_header(&self.source)?;
-        self.layout = header.layout;
-        let mut words = [0; 16];
-        self.source.read_at(&mut words, at::PROBES)?;
-        let probes = Probes::from_bits(u8::try_from(word(&words, 0)).unwrap_or(0));
-        let left_out = word(&words, 1);
-        let is_over = header.epoch == 0 || header.life == Life::Created;
+        // The words of the header that change, in one read: there are hundreds of pools.
+        let mut words = [0; (at::GROUPS_LEFT_OUT + 8 - at::PID) as usize];
+        self.source.read_at(&mut words, at::PID)?;
+        let of = |offset: u64| word(&words, usize::try_from((offset - at::PID) / 8).unwrap_or(usize::MAX));
+        let pid = u32::try_from(of(at::PID)).map_err(|_| HeaderError::Damaged("pid"))?;
+        let life = Life::from_u64(of(at::LIFE)).ok_or(HeaderError::Damaged("life"))?;
+        let probes = Probes::from_bits(u8::try_from(of(at::PROBES)).unwrap_or(0));
+        let (epoch, left_out) = (of(at::EPOCH), of(at::GROUPS_LEFT_OUT));
+        let (pid, start) = (ProcessId::new(pid), ProcessStart::new(of(at::PROCESS_START)));
+        let key = ProcessKey { pid, start, pool: self.pool };
+        let is_over = epoch == 0 || life == Life::Created;
         let groups = if is_over { Vec::new() } else { self.read_cells(probes)? };
-        Ok(PoolGroups { key: header.key(), epoch: header.epoch, probes, left_out, groups })
+        Ok(PoolGroups { key, epoch, probes, left_out, groups })
     }
 
     fn read_cells(&mut self, probes: Probes) -> io::Result<Vec<GroupReading>> {
         let mut found = Vec::new();
         let most = self.layout.region(Region::Groups).len / GROUP_BYTES;
-        for first in (0..most).step_by(CELLS_AT_ONCE as usize) {
-            let cells = self.copy_cells(first, CELLS_AT_ONCE.min(most - first))?;
+        let (mut first, known) = (0, self.used);
+        while first < most {
+            // As many as were in use and one more, which says whether there are others.
+            let expected = known.checked_sub(first).map_or(CELLS_AT_ONCE, |used| used + 1);
+            let count = expected.min(CELLS_AT_ONCE).min(most - first);
+            let cells = self.copy_cells(first, count)?;
             for (index, cell) in (first..).zip(cells.chunks_exact(GROUP_BYTES as usize)) {
                 let Some(definition) = self.definition_of(cell) else { return Ok(found) };
+                self.used = self.used.max(index + 1);
                 if definition.is_fine && !probes.contains(Probes::FINE) {
                     continue;
                 }
                 let index = GroupIndex::new(u32::try_from(index).unwrap_or(u32::MAX));
                 found.push(GroupReading { index, definition, totals: GroupTotals::parse(cell) });
             }
+            first += count;
         }
         Ok(found)
     }

@@ -2,6 +2,7 @@
 
 use profiler_core::groups::Probes;
 use profiler_core::ids::{GroupIndex, PoolId, ProcessId};
+use profiler_core::reader::groups::Peak;
 use serde_json::Value;
 
 use super::*;
@@ -38,6 +39,10 @@ fn snapshot(at_ns: i64, factor: u64) -> GroupsSnapshot {
         process(2, vec![row(2, (0, "plugin"), factor, 70 * factor), row(2, (1, "pure"), 1, 50)]),
     ];
     GroupsSnapshot { at_ns, processes, ..GroupsSnapshot::default() }
+}
+
+fn snapshot_of(processes: Vec<ProcessGroups>) -> GroupsSnapshot {
+    GroupsSnapshot { processes, ..GroupsSnapshot::default() }
 }
 
 /// The table as it goes out.
@@ -85,6 +90,39 @@ fn l1_rows_are_sorted_by_any_column_either_way_and_cut_at_the_top() {
     assert_eq!((names(&top), top["total"].as_u64()), (vec!["plugin"], Some(3)));
     assert_eq!(names(&table(&all, "top=all&find=PU")), ["pure"]);
     assert_eq!(names(&table(&all, "kind=tenant")), ["acme"]);
+}
+
+#[test]
+fn l1_the_top_of_any_order_is_the_beginning_of_the_whole() {
+    let of = |number: u32| row(1, (number, &format!("p{}", number * 7 % 40)), u64::from(number * 13 % 7), 5);
+    let all = snapshot_of(vec![process(1, (0..40).map(of).collect())]);
+    for (sort, order) in [("ticks", "asc"), ("ticks", "desc"), ("wall", "asc"), ("name", "desc"), ("p99", "desc")] {
+        let whole = table(&all, &format!("sort={sort}&order={order}&top=all"));
+        for top in [0, 1, 5, 17, 39, 40, 41] {
+            let part = table(&all, &format!("sort={sort}&order={order}&top={top}"));
+            assert_eq!(names(&part), names(&whole)[..top.min(40)], "{sort} {order} {top}");
+            assert_eq!(part["total"], 40);
+        }
+    }
+}
+
+#[test]
+fn l1_a_process_that_says_the_same_name_again_and_again_is_merged_in_time() {
+    const ROWS: u32 = 40_000;
+    let peak = |place| Peak { ended_ns: place, duration_ns: 1 };
+    let of = |number: u32| {
+        let mut row = row(1, (number, "same"), 1, 5);
+        row.totals.peaks = (0..10).map(|place| peak(u64::from(number) * 7919 % 10_007 * 10 + place)).collect();
+        row
+    };
+    let all = snapshot_of(vec![process(1, (0..ROWS).map(of).collect())]);
+    let (done, merged) = crossbeam_channel::bounded(1);
+    let merge = move || drop(done.send(merged_since(&all, &GroupsSnapshot::default())));
+    let thread = profiler_core::sys::spawn_quiet("test-merge", merge).unwrap();
+    // Work that grows with the square takes minutes.
+    let merged = merged.recv_timeout(std::time::Duration::from_secs(30)).expect("it is still at it");
+    thread.join().unwrap();
+    assert_eq!((merged.len(), merged[0].totals.ticks), (1, u64::from(ROWS)));
 }
 
 #[test]

@@ -1,0 +1,25 @@
+//! Pools that change while they are read again and again: for groups, and for observers, up to what those are told.
+//!
+//! The input changes words of a true pool before chosen reads; see `profiler-core/tests/hostile/changing.rs`.
+
+#![no_main]
+
+#[path = "../../profiler-core/tests/hostile/changing.rs"]
+mod changing;
+#[path = "../../profiler-core/tests/hostile/recorded.rs"]
+mod recorded;
+#[path = "../../profiler-parent/tests/hostile/told.rs"]
+mod told;
+
+use libfuzzer_sys::fuzz_target;
+use profiler_parent::observe::Teller;
+use recorded::Recorded;
+
+thread_local! {
+    static POOL: Recorded = recorded::recorded();
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut teller = Teller::default();
+    POOL.with(|pool| changing::check(pool, data, |one| drop(told::check(&mut teller, one))));
+});

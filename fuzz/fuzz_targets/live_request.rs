@@ -1,0 +1,26 @@
+//! Bytes that are sent to the live page's server, of a true session: answered, and by nothing but the token with more than a
+//! refusal. Its laws are those of `profiler-parent/tests/foreign_requests.rs`.
+
+#![no_main]
+
+#[path = "../../profiler-parent/tests/hostile/asked.rs"]
+mod asked;
+
+use std::cell::Cell;
+
+use libfuzzer_sys::fuzz_target;
+
+thread_local! {
+    static PAGE: asked::Asked = asked::Asked::new();
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+fuzz_target!(|data: &[u8]| {
+    PAGE.with(|page| {
+        page.check(data);
+        COUNT.set(COUNT.get() + 1);
+        if COUNT.get() % 64 == 0 {
+            page.check_serves();
+        }
+    });
+});

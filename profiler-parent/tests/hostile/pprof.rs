@@ -1,0 +1,107 @@
+//! Reads a pprof profile as its specification has it, and holds all references in it against what is there.
+
+use std::collections::HashSet;
+
+/// A field: its number, and a number or bytes.
+enum Field<'b> {
+    Number(u64, u64),
+    Bytes(u64, &'b [u8]),
+}
+
+/// The fields of a message.
+fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let value = varint(&mut bytes);
+        all.push(match key & 7 {
+            0 => Field::Number(key >> 3, value),
+            2 => {
+                let (inner, rest) = bytes.split_at(usize::try_from(value).expect("a length"));
+                bytes = rest;
+                Field::Bytes(key >> 3, inner)
+            }
+            other => panic!("wire type {other}"),
+        });
+    }
+    all
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first().expect("a whole number");
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return value;
+        }
+    }
+    panic!("a number of more than 64 bits");
+}
+
+fn packed(mut bytes: &[u8]) -> Vec<u64> {
+    let mut values = Vec::new();
+    while !bytes.is_empty() {
+        values.push(varint(&mut bytes));
+    }
+    values
+}
+
+fn number(message: &[u8], field: u64) -> u64 {
+    let is_it = |one: &Field<'_>| matches!(one, Field::Number(number, _) if *number == field);
+    fields(message).iter().rfind(|one| is_it(one)).map_or(0, |one| match one {
+        Field::Number(_, value) => *value,
+        Field::Bytes(..) => 0,
+    })
+}
+
+/// Checks a whole profile; gives how many samples it says that there were.
+pub(crate) fn check(bytes: &[u8]) -> u64 {
+    let all = fields(bytes);
+    let of = |wanted: u64| {
+        all.iter().filter_map(move |field| match field {
+            Field::Bytes(number, bytes) if *number == wanted => Some(*bytes),
+            _ => None,
+        })
+    };
+    let texts: Vec<&str> = of(6).map(|text| std::str::from_utf8(text).expect("UTF-8")).collect();
+    assert_eq!(texts.first(), Some(&""));
+    let is_text = |at: u64| (at as usize) < texts.len();
+    let ids = |field: u64| of(field).map(|message| number(message, 1)).collect::<HashSet<u64>>();
+    let (mappings, locations, functions) = (ids(3), ids(4), ids(5));
+    assert!(of(5).all(|function| is_text(number(function, 2)) && is_text(number(function, 4))));
+    for location in of(4) {
+        let mapping = number(location, 2);
+        assert!(mapping == 0 || mappings.contains(&mapping));
+        for field in fields(location) {
+            if let Field::Bytes(4, line) = field {
+                assert!(functions.contains(&number(line, 1)));
+            }
+        }
+    }
+    assert_eq!(of(1).count(), 3, "three values");
+    of(2).map(|sample| check_sample(sample, &locations, &is_text)).sum()
+}
+
+/// Gives how many samples it stands for.
+fn check_sample(sample: &[u8], locations: &HashSet<u64>, is_text: &impl Fn(u64) -> bool) -> u64 {
+    let mut samples = 0;
+    for field in fields(sample) {
+        match field {
+            Field::Bytes(1, stack) => {
+                let stack = packed(stack);
+                assert!(!stack.is_empty() && stack.iter().all(|location| locations.contains(location)));
+            }
+            Field::Bytes(2, values) => {
+                let values = packed(values);
+                assert_eq!(values.len(), 3);
+                assert!(values.iter().all(|value| i64::try_from(*value).is_ok()), "{values:?}");
+                samples = values[0];
+            }
+            Field::Bytes(3, label) => assert!(is_text(number(label, 1)) && is_text(number(label, 2))),
+            _ => panic!("an unknown field of a sample"),
+        }
+    }
+    samples
+}
