@@ -17,9 +17,9 @@ use super::source::{ByteSource, high, low, word};
 use crate::codec;
 use crate::groups::{GroupKind, MAX_LABELS, MAX_NAME_BYTES, Probes};
 use crate::ids::{DefinitionId, GroupIndex, PoolId, ProcessId, ProcessKey, ProcessStart};
-use crate::pool::header::HeaderError;
 use crate::pool::definitions::{Definition, READY};
-use crate::pool::layout::{GROUP_BYTES, Layout, Life, MAX_GROUPS, Region, header as at};
+use crate::pool::header::HeaderError;
+use crate::pool::layout::{GROUP_BYTES, Layout, Life, MAGIC, MAX_GROUPS, Region, header as at};
 use crate::pool::live::group::word as cell_word;
 
 /// Cells that are read at once.
@@ -121,10 +121,14 @@ impl<S: ByteSource> GroupReader<S> {
     }
 
     fn read_once(&mut self) -> Result<PoolGroups, ReadError> {
-        // The words of the header that change, in one read: there are hundreds of pools.
-        let mut words = [0; (at::GROUPS_LEFT_OUT + 8 - at::PID) as usize];
-        self.source.read_at(&mut words, at::PID)?;
-        let of = |offset: u64| word(&words, usize::try_from((offset - at::PID) / 8).unwrap_or(usize::MAX));
+        // The words of the header that change, in one read: there are hundreds of pools. And those that say that it is
+        // the pool still: a process may clear its own.
+        let mut words = [0; (at::GROUPS_LEFT_OUT + 8) as usize];
+        self.source.read_at(&mut words, 0)?;
+        let of = |offset: u64| word(&words, usize::try_from(offset / 8).unwrap_or(usize::MAX));
+        if of(at::MAGIC) != MAGIC {
+            return Err(HeaderError::NotAPool(of(at::MAGIC)).into());
+        }
         let pid = u32::try_from(of(at::PID)).map_err(|_| HeaderError::Damaged("pid"))?;
         let life = Life::from_u64(of(at::LIFE)).ok_or(HeaderError::Damaged("life"))?;
         let probes = Probes::from_bits(u8::try_from(of(at::PROBES)).unwrap_or(0));
