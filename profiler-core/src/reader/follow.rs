@@ -363,7 +363,7 @@ impl<S: ByteSource> Follower<S> {
     /// Entries that the books count as evicted, of the chunk that has not been closed yet.
     fn counted_but_there(&self) -> io::Result<u64> {
         let Some(counted) = &self.evicted.unsettled else { return Ok(0) };
-        let entries = |cursor: &Cursor| counted.from_entry(cursor.thread, cursor.first_entry);
+        let entries = |cursor: &Cursor| counted.counted_from(cursor.thread, cursor.first_entry);
         let is_there = |cursor: &&Cursor| cursor.generation & 1 == 1 && entries(cursor) > 0;
         let Some(found) = self.cursors.iter().filter(is_there).max_by_key(|cursor| entries(cursor)) else {
             return Ok(0);

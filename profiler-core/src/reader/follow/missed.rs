@@ -37,7 +37,7 @@ impl Counted {
     }
 
     /// How many entries these books count of a chunk of this row that begins with that number, and of later ones.
-    pub(super) fn from_entry(&self, row: ThreadIndex, first_entry: u64) -> u64 {
+    pub(super) fn counted_from(&self, row: ThreadIndex, first_entry: u64) -> u64 {
         self.of_threads.get(&row).map_or(0, |(_, evicted)| evicted.saturating_sub(first_entry))
     }
 
