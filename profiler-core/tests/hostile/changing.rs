@@ -49,7 +49,12 @@ impl Changing {
             due += u64::from(bytes[0] & 15);
             let place = u64::from(u16::from_le_bytes([bytes[2], bytes[3]]));
             let word = u64::from_le_bytes(bytes[4..12].try_into().expect("eight bytes"));
-            Change { due, at: place_of(&pool.header.layout, bytes[1], place), word, is_flip: bytes[0] & 16 != 0 }
+            Change {
+                due,
+                at: place_of(&pool.header.layout, bytes[1], place),
+                word,
+                is_flip: bytes[0] & 16 != 0,
+            }
         };
         let changes = input.chunks_exact(12).take(MOST_CHANGES).map(change).collect();
         let bytes = RefCell::new(pool.bytes.clone());
@@ -58,7 +63,8 @@ impl Changing {
 
     fn change(&self) {
         let mut bytes = self.bytes.borrow_mut();
-        for change in self.changes.iter().skip(self.next.get()).take_while(|one| one.due <= self.reads.get()) {
+        for change in self.changes.iter().skip(self.next.get()).take_while(|one| one.due <= self.reads.get())
+        {
             self.next.set(self.next.get() + 1);
             let Some(place) = bytes.get_mut(change.at..change.at + 8) else { continue };
             let old = u64::from_ne_bytes((&*place).try_into().expect("eight bytes"));
@@ -110,7 +116,11 @@ pub(crate) fn check(pool: &Recorded, input: &[u8], mut each: impl FnMut(&Followe
             check_groups(&found);
         }
         // Cells are read a few times while they seem to change.
-        assert!(source.read.get() - before <= 16 * length, "groups cost {} bytes", source.read.get() - before);
+        assert!(
+            source.read.get() - before <= 16 * length,
+            "groups cost {} bytes",
+            source.read.get() - before
+        );
         let (before, mut given) = (source.read.get(), 0);
         let advanced = follower.advance_within(budget, |one| {
             given += 1;
@@ -120,7 +130,10 @@ pub(crate) fn check(pool: &Recorded, input: &[u8], mut each: impl FnMut(&Followe
         all += given;
         let Ok(now) = advanced else { break };
         assert_eq!(now.entries, given, "what is told is counted");
-        assert!(now.missed >= progress.missed && now.damaged >= progress.damaged, "{progress:?} then {now:?}");
+        assert!(
+            now.missed >= progress.missed && now.damaged >= progress.damaged,
+            "{progress:?} then {now:?}"
+        );
         progress = now;
     }
     all

@@ -56,7 +56,10 @@ impl<W: Write> Write for Bounded<W> {
 
 /// What is said of an export that is longer than it may be.
 pub(super) fn too_long() -> io::Error {
-    io::Error::new(io::ErrorKind::FileTooLarge, "it would be more than a thousand times as long as the profile")
+    io::Error::new(
+        io::ErrorKind::FileTooLarge,
+        "it would be more than a thousand times as long as the profile",
+    )
 }
 
 /// Counts what is read.

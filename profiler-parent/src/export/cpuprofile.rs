@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use profiler_core::profile::JsonWriter;
 
+use super::bounded::Bounded;
 use super::call_frame::Scripts;
 use super::file_name::FileNames;
 use super::index::{self, Listed};
-use super::bounded::Bounded;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::survey::Survey;
 use super::tree::{CallTree, TreeId, TreeNode};

@@ -44,7 +44,16 @@ mod tests {
 
     #[test]
     fn a_pause_that_is_said_many_times_is_one() {
-        let pauses = Pauses::of(vec![(5, 9), (20, 30), (1, 6), (9, 10), (7, 7), (25, 28), (40, i64::MAX), (i64::MIN, 0)]);
+        let pauses = Pauses::of(vec![
+            (5, 9),
+            (20, 30),
+            (1, 6),
+            (9, 10),
+            (7, 7),
+            (25, 28),
+            (40, i64::MAX),
+            (i64::MIN, 0),
+        ]);
         assert_eq!(pauses.ranges, [(i64::MIN, 0), (1, 10), (20, 30), (40, i64::MAX)]);
         let times = [(-5, 1), (1, 4), (4, 22), (22, 24), (24, 24), (24, 50)];
         assert_eq!(times.map(|(from, to)| pauses.between(from, to)), [5, 3, 6 + 2, 2, 0, 6 + 10]);

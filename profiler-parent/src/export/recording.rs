@@ -10,8 +10,8 @@ use serde::Deserialize as _;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny};
 
 use super::ExportError;
-use super::located::{Located, Names};
 use super::bounded::Counted;
+use super::located::{Located, Names};
 use super::markers::RawMarkers;
 use super::pauses::Pauses;
 use super::raw::{MAIN_THREAD, RawThread, RawThreadSeed};
@@ -156,7 +156,11 @@ impl<S: Sink> Give<'_, S> {
         let ranges = thread.paused.iter().chain(part.iter().flat_map(|part| &part.paused));
         let shift = |at: i64| if at == i64::MIN || at == i64::MAX { at } else { at.saturating_add(shift_ns) };
         let ranges = ranges.filter_map(|range| range.ns()).map(|(start, end)| (shift(start), shift(end)));
-        let paused = Pauses::of(if thread.samples.0.iter().all(Vec::is_empty) { Vec::new() } else { ranges.collect() });
+        let paused = Pauses::of(if thread.samples.0.iter().all(Vec::is_empty) {
+            Vec::new()
+        } else {
+            ranges.collect()
+        });
         let cut = Cut {
             time: self.recording.time,
             interval_ns: survey.meta.interval_ns(),

@@ -75,7 +75,8 @@ impl Cut {
         }
         let mut slices = Vec::with_capacity(times.len());
         let mut debts = Debts::default();
-        let mut before = times.first().map_or(0, |first| first.saturating_sub(self.interval_ns.min(FARTHEST)));
+        let mut before =
+            times.first().map_or(0, |first| first.saturating_sub(self.interval_ns.min(FARTHEST)));
         for (row, at) in times.into_iter().enumerate() {
             let at = at.max(before);
             let paused = self.paused.between(before, at);

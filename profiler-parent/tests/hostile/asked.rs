@@ -59,7 +59,10 @@ impl Asked {
 
     /// Whoever asks properly is served.
     pub(crate) fn check_serves(&self) {
-        assert_eq!(self.check(b"GET /@T/session.json HTTP/1.1\r\nHost: @H\r\nConnection: close\r\n\r\n"), Some(200));
+        assert_eq!(
+            self.check(b"GET /@T/session.json HTTP/1.1\r\nHost: @H\r\nConnection: close\r\n\r\n"),
+            Some(200)
+        );
     }
 
     fn request(&self, input: &[u8]) -> Vec<u8> {

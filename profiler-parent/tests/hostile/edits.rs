@@ -26,8 +26,22 @@ fn number(with: u8) -> Value {
 
 fn text(with: u8) -> Value {
     const TEXTS: [&str; 16] = [
-        "", "0x10", "0xffffffffffffffff", "0x", "-1", "12.1", "12.99999999999999999999", "\u{0}\n\r;/\"\\", "ä\u{10ffff}",
-        "../..", "GeckoMain", "tracing-ms", "samples", "ns", "flow-id", "unique-string",
+        "",
+        "0x10",
+        "0xffffffffffffffff",
+        "0x",
+        "-1",
+        "12.1",
+        "12.99999999999999999999",
+        "\u{0}\n\r;/\"\\",
+        "ä\u{10ffff}",
+        "../..",
+        "GeckoMain",
+        "tracing-ms",
+        "samples",
+        "ns",
+        "flow-id",
+        "unique-string",
     ];
     match TEXTS.get(usize::from(with)) {
         Some(text) => json!(text),
@@ -67,7 +81,9 @@ fn edit(document: &mut Value, edit: &[u8]) {
         (0 | 1, value) => *value = number(with),
         (2, value) => *value = text(with),
         (3, value) => *value = Value::Null,
-        (4, value) => *value = [json!([]), json!({}), json!(true), json!([[null]])][usize::from(with) % 4].clone(),
+        (4, value) => {
+            *value = [json!([]), json!({}), json!(true), json!([[null]])][usize::from(with) % 4].clone()
+        }
         (5, value) => *value = other.filter(|other| count(other) < 200).unwrap_or_default(),
         (6, Value::Array(items)) if all + count_all(items) < MOST_VALUES => items.extend_from_within(..),
         (7, Value::Array(items)) => items.truncate(usize::from(with)),

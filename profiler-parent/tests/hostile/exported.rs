@@ -20,7 +20,10 @@ pub(crate) fn check(text: &[u8], room: &Room) -> Option<u64> {
     let from = room.path("profile.json");
     std::fs::write(&from, text).expect("room");
     let samples = [TimeKind::Cpu, TimeKind::Wall].map(|time| check_time(&from, text, time, room));
-    assert_eq!(samples[0], samples[1], "the kind of time decides what samples count for, not which there are");
+    assert_eq!(
+        samples[0], samples[1],
+        "the kind of time decides what samples count for, not which there are"
+    );
     samples[0]
 }
 
@@ -32,7 +35,12 @@ fn check_time(from: &Path, text: &[u8], time: TimeKind, room: &Room) -> Option<u
         match export(from, &to, &options) {
             Ok(done) => {
                 check_files(target, &done, &to);
-                assert!(bytes(&done) <= most_bytes(text), "{} bytes from {} in {target:?}", bytes(&done), text.len());
+                assert!(
+                    bytes(&done) <= most_bytes(text),
+                    "{} bytes from {} in {target:?}",
+                    bytes(&done),
+                    text.len()
+                );
                 all.push(Some(done));
             }
             Err(error) => {

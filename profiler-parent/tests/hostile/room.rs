@@ -30,7 +30,8 @@ impl Room {
     pub(crate) fn clear(&self) {
         for entry in std::fs::read_dir(self.0.path()).expect("the directory").flatten() {
             let path = entry.path();
-            let gone = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            let gone =
+                if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
             gone.expect("a file that can go");
         }
     }

@@ -17,8 +17,8 @@ use super::source::{ByteSource, high, low, word};
 use crate::codec;
 use crate::groups::{GroupKind, MAX_LABELS, MAX_NAME_BYTES, Probes};
 use crate::ids::{DefinitionId, GroupIndex, PoolId, ProcessId, ProcessKey, ProcessStart};
-use crate::pool::header::HeaderError;
 use crate::pool::definitions::{Definition, READY};
+use crate::pool::header::HeaderError;
 use crate::pool::layout::{GROUP_BYTES, Layout, Life, MAX_GROUPS, Region, header as at};
 use crate::pool::live::group::word as cell_word;
 
