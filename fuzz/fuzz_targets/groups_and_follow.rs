@@ -12,6 +12,7 @@ mod recorded;
 mod told;
 
 use libfuzzer_sys::fuzz_target;
+use profiler_parent::core::reader::Followed;
 use profiler_parent::observe::Teller;
 use recorded::Recorded;
 
@@ -21,5 +22,8 @@ thread_local! {
 
 fuzz_target!(|data: &[u8]| {
     let mut teller = Teller::default();
-    POOL.with(|pool| changing::check(pool, data, |one| drop(told::check(&mut teller, one))));
+    let each = |one: &Followed<'_>| {
+        told::check(&mut teller, one);
+    };
+    POOL.with(|pool| changing::check(pool, data, each));
 });

@@ -70,6 +70,7 @@ fn to_child() -> impl Strategy<Value = ToChild> {
                 request,
                 probes: profiler_core::groups::Probes::from_bits(bytes.to_le_bytes()[0]),
             },
+            10 => ToChild::Echo { request },
             _ => ToChild::GetGatherProfileProgress { id },
         }
     });

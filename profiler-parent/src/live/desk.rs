@@ -1,7 +1,8 @@
 //! A look at everything, at most once a second and rarer where it costs much, whoever asks and however often.
 //!
 //! Called by requests, on the server's thread. Invariants: nothing is read between requests; all rows of one look are of one
-//! moment, but that what alerts have just read of groups is not read again; what is remembered of earlier looks is bounded, and forgotten when nobody has asked for a while.
+//! moment, but that groups which the watch for alerts has just read are not read again; what is remembered of earlier looks is
+//! bounded, and forgotten when nobody has asked for a while.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

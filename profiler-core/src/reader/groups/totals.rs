@@ -15,11 +15,10 @@ use crate::reader::source::word;
 pub struct Histogram(Vec<u64>);
 
 impl Histogram {
-    fn new(mut counts: Vec<u64>) -> Self {
-        let used = counts.iter().rposition(|count| *count != 0).map_or(0, |last| last + 1);
-        counts.truncate(used);
-        counts.shrink_to_fit();
-        Self(counts)
+    /// Of so many places at most. Takes no more room than those up to the last that is not empty.
+    fn of(places: usize, count: impl Fn(usize) -> u64) -> Self {
+        let used = (0..places).rev().find(|place| count(*place) != 0).map_or(0, |last| last + 1);
+        Self((0..used).map(count).collect())
     }
 
     /// The places that are not empty: the shortest run that belongs there, in nanoseconds, and how many are there.
@@ -53,8 +52,8 @@ impl Histogram {
 
     fn combine(&self, other: &Self, combine: impl Fn(u64, u64) -> u64) -> Self {
         let at = |counts: &Vec<u64>, place| counts.get(place).copied().unwrap_or(0);
-        let places = 0..self.0.len().max(other.0.len());
-        Self::new(places.map(|place| combine(at(&self.0, place), at(&other.0, place))).collect())
+        let places = self.0.len().max(other.0.len());
+        Self::of(places, |place| combine(at(&self.0, place), at(&other.0, place)))
     }
 }
 
@@ -121,7 +120,7 @@ impl GroupTotals {
     /// The totals in a cell.
     pub(crate) fn parse(cell: &[u8]) -> Self {
         let of = |index| word(cell, index);
-        let histogram = Histogram::new((0..PLACES).map(|place| of(at::HISTOGRAM + place)).collect());
+        let histogram = Histogram::of(PLACES, |place| of(at::HISTOGRAM + place));
         let (measured_ns, cpu_ns) = (of(at::MEASURED), of(at::CPU));
         let totals = Self {
             ticks: of(at::TICKS),
@@ -162,7 +161,9 @@ impl GroupTotals {
     /// All together, as of one group in many processes. Costs about what all of them cost to read, however many they are.
     #[must_use]
     pub fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
-        let (mut sum, mut peaks, mut is_settled) = (Self::nothing(), Vec::new(), true);
+        let mut all = all.into_iter();
+        let Some(mut sum) = all.next().cloned() else { return Self::nothing() };
+        let (mut peaks, mut is_settled) = (std::mem::take(&mut sum.peaks), sum.is_settled);
         for one in all {
             sum = sum.combine(one, u64::saturating_add);
             peaks.extend_from_slice(&one.peaks);
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn p9_a_count_that_no_float_holds_has_quantiles_that_rise() {
         // As a number with decimals their sum is more than it is.
-        let forged = Histogram::new(vec![1, (1 << 63) + 2046]);
+        let forged = Histogram(vec![1, (1 << 63) + 2046]);
         let shares = [0.0, 0.5, 1.0].map(|share| forged.quantile_ns(share));
         assert!(shares.is_sorted() && shares[2] == place_from_ns(2), "{shares:?}");
     }

@@ -1,0 +1,66 @@
+//! The files that fuzzing of the control channel begins with (`fuzz/seeds/control_frame`): each is decoded without harm, and there
+//! is one for every kind of message, so that a new kind is fuzzed, too.
+//!
+//! The version stands in a frame's first two bytes; files keep whatever it was when they were found.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ipc_protocol::codec::{decode, encode};
+use ipc_protocol::message::{PROTOCOL_VERSION, ToChild, ToParent};
+
+/// Kinds of messages to a child, and which one this is.
+const TO_CHILD: u32 = 15;
+fn kind_to_child(message: &ToChild) -> u32 {
+    match message {
+        ToChild::Start { .. } => 0,
+        ToChild::EnsureStarted { .. } => 1,
+        ToChild::Stop { .. } => 2,
+        ToChild::Pause { .. } => 3,
+        ToChild::Resume { .. } => 4,
+        ToChild::PauseSampling { .. } => 5,
+        ToChild::ResumeSampling { .. } => 6,
+        ToChild::WaitOnePeriodicSampling { .. } => 7,
+        ToChild::SetProbes { .. } => 8,
+        ToChild::Echo { .. } => 9,
+        ToChild::AwaitNextChunkManagerUpdate { .. } => 10,
+        ToChild::DestroyReleasedChunksAtOrBefore { .. } => 11,
+        ToChild::GatherProfile { .. } => 12,
+        ToChild::CancelGather { .. } => 13,
+        ToChild::GetGatherProfileProgress { .. } => 14,
+    }
+}
+
+/// Kinds of messages to the parent, and which one this is.
+const TO_PARENT: u32 = 6;
+fn kind_to_parent(message: &ToParent) -> u32 {
+    match message {
+        ToParent::Hello(_) => 0,
+        ToParent::Done { .. } => 1,
+        ToParent::ChunkManagerUpdate(_) => 2,
+        ToParent::Profile { .. } => 3,
+        ToParent::GatherProgress { .. } => 4,
+        ToParent::ShutdownProfile { .. } => 5,
+    }
+}
+
+#[test]
+fn every_kind_of_message_is_among_the_seeds_and_all_are_read_without_harm() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/control_frame");
+    let (mut to_child, mut to_parent) = (BTreeSet::new(), BTreeSet::new());
+    for file in std::fs::read_dir(folder).unwrap() {
+        let mut frame = std::fs::read(file.unwrap().path()).unwrap();
+        let version = u16::try_from(PROTOCOL_VERSION).unwrap().to_le_bytes();
+        frame.iter_mut().zip(version).for_each(|(byte, version)| *byte = version);
+        if let Ok(message) = decode::<ToChild>(&frame) {
+            assert_eq!(decode::<ToChild>(&encode(&message).unwrap()).unwrap(), message);
+            to_child.insert(kind_to_child(&message));
+        }
+        if let Ok(message) = decode::<ToParent>(&frame) {
+            assert_eq!(decode::<ToParent>(&encode(&message).unwrap()).unwrap(), message);
+            to_parent.insert(kind_to_parent(&message));
+        }
+    }
+    assert_eq!(to_child, (0..TO_CHILD).collect(), "messages to a child");
+    assert_eq!(to_parent, (0..TO_PARENT).collect(), "messages to the parent");
+}
