@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use integration_tests::counting::{CountingAllocator, allocations_of};
-use integration_tests::own::thread_names;
+use integration_tests::own::{pool_descriptors, thread_names};
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -337,14 +337,22 @@ fn t7_who_does_not_read_loses_what_does_not_fit_and_is_told_how_much() -> anyhow
 #[test]
 fn t8_the_last_observer_takes_everything_along_and_no_end_is_orphaned() -> anyhow::Result<()> {
     let session = start()?;
+    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
     let reads = || thread_names().iter().any(|name| name.starts_with("profiler-observ"));
     assert!(!reads());
+    let before = pool_descriptors();
     let (first, second) = (often(&session, Filter::default())?, often(&session, Filter::default())?);
     let open = span!("left inside", &category::TEST);
+    child.ask("point")?;
+    let mut seen = Told::default();
+    seen.until(&second, |told| told.count("point") == 1)?;
+    let during = pool_descriptors();
     drop(first);
     assert!(until(reads));
     drop(second);
     assert!(until(|| !reads()), "the reader thread stays");
+    let is_as_before = until(|| pool_descriptors() == before);
+    assert!(is_as_before, "{before} pools open before, {during} with observers, {} now", pool_descriptors());
     let third = often(&session, Filter::default())?;
     drop(open);
     let mut told = Told::default();

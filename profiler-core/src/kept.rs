@@ -12,7 +12,9 @@
 //! that the taker did before: who makes a place says so and then takes, who keeps adds and then asks whether there is a
 //! place by now. One of the two finds it.
 
-use crate::sync::fixed::{AtomicU64, Ordering};
+#[cfg(loom)]
+use crate::sync::AtomicU64;
+use crate::sync::fixed::{self, Ordering};
 
 const SUM_BITS: u32 = 48;
 const MOST: i64 = (1 << (SUM_BITS - 1)) - 1;
@@ -20,14 +22,44 @@ const MOST: i64 = (1 << (SUM_BITS - 1)) - 1;
 const MOST_LATE: u64 = 256;
 
 /// See the [module](self).
+pub(crate) type Kept = KeptIn<fixed::AtomicU64>;
+
+/// The same in any word: models have one of their own.
 #[derive(Debug)]
-pub(crate) struct Kept(AtomicU64);
+pub(crate) struct KeptIn<W>(W);
+
+/// What is needed of the word.
+pub(crate) trait Word {
+    fn look(&self, order: Ordering) -> u64;
+    fn update(&self, next: impl Fn(u64) -> u64, set: Ordering, fetch: Ordering) -> u64;
+}
+
+macro_rules! word {
+    ($type:ty) => {
+        impl Word for $type {
+            #[inline(always)]
+            fn look(&self, order: Ordering) -> u64 {
+                self.load(order)
+            }
+
+            fn update(&self, next: impl Fn(u64) -> u64, set: Ordering, fetch: Ordering) -> u64 {
+                self.fetch_update(set, fetch, |word| Some(next(word))).unwrap_or_else(|word| word)
+            }
+        }
+    };
+}
+
+word!(fixed::AtomicU64);
+#[cfg(loom)]
+word!(AtomicU64);
 
 impl Kept {
     pub(crate) const fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self(fixed::AtomicU64::new(0))
     }
+}
 
+impl<W: Word> KeptIn<W> {
     /// Keeps more; what is there of an older session is forgotten, and so is this if there is something of a newer one.
     pub(crate) fn add(&self, session: u64, more: i64) {
         self.change(|word| {
@@ -39,7 +71,7 @@ impl Kept {
     /// Whether there is nothing to take. One relaxed load.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+        self.0.look(Ordering::Relaxed) == 0
     }
 
     /// Takes what was kept in this session.
@@ -49,13 +81,12 @@ impl Kept {
 
     /// Always writes, also what is there already; gives what was there.
     fn change(&self, next: impl Fn(u64) -> u64) -> u64 {
-        let changed = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| Some(next(word)));
-        changed.unwrap_or_else(|word| word)
+        self.0.update(next, Ordering::AcqRel, Ordering::Acquire)
     }
 
     #[cfg(test)]
     pub(crate) fn look(&self) -> i64 {
-        let word = self.0.load(Ordering::Relaxed);
+        let word = self.0.look(Ordering::Relaxed);
         sum_in(word, word >> SUM_BITS)
     }
 }
@@ -86,6 +117,7 @@ const fn is_newer(word: u64, session: u64) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::sync::fixed::AtomicU64;
 
     #[test]
     fn what_is_kept_belongs_to_its_session() {
@@ -147,5 +179,79 @@ mod tests {
             (1..=SESSIONS).filter(|session| !is_whole(*session)).count()
         });
         assert_eq!(lost, 0);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    const SESSION: u64 = 7;
+
+    /// A place that is made once, and what waits for it.
+    struct Shared {
+        kept: KeptIn<AtomicU64>,
+        has_place: AtomicU64,
+        placed: AtomicU64,
+    }
+
+    impl Shared {
+        fn new() -> Arc<Self> {
+            let word = || AtomicU64::new(0);
+            Arc::new(Self { kept: KeptIn(word()), has_place: word(), placed: word() })
+        }
+
+        fn put(&self) {
+            let taken = self.kept.take(SESSION).unsigned_abs();
+            self.placed.fetch_add(taken, Ordering::Relaxed);
+        }
+
+        /// As counters do, and handles of groups: keeps, then asks whether there is a place by now.
+        fn miss(&self) {
+            self.kept.add(SESSION, 1);
+            if self.has_place.load(Ordering::Relaxed) != 0 {
+                self.put();
+            }
+        }
+
+        /// Makes the place, then takes.
+        fn place(&self) {
+            self.has_place.store(1, Ordering::Relaxed);
+            self.put();
+        }
+    }
+
+    #[test]
+    fn loom_what_is_kept_while_the_place_is_made_is_in_it_once_whoever_puts_it_there() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let keepers = [(); 2].map(|()| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.miss())
+            });
+            shared.place();
+            keepers.into_iter().for_each(|keeper| keeper.join().unwrap());
+            assert_eq!((shared.placed.load(Ordering::Relaxed), shared.kept.take(SESSION)), (2, 0));
+        });
+    }
+
+    #[test]
+    fn loom_a_thread_of_an_older_session_changes_nothing_of_the_newer_ones() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let late = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    shared.kept.add(SESSION - 1, 5);
+                    shared.kept.take(SESSION - 1)
+                })
+            };
+            shared.kept.add(SESSION, 2);
+            assert!(matches!(late.join().unwrap(), 0 | 5), "never any of the newer");
+            assert_eq!(shared.kept.take(SESSION), 2);
+        });
     }
 }

@@ -7,7 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
 
 use super::kind::GroupKind;
 use crate::counter::GroupTrack;
@@ -40,6 +42,8 @@ const RESERVED: u64 = 3;
 const ASK_AGAIN: u64 = 256;
 /// Tries to get the registry at the first use of a group: about a microsecond.
 const TRIES: usize = 32;
+/// How long a forked child waits for the registry, which a thread that is not there may have.
+const PATIENCE_MS: u32 = 20;
 
 /// Identity of a group in its process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -112,6 +116,8 @@ impl Known {
 }
 
 static REGISTRY: Mutex<Option<Known>> = Mutex::new(None);
+/// A forked child has waited for it in vain.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
 
 impl Registered {
     fn new(identity: Identity) -> Self {
@@ -227,19 +233,39 @@ pub(super) fn place_all(manager: &ChunkManager) {
     }
 }
 
-/// Waits for the registry. `None` in a forked child, where another thread may hold it for ever: so whoever takes it has
-/// prepared for forks before.
+/// Waits for the registry. `None` in a forked child that cannot record, and in one where a thread of its parent's had it:
+/// so whoever takes it has prepared for forks before.
 fn lock() -> Option<MutexGuard<'static, Option<Known>>> {
     if !cfg!(feature = "enabled") || gate::is_forked_child() {
         return None;
     }
-    gate::set_up();
+    gate::prepare_for_forks();
+    if gate::may_have_lost_locks() {
+        return lock_unless_lost();
+    }
     Some(REGISTRY.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Waits for the registry as long as its holders need it. If it is lost, nobody waits a second time.
+fn lock_unless_lost() -> Option<MutexGuard<'static, Option<Known>>> {
+    let found = try_lock();
+    if found.is_some() || IS_LOST.load(Ordering::Relaxed) {
+        return found;
+    }
+    let found = (0..PATIENCE_MS).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        try_lock()
+    });
+    if found.is_none() {
+        IS_LOST.store(true, Ordering::Relaxed);
+    }
+    found
 }
 
 /// The registry, unless somebody has it all the time.
 fn try_lock() -> Option<MutexGuard<'static, Option<Known>>> {
-    (0..TRIES).find_map(|_| match REGISTRY.try_lock() {
+    let tries = if IS_LOST.load(Ordering::Relaxed) { 1 } else { TRIES };
+    (0..tries).find_map(|_| match REGISTRY.try_lock() {
         Ok(known) => Some(known),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => {
@@ -278,7 +304,9 @@ pub(super) fn of_process() -> Option<&'static Registered> {
     if let Some(known) = FOUND.get() {
         return Some(known);
     }
-    let found = find(&mut *try_lock()?, identity(GroupKind::Process, PROCESS, &[], false))?;
+    let mut known = try_lock()?;
+    let found = find(&mut known, identity(GroupKind::Process, PROCESS, &[], false))?;
+    // Under the lock: a fork in the middle of it leaves the child a lock that is not to be had, and nothing to wait for.
     Some(FOUND.get_or_init(|| found))
 }
 
@@ -392,8 +420,9 @@ impl Group {
     fn register_in(&self, mut known: MutexGuard<'static, Option<Known>>) -> Option<&'static Registered> {
         let (kind, name) = self.kind.map_or_else(|| GroupKind::split(self.name), |kind| (kind, self.name));
         let found = find(&mut known, identity(kind, name, &[], self.is_fine));
-        drop(known);
+        // Under the lock, as that of the process.
         let found = *self.registered.get_or_init(|| found);
+        drop(known);
         found.into_iter().for_each(|found| self.hand_over(found));
         found
     }

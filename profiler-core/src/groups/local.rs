@@ -53,6 +53,8 @@ struct Own {
     epoch: u64,
     /// The group of threads of its name.
     group: Option<&'static Registered>,
+    /// How often the thread had been named when that was found.
+    named: u32,
 }
 
 /// A thread that ends hands over what it has done in a custom loop.
@@ -147,7 +149,7 @@ fn make_own() -> Option<*const RefCell<Own>> {
 
 impl Own {
     fn new() -> Self {
-        Self { watch: Stopwatch::new(), epoch: 0, group: None }
+        Self { watch: Stopwatch::new(), epoch: 0, group: None, named: 0 }
     }
 
     #[cold]
@@ -164,10 +166,12 @@ impl Own {
         groups: impl Iterator<Item = &'static Registered> + Clone,
         waits: bool,
     ) -> Owned {
-        let Self { watch, group, .. } = self;
+        let Self { watch, group, named, .. } = self;
         let implied = || {
-            if group.is_none() {
+            let now = local::times_named();
+            if group.is_none() || *named != now {
                 *group = group::of_thread(local::own_name().as_deref());
+                *named = now;
             }
             [*group, group::of_process()]
         };

@@ -25,6 +25,9 @@
 //! - A **run** is what one iteration came to for one group. Runs have wall time, processor time, buckets and a histogram.
 //! - Inside of [`nested_loop`] the groups around it are paused.
 //!
+//! A group is a sum, and no mark in the timeline: nothing is recorded when it is entered, so observers that want the markers of
+//! a group get those of [`SpanOptions::group`](crate::marker::SpanOptions::group), not those recorded inside of a guard.
+//!
 //! # What it costs
 //! While no session runs, and for fine groups while nobody wants them: one relaxed load. With all probes off an entry reads no
 //! clock. Else entering and leaving read the session's clock once each; an iteration reads the thread's processor clock twice if

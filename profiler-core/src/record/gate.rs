@@ -28,12 +28,21 @@ struct Gate {
     alive: AtomicU64,
     /// What groups are to count, see `groups::local`; 0 while no session is on.
     groups: AtomicU64,
+    /// 1 once forks are prepared for; 0 again in a forked child, for ever.
+    unforked: AtomicU64,
 }
 
-static GATE: Gate = Gate { word: AtomicU64::new(0), alive: AtomicU64::new(0), groups: AtomicU64::new(0) };
+static GATE: Gate = Gate {
+    word: AtomicU64::new(0),
+    alive: AtomicU64::new(0),
+    groups: AtomicU64::new(0),
+    unforked: AtomicU64::new(0),
+};
 /// How many threads are in the middle of a fork.
 static FORKING: AtomicU64 = AtomicU64::new(0);
 /// 1 once forks are prepared for; stays 1 in a forked child.
+static PREPARED: AtomicU64 = AtomicU64::new(0);
+/// 1 once the process may record; stays 1 in a forked child.
 static SET_UP: AtomicU64 = AtomicU64::new(0);
 
 /// The word now.
@@ -78,23 +87,34 @@ pub(crate) const fn epoch_of(word: u64) -> u64 {
     word >> EPOCH_SHIFT
 }
 
-/// Prepares for forks. Called before the gate is first opened, and before a lock is waited for that a forked child
-/// could find locked for ever.
-///
-/// No thread waits for another here, which in a forked child could be missing. Threads that come at the same time
-/// all do it; what is done twice does no harm.
+/// Prepares this process for recording, and for forks. Called before the gate is first opened: from now on a forked
+/// child cannot record.
 pub(crate) fn set_up() {
     if SET_UP.load(Ordering::Acquire) != 0 {
         return;
     }
-    let page = std::ptr::from_ref(&GATE).cast_mut().cast::<u8>();
-    // SAFETY: `GATE` fills whole pages of zero-initialised static memory, which is
-    // anonymous, and holds three atomics for which zero is valid.
-    unsafe { sys::wipe_on_fork(page, size_of::<Gate>()) };
-    sys::on_fork(fork_begins, fork_is_over, close_in_child);
+    prepare_for_forks();
     // In this order: whoever sees the second sees the first, and no forked child that finds the second revives.
     GATE.alive.store(1, Ordering::SeqCst);
     SET_UP.store(1, Ordering::SeqCst);
+}
+
+/// Has forked children know that they are: called before a lock is waited for that such a child could find locked for
+/// ever. A child that is born before anything else was set up may record like any other process.
+///
+/// No thread waits for another here, which in a forked child could be missing. Threads that come at the same time
+/// all do it; what is done twice does no harm.
+pub(crate) fn prepare_for_forks() {
+    if PREPARED.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    let page = std::ptr::from_ref(&GATE).cast_mut().cast::<u8>();
+    // SAFETY: `GATE` fills whole pages of zero-initialised static memory, which is
+    // anonymous, and holds four atomics for which zero is valid. The system wipes it in children of children, too.
+    unsafe { sys::wipe_on_fork(page, size_of::<Gate>()) };
+    sys::on_fork(fork_begins, fork_is_over, close_in_child);
+    GATE.unforked.store(1, Ordering::SeqCst);
+    PREPARED.store(1, Ordering::SeqCst);
 }
 
 /// Whether a thread is in the middle of a fork: nobody should be interrupted now.
@@ -108,8 +128,13 @@ pub(crate) fn is_foreign() -> bool {
     GATE.alive.load(Ordering::Relaxed) == 0
 }
 
-/// Whether this is a forked child of a process that had prepared for it, as all do that record: its pool is not mapped
-/// here.
+/// Whether another thread of the process that this one was forked from may have had a lock, and is not here to give it
+/// back: if that process had prepared for forks, as all do that take such a lock.
+pub(crate) fn may_have_lost_locks() -> bool {
+    PREPARED.load(Ordering::Acquire) != 0 && GATE.unforked.load(Ordering::Relaxed) == 0
+}
+
+/// Whether this is a forked child of a process that was set up to record: its pool is not mapped here.
 pub(crate) fn is_forked_child() -> bool {
     SET_UP.load(Ordering::Acquire) != 0 && is_foreign()
 }
@@ -126,4 +151,5 @@ extern "C" fn close_in_child() {
     GATE.groups.store(0, Ordering::SeqCst);
     GATE.word.store(0, Ordering::SeqCst);
     GATE.alive.store(0, Ordering::SeqCst);
+    GATE.unforked.store(0, Ordering::SeqCst);
 }

@@ -41,6 +41,8 @@ thread_local! {
     static MAKING: Cell<bool> = const { Cell::new(false) };
     static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) };
     static NAME: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// How often the thread was named.
+    static NAMED: Cell<u32> = const { Cell::new(0) };
     /// The thread is inside the program's allocator.
     static IN_ALLOCATOR: Cell<bool> = const { Cell::new(false) };
     /// The thread records for others: no filter is meant for it.
@@ -243,8 +245,15 @@ pub(crate) fn own_name() -> Option<String> {
     given.or_else(|| std::thread::current().name().map(str::to_owned))
 }
 
+/// How often the calling thread was named, for whoever remembers what follows from its name.
+#[inline]
+pub(crate) fn times_named() -> u32 {
+    NAMED.get()
+}
+
 /// Names the calling thread for this and later sessions.
 pub(crate) fn name_thread(name: &str) {
+    NAMED.set(NAMED.get().wrapping_add(1));
     let _ = NAME.try_with(|own| {
         if let Ok(mut own) = own.try_borrow_mut() {
             *own = Some(name.to_owned());

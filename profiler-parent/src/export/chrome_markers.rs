@@ -1,12 +1,14 @@
 //! Markers as trace events.
 //!
 //! A span that lies within those around it is a complete event (`X`), which trace viewers nest by time; one that does not
-//! is an asynchronous pair (`b`, `e`), as are starts and ends that were recorded apart. Instants are `i`. The payload stands
+//! is an asynchronous pair (`b`, `e`), as are starts and ends that were recorded apart: those of one name and of one span's
+//! number, if they have one, are a pair. Instants are `i`. The payload stands
 //! in `args.data`, its texts written out. A flow binds its events by `bind_id`, over all processes.
 
 use std::collections::HashMap;
 use std::io::Write;
 
+use profiler_core::marker::{ProfilerMarker, SpanMark};
 use profiler_core::profile::JsonWriter;
 use serde_json::{Map, Value};
 
@@ -49,7 +51,8 @@ pub(super) fn write<W: Write>(events: &mut Events<W>, track: Track, thread: &Thr
                 }
             }
             Kind::Half(phase) => {
-                let id = pairs.entry(name.to_owned()).or_insert_with(|| events.id()).clone();
+                let pair = (name.to_owned(), payload.span());
+                let id = pairs.entry(pair).or_insert_with(|| events.id()).clone();
                 let at = if phase == "b" { start } else { end };
                 events.begin(track, phase, name, category, Some(at));
                 events.out.entry_str("id", &id);
@@ -134,6 +137,13 @@ impl Payload {
             flow = flow.or(of_field.map(|flow| (text.clone(), flow)));
         }
         Self { data: Some(data), flow }
+    }
+
+    /// The number that start and end of a span have in common.
+    fn span(&self) -> Option<u64> {
+        let data = self.data.as_ref()?;
+        let is_span = data.get("type").and_then(Value::as_str) == Some(SpanMark::TYPE_NAME);
+        data.get("span").filter(|_| is_span).and_then(Value::as_u64)
     }
 
     /// Writes it and ends the event.

@@ -51,7 +51,9 @@ impl Filter {
     }
 
     /// What belongs to this group; see [`SpanOptions::group`](profiler_core::marker::SpanOptions::group). A field
-    /// with the key `group` puts its marker into a group too.
+    /// with the key `group` puts its marker into a group too. These groups are names in the timeline: a group of
+    /// [`groups`](profiler_core::groups) that is entered is none of them, however it is called. For both: a span with the
+    /// same name beside the guard.
     #[must_use]
     pub fn group(mut self, name: impl Into<String>) -> Self {
         self.group = Some(name.into());

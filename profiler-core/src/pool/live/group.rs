@@ -15,10 +15,11 @@
 //!      12…21    runs of more than 2^i ms
 //!      22…31    peaks: the longest run that ended in a period of 0.52 s, a ring over about 5 s
 //!               duration (24 bits) | end since the session's start (40 bits), both in units of 16 µs
-//!      32…127   histogram
+//!      32…126   histogram
+//!     127       the longest run, ns
 //! ```
 //!
-//! All but peaks only grow, so a reader that looks twice never sees a number fall. A commit raises `begun` before and
+//! All but peaks only grow (what the longest run took is written before the run is counted), so a reader that looks twice never sees a number fall. A commit raises `begun` before and
 //! `ended` after all else, each step with release. If `ended`, read first, equals `begun`, read last, no commit
 //! was under way in between, and what was read in between belongs together:
 //!
@@ -64,6 +65,7 @@ pub(crate) mod word {
     pub(crate) const DURATIONS: usize = 12;
     pub(crate) const PEAKS: usize = 22;
     pub(crate) const HISTOGRAM: usize = 32;
+    pub(crate) const LONGEST: usize = 127;
 }
 
 /// What one iteration of one thread came to for a group.
@@ -103,6 +105,7 @@ pub(crate) struct GroupCell {
     durations: [AtomicU64; BUCKETS],
     peaks: [AtomicU64; PEAKS],
     histogram: [AtomicU64; PLACES],
+    longest: AtomicU64,
 }
 
 // SAFETY: repr(C), AtomicU64 words only.
@@ -133,6 +136,9 @@ impl GroupCell {
             add(&self.cpu, cpu);
         }
         if run.counts_as_run {
+            if wall > self.longest.load(Ordering::Relaxed) {
+                self.longest.fetch_max(wall, Ordering::Release);
+            }
             add(&self.runs, 1);
             self.durations.iter().take(buckets_of(wall)).for_each(|bucket| add(bucket, 1));
             if let Some(place) = self.histogram.get(place_of(wall)) {
@@ -175,6 +181,7 @@ impl GroupCell {
             &self.discarded,
             &self.moved,
             &self.nested,
+            &self.longest,
         ];
         let all = single.into_iter().chain(&self.durations).chain(&self.peaks).chain(&self.histogram);
         all.for_each(|word| word.store(0, Ordering::Relaxed));
@@ -221,6 +228,7 @@ pub(crate) mod model {
                 durations: std::array::from_fn(|_| word()),
                 peaks: std::array::from_fn(|_| word()),
                 histogram: std::array::from_fn(|_| word()),
+                longest: word(),
             }
         }
 
@@ -248,6 +256,7 @@ pub(crate) mod model {
                 &self.nested,
             ];
             let all = single.into_iter().chain(&self.durations).chain(&self.peaks).chain(&self.histogram);
+            let all = all.chain([&self.longest]);
             all.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
         }
     }

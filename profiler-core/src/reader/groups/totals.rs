@@ -1,7 +1,7 @@
 //! What a group came to, as plain numbers: parsed, subtracted, added up, shown.
 //!
 //! Invariants: all numbers of one group only grow while its process's session lasts, but for peaks, which are of the
-//! last seconds; a difference is taken number by number and never below zero.
+//! last seconds, and time off the processor, which is a difference; a difference is taken number by number and never below zero.
 
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -75,7 +75,8 @@ pub struct Peak {
     pub duration_ns: u64,
 }
 
-/// What a group came to. Times in nanoseconds.
+/// What a group came to. Times in nanoseconds. While a session lasts no number is ever less than in an earlier look, but for
+/// `off_cpu_ns`, in a look that is not settled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupTotals {
     /// Times that the group was entered from outside; more than runs if it was entered several times in an iteration.
@@ -102,8 +103,8 @@ pub struct GroupTotals {
     pub durations: [u64; BUCKETS],
     /// Runs by how long they took, from 1 µs.
     pub histogram: Histogram,
-    /// What the longest run took: exactly to 16 µs if it is one of `peaks`, else the least that it can have been, which is at
-    /// most a fifth less than what it was.
+    /// What the longest run took. Of a difference in which it was no longer than one before: exactly to 16 µs if it is one of
+    /// `peaks`, else the least that it can have been, from 12.6 s on that.
     pub longest_ns: u64,
     /// The longest runs of the last seconds, oldest first.
     pub peaks: Vec<Peak>,
@@ -135,7 +136,7 @@ impl GroupTotals {
             nested: of(at::NESTED),
             durations: std::array::from_fn(|bucket| of(at::DURATIONS + bucket)),
             histogram,
-            longest_ns: 0,
+            longest_ns: of(at::LONGEST),
             peaks: peaks(cell),
             is_settled: of(at::BEGUN) == of(at::ENDED),
         };
@@ -149,6 +150,8 @@ impl GroupTotals {
         let mut difference = self.combine(earlier, u64::saturating_sub);
         difference.peaks = self.peaks.iter().filter(|peak| !earlier.peaks.contains(peak)).copied().collect();
         difference.is_settled = self.is_settled && earlier.is_settled;
+        // Longer than all before: it is a run of this time.
+        difference.longest_ns = if self.longest_ns > earlier.longest_ns { self.longest_ns } else { 0 };
         difference.derived()
     }
 
@@ -163,14 +166,16 @@ impl GroupTotals {
     pub fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut all = all.into_iter();
         let Some(mut sum) = all.next().cloned() else { return Self::nothing() };
-        let (mut peaks, mut is_settled) = (std::mem::take(&mut sum.peaks), sum.is_settled);
+        let (mut peaks, mut is_settled, mut longest_ns) =
+            (std::mem::take(&mut sum.peaks), sum.is_settled, sum.longest_ns);
         for one in all {
+            longest_ns = one.longest_ns.max(longest_ns);
             sum = sum.combine(one, u64::saturating_add);
             peaks.extend_from_slice(&one.peaks);
             is_settled &= one.is_settled;
         }
         peaks.sort_unstable();
-        Self { peaks, is_settled, ..sum }.derived()
+        Self { peaks, is_settled, longest_ns, ..sum }.derived()
     }
 
     /// Index of the highest bucket that is not empty: the longest run took more than 2^i ms.
@@ -210,7 +215,7 @@ impl GroupTotals {
     fn derived(mut self) -> Self {
         self.off_cpu_ns = self.measured_ns.saturating_sub(self.cpu_ns);
         let peak = self.peaks.iter().map(|peak| peak.duration_ns).max().unwrap_or(0);
-        self.longest_ns = self.histogram.longest_ns().max(peak);
+        self.longest_ns = self.longest_ns.max(self.histogram.longest_ns()).max(peak);
         self
     }
 }
@@ -259,7 +264,7 @@ mod tests {
         assert_eq!(totals.durations, [3, 3, 2, 2, 2, 2, 2, 1, 1, 1]);
         assert!(totals.durations.is_sorted_by(|a, b| a >= b), "never rising");
         assert_eq!((totals.runs, totals.histogram.total(), totals.longest_bucket()), (4, 4, Some(9)));
-        assert!(totals.longest_ns <= 600_000_000 && totals.longest_ns > 599_980_000, "{}", totals.longest_ns);
+        assert_eq!(totals.longest_ns, 600_000_000);
     }
 
     #[test]
@@ -287,6 +292,19 @@ mod tests {
         let mut bytes = cell.bytes();
         bytes[8] = 9; // more begun than ended
         assert!(!GroupTotals::parse(&bytes).is_settled);
+    }
+
+    #[test]
+    fn p13_what_the_longest_run_took_stays_when_its_peak_makes_place() {
+        let cell = GroupCell::zeroed();
+        cell.commit(&run(110, 1_000));
+        let before = totals(&cell);
+        (2..60).for_each(|second| cell.commit(&run(1, second * 1_000)));
+        let after = totals(&cell);
+        assert!(after.peaks.iter().all(|peak| peak.duration_ns <= 1_000_000), "its peak is gone");
+        assert_eq!((before.longest_ns, after.longest_ns), (110_000_000, 110_000_000));
+        assert!(after.since(&before).longest_ns <= 1_000_000, "it is not of the time since");
+        assert_eq!(GroupTotals::sum([&after, &after.since(&before)]).longest_ns, 110_000_000);
     }
 
     #[test]

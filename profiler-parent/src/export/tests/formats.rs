@@ -72,6 +72,31 @@ fn x1_trace_events_have_all_processes_threads_samples_markers_and_flows() {
 }
 
 #[test]
+fn x1_ends_of_overlapping_spans_of_one_name_belong_to_their_own_starts() {
+    let mut text = fixture::processed();
+    let data = |kind: &str, number: u64| json!({"type": kind, "span": number});
+    text["threads"][0]["markers"] = json!({
+        "length": 8, "name": [5, 5, 5, 5, 6, 6, 6, 6], "category": [0, 0, 0, 0, 0, 0, 0, 0],
+        "startTime": [0, 5, null, null, 0, 5, null, null], "endTime": [null, null, 10, 20, null, null, 10, 20],
+        "phase": [2, 2, 3, 3, 2, 2, 3, 3],
+        "data": [data("Span", 1), data("Span", 2), data("Span", 1), data("Span", 2),
+                 null, data("Other", 1), data("Other", 2), null],
+    });
+    let all = events(&text);
+    let ids = |name: &str| -> Vec<Value> {
+        all.iter().filter(|event| event["name"] == name).map(|event| event["id"].clone()).collect()
+    };
+    let (spans, others) = (ids("request"), ids("done"));
+    assert_eq!(spans.len(), 4);
+    assert_eq!(spans[..2], spans[2..], "the same number is the same pair");
+    assert_ne!(spans[0], spans[1]);
+    assert!(
+        others.len() == 4 && others.iter().all(|id| *id == others[0] && !spans.contains(id)),
+        "{others:?}"
+    );
+}
+
+#[test]
 fn times_of_a_child_are_on_the_parents_clock() {
     let events = events(&fixture::gecko());
     let starts: Vec<f64> =

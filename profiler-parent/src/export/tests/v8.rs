@@ -106,17 +106,38 @@ fn x2_recursion_stays_and_a_tree_of_100_000_nodes_is_written() {
     let recursion = "app::main@app/new@src/b.rs/new@src/b.rs";
     assert!(check(&done.files[1]).self_us.contains_key(recursion));
     let mut large = fixture::processed();
-    let count = 100_000;
-    large["shared"]["stackTable"] = json!({
-        "frame": (0..count).map(|n| n % 4).collect::<Vec<_>>(),
-        "prefixOffset": (0..count).map(|n| if n % 500 == 0 { 0 } else { 1 }).collect::<Vec<_>>(),
-    });
-    let leaves = |n: usize| json!(n * 500 + 499);
-    large["threads"][0]["samples"]["stack"] = (0..count / 500).map(leaves).collect();
+    let frames = deep_and_wide(&mut large);
     let (_directory, done) = exported(&large, Target::CpuProfile, TimeKind::Wall);
-    let nodes = json(&done.files[1])["nodes"].as_array().unwrap().len();
-    // All 200 leaves have the same path of functions: one node for each path.
-    assert_eq!(nodes, 501);
+    let written = json(&done.files[1]);
+    let nodes = array(&written["nodes"]);
+    assert_eq!(nodes.len(), 1 + frames, "the root, and a node for each path");
+    let called = nodes.iter().map(|node| node["children"].as_array().map_or(0, Vec::len)).sum::<usize>();
+    assert_eq!(called, frames, "every node but the root has one caller");
+}
+
+/// Puts in 200 stacks of 500 functions whose outermost one no other has; how many nodes that are.
+fn deep_and_wide(text: &mut Value) -> usize {
+    let (depth, stacks, shared) = (500, 200, &mut text["shared"]);
+    let rows = depth * stacks;
+    let all = |of: &dyn Fn(usize) -> Value| (0..stacks).map(of).collect::<Vec<Value>>();
+    shared["funcTable"] = json!({
+        "length": stacks, "name": all(&|n| json!(n)), "resource": all(&|_| json!(-1)), "source": all(&|_| Value::Null),
+        "lineNumber": all(&|_| Value::Null), "columnNumber": all(&|_| Value::Null),
+    });
+    shared["frameTable"] = json!({
+        "length": stacks, "func": all(&|n| json!(n)), "line": all(&|_| Value::Null), "address": all(&|_| json!(-1)),
+    });
+    shared["stringArray"] = all(&|n| json!(format!("f{n}"))).into();
+    shared["stackTable"] = json!({
+        "length": rows,
+        "frame": (0..rows).map(|n| if n % depth == 0 { n / depth } else { n % 4 }).collect::<Vec<_>>(),
+        "prefix": (0..rows).map(|n| n.checked_sub(1).filter(|_| n % depth > 0)).collect::<Vec<_>>(),
+    });
+    let samples = &mut text["threads"][0]["samples"];
+    for (number, stack) in samples["stack"].as_array_mut().unwrap().iter_mut().enumerate() {
+        *stack = json!((number % stacks + 1) * depth - 1);
+    }
+    rows
 }
 
 #[test]
