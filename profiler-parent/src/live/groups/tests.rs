@@ -96,7 +96,9 @@ fn l1_rows_are_sorted_by_any_column_either_way_and_cut_at_the_top() {
 fn l1_the_top_of_any_order_is_the_beginning_of_the_whole() {
     let of = |number: u32| row(1, (number, &format!("p{}", number * 7 % 40)), u64::from(number * 13 % 7), 5);
     let all = snapshot_of(vec![process(1, (0..40).map(of).collect())]);
-    for (sort, order) in [("ticks", "asc"), ("ticks", "desc"), ("wall", "asc"), ("name", "desc"), ("p99", "desc")] {
+    for (sort, order) in
+        [("ticks", "asc"), ("ticks", "desc"), ("wall", "asc"), ("name", "desc"), ("p99", "desc")]
+    {
         let whole = table(&all, &format!("sort={sort}&order={order}&top=all"));
         for top in [0, 1, 5, 17, 39, 40, 41] {
             let part = table(&all, &format!("sort={sort}&order={order}&top={top}"));
@@ -112,7 +114,8 @@ fn l1_a_process_that_says_the_same_name_again_and_again_is_merged_in_time() {
     let peak = |place| Peak { ended_ns: place, duration_ns: 1 };
     let of = |number: u32| {
         let mut row = row(1, (number, "same"), 1, 5);
-        row.totals.peaks = (0..10).map(|place| peak(u64::from(number) * 7919 % 10_007 * 10 + place)).collect();
+        row.totals.peaks =
+            (0..10).map(|place| peak(u64::from(number) * 7919 % 10_007 * 10 + place)).collect();
         row
     };
     let all = snapshot_of(vec![process(1, (0..ROWS).map(of).collect())]);
@@ -146,4 +149,11 @@ fn l1_lately_is_what_was_added() {
     let rows = table["rows"].as_array().unwrap();
     let ticks: Vec<_> = rows.iter().map(|row| row["ticks"].as_u64().unwrap()).collect();
     assert_eq!((names(&table), ticks), (vec!["acme", "plugin", "pure"], vec![27, 12, 0]));
+}
+
+#[test]
+fn l1_a_process_that_lies_about_what_it_left_out_breaks_nothing() {
+    let (mut liar, honest) = (process(1, vec![]), process(2, vec![]));
+    liar.left_out = u64::MAX;
+    assert_eq!(table(&snapshot_of(vec![liar, honest]), "")["left_out"].as_u64(), Some(u64::MAX));
 }

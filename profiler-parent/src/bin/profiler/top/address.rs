@@ -1,0 +1,49 @@
+//! Where the address of the live page comes from: an argument, the environment, standard input.
+//!
+//! The last two are for those who are not alone on a machine: other users read arguments, but neither of these.
+
+use std::io::Read;
+
+use anyhow::{Context, Result};
+
+/// Says the address if no argument does.
+pub(crate) const VARIABLE: &str = "PROFILER_LIVE_URL";
+/// The argument for standard input.
+const FROM_INPUT: &str = "-";
+/// Bytes of an address.
+const MOST: u64 = 4096;
+
+/// The address that is meant.
+pub(super) fn of(argument: Option<&str>) -> Result<String> {
+    match argument {
+        Some(FROM_INPUT) => first_line(std::io::stdin().lock()),
+        Some(url) => Ok(url.to_owned()),
+        None => std::env::var(VARIABLE).with_context(|| {
+            format!("which live page? Give its address in {VARIABLE}, or as an argument; `-` reads it from standard input")
+        }),
+    }
+}
+
+/// Waits for no more than the line.
+fn first_line(input: impl Read) -> Result<String> {
+    let line: Vec<u8> = input
+        .take(MOST)
+        .bytes()
+        .take_while(|byte| byte.as_ref().is_ok_and(|byte| *byte != b'\n'))
+        .collect::<Result<_, _>>()?;
+    String::from_utf8(line).context("what stands on standard input is no address")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_an_argument_or_the_first_line() {
+        assert_eq!(of(Some("http://127.0.0.1:1/ab/")).unwrap(), "http://127.0.0.1:1/ab/");
+        assert_eq!(first_line(&b"http://a/\nmore"[..]).unwrap(), "http://a/");
+        assert_eq!(first_line(&b"http://a/"[..]).unwrap(), "http://a/");
+        assert!(first_line(&b"\xff\n"[..]).is_err());
+        assert_eq!(first_line(std::io::repeat(b'x')).unwrap().len(), 4096);
+    }
+}
