@@ -73,8 +73,10 @@ impl Latest {
         }
     }
 
-    /// Those with a higher number, the latest first, and how many of that kind are not kept any more.
+    /// Those with a higher number, the latest first, and how many of that kind are not kept any more. A number that there was
+    /// not yet is of those who watched before.
     fn after(&self, number: u64) -> (Vec<Numbered>, u64) {
+        let number = if number > self.count { 0 } else { number };
         let rows: Vec<Numbered> =
             self.markers.iter().rev().take_while(|one| one.number > number).cloned().collect();
         let left_out = self.count.saturating_sub(number).saturating_sub(rows.len() as u64);
@@ -240,7 +242,7 @@ mod tests {
         assert_eq!((latest.after(527), latest.bytes), ((Vec::new(), 1), 0), "none that is too large alone");
         latest.add(marker(10));
         assert_eq!(numbers(&latest.after(527).0), [529]);
-        assert_eq!(latest.after(1_000), (Vec::new(), 0), "who asks for what is yet to come");
+        assert_eq!(latest.after(1_000), latest.after(0), "who has watched before");
     }
 
     #[test]

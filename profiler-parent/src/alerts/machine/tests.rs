@@ -142,14 +142,18 @@ fn an_alert_spans_its_runs_and_says_what_was_waited_since_the_one_before() {
 }
 
 #[test]
-fn of_groups_that_are_gone_nothing_is_kept() {
-    let mut machine = machine(AlertRules::default().buffering(Duration::ZERO));
-    for step in 0..100 {
-        let ms = step * 10;
-        let gone = Look { process: u32::try_from(step).unwrap(), ..look(u32::try_from(step).unwrap(), &[]) };
-        at(&mut machine, ms, vec![gone]);
-    }
-    assert_eq!((machine.groups.len(), machine.processes.len(), machine.pending.len()), (1, 1, 0));
+fn of_groups_that_are_gone_nothing_is_kept_for_long() {
+    let rules = AlertRules::default().buffering(Duration::ZERO).threshold(Duration::from_secs(1));
+    let mut machine = machine(rules);
+    let mut show = |step: i64, runs: &[Run]| {
+        let number = u32::try_from(step).unwrap();
+        at(&mut machine, step * 1_000, vec![Look { process: number, ..look(number, runs) }]);
+        (machine.groups.len(), machine.pending.len())
+    };
+    let quiet = (1..100).map(|step| show(step, &[])).last();
+    assert_eq!(quiet, Some((1, 0)), "of what says nothing nothing");
+    let busy = (100..200).map(|step| show(step, &[run(step * 1_000, 5)])).last();
+    assert_eq!(busy, Some((11, 0)), "ten seconds, and now");
 }
 
 #[test]
