@@ -2,7 +2,7 @@
 //!
 //! The last two are for those who are not alone on a machine: other users read arguments, but neither of these.
 
-use std::io::Read;
+use std::io::BufRead;
 
 use anyhow::{Context, Result};
 
@@ -25,13 +25,10 @@ pub(super) fn of(argument: Option<&str>) -> Result<String> {
 }
 
 /// Waits for no more than the line.
-fn first_line(input: impl Read) -> Result<String> {
-    let line: Vec<u8> = input
-        .take(MOST)
-        .bytes()
-        .take_while(|byte| byte.as_ref().is_ok_and(|byte| *byte != b'\n'))
-        .collect::<Result<_, _>>()?;
-    String::from_utf8(line).context("what stands on standard input is no address")
+fn first_line(input: impl BufRead) -> Result<String> {
+    let mut line = String::new();
+    input.take(MOST).read_line(&mut line).context("there is no address on standard input")?;
+    Ok(line.trim_end().to_owned())
 }
 
 #[cfg(test)]
@@ -44,6 +41,6 @@ mod tests {
         assert_eq!(first_line(&b"http://a/\nmore"[..]).unwrap(), "http://a/");
         assert_eq!(first_line(&b"http://a/"[..]).unwrap(), "http://a/");
         assert!(first_line(&b"\xff\n"[..]).is_err());
-        assert_eq!(first_line(std::io::repeat(b'x')).unwrap().len(), 4096);
+        assert_eq!(first_line(std::io::BufReader::new(std::io::repeat(b'x'))).unwrap().len(), 4096);
     }
 }
