@@ -13,6 +13,7 @@ use integration_tests::session::{self, TestSession};
 use profiler_parent::alerts::ListenerError;
 use profiler_parent::core::groups::{Group, GroupKind, Probes};
 use profiler_parent::core::marker::{MarkerOptions, category};
+use profiler_parent::core::session::Features;
 use profiler_parent::core::time::Timestamp;
 use profiler_parent::{Alert, AlertRules, Alerts, EvidenceOptions, Target, marker};
 use serde_json::Value;
@@ -61,18 +62,32 @@ fn nothing(hear: &Receiver<Vec<Alert>>) -> anyhow::Result<()> {
 
 #[test]
 fn a1_a_slow_run_gives_exactly_one_alert_and_one_within_its_threshold_none() -> anyhow::Result<()> {
+    const THRESHOLD: Duration = Duration::from_millis(500);
     let session = session::start(|builder| builder)?;
-    let rules = rules().threshold_of_group("calm", Some(NEVER));
-    let alerts = session.alerts(rules, EvidenceOptions::none())?;
+    let alerts = session.alerts(rules().threshold(THRESHOLD), EvidenceOptions::none())?;
     let all = listen(&alerts, Target::All, "test")?;
-    run("calm", RUN);
-    run("a1", RUN);
-    let alert = one(&all)?;
+    // One that the machine has held up for so long is no run within the threshold.
+    let calm = (0..40).map(|number| format!("calm {number}")).find(|name| {
+        let watch = Stopwatch::start();
+        run(name, RUN);
+        watch.elapsed() < THRESHOLD
+    });
+    let calm = calm.context("no run was within the threshold")?;
+    run("a1", THRESHOLD + RUN);
+    let mut told = Vec::new();
+    while !told.iter().any(|alert: &Alert| alert.group == "a1") {
+        told.extend(all.recv_timeout(LONG).context("no alert")?);
+    }
+    std::thread::sleep(3 * BUFFERING);
+    told.extend(all.try_iter().flatten());
+    let of = |group: &str| told.iter().filter(|alert| alert.group == group).collect::<Vec<_>>();
+    let [alert] = of("a1")[..] else { anyhow::bail!("{told:?}") };
     assert_eq!((alert.group.as_str(), alert.kind.as_str()), ("a1", "plugin"));
-    assert!(alert.highest_ns >= 95_000_000, "{alert:?}");
+    assert!(alert.highest_ns >= 595_000_000, "{alert:?}");
     assert_eq!((alert.process.get(), alert.process_name.as_str()), (std::process::id(), "parent"));
     assert!(alert.from < alert.to);
-    nothing(&all)
+    ensure!(of(&calm).is_empty(), "{told:?}");
+    Ok(())
 }
 
 #[test]
@@ -189,17 +204,77 @@ fn a5_the_most_janky_comes_first_and_has_a_profile_of_exactly_its_time() -> anyh
     Ok(())
 }
 
-/// Names of all markers of a saved profile.
-fn marker_names(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
+/// A saved profile.
+fn read(path: &std::path::Path) -> anyhow::Result<Value> {
     let mut text = Vec::new();
     flate2::read::GzDecoder::new(std::fs::File::open(path)?).read_to_end(&mut text)?;
-    let profile: Value = serde_json::from_slice(&text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Names of all markers of a saved profile.
+fn marker_names(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
+    let profile = read(path)?;
     let strings = profile["shared"]["stringArray"].as_array().context("no texts")?;
     let threads = profile["threads"].as_array().context("no threads")?;
     let numbers = threads.iter().filter_map(|thread| thread["markers"]["name"].as_array()).flatten();
     let name =
         |number: &Value| strings.get(usize::try_from(number.as_u64()?).ok()?)?.as_str().map(str::to_owned);
     Ok(numbers.filter_map(name).collect())
+}
+
+/// When the samples of all threads of a saved profile were taken, in nanoseconds since the session's start, and whether they
+/// have a stack.
+fn samples(path: &std::path::Path) -> anyhow::Result<Vec<(f64, bool)>> {
+    let profile = read(path)?;
+    let mut all = Vec::new();
+    for thread in profile["threads"].as_array().context("no threads")? {
+        let column = |name: &str| thread["samples"][name].as_array().map_or(&[][..], Vec::as_slice);
+        let mut time = 0.0;
+        for (delta, stack) in column("timeDeltas").iter().zip(column("stack")) {
+            time += delta.as_f64().context("no time")? * 1e6;
+            all.push((time, !stack.is_null()));
+        }
+    }
+    Ok(all)
+}
+
+#[test]
+fn a5_evidence_has_the_samples_of_exactly_its_time() -> anyhow::Result<()> {
+    const MARGIN: f64 = 1e6;
+    /// Deltas are written with few decimals.
+    const ROUNDING: f64 = 1e5;
+    let session = session::start(|builder| builder.features(Features::STACK_WALK.with(Features::CPU)))?;
+    let directory = tempfile::tempdir()?;
+    let alerts = session.alerts(rules(), EvidenceOptions::in_directory(directory.path()))?;
+    let all = listen(&alerts, Target::All, "test")?;
+    let watch = Stopwatch::start();
+    let mut has_stacks = false;
+    // A busy machine may give the sampler nothing meanwhile.
+    while !has_stacks {
+        ensure!(watch.elapsed() < LONG, "no run has a sample with a stack");
+        work(2 * RUN);
+        {
+            let _run = Group::register(GroupKind::Plugin, "a5 works").enter();
+            work(2 * RUN);
+        }
+        work(2 * RUN);
+        let alert = one(&all)?;
+        let path = alert.evidence.with_context(|| format!("{:?}", alert.evidence_error))?;
+        let (from, to) = (alert.from.0 as f64 - MARGIN - ROUNDING, alert.to.0 as f64 + MARGIN + ROUNDING);
+        let samples = samples(&path)?;
+        let outside: Vec<_> = samples.iter().filter(|(time, _)| !(from..=to).contains(time)).collect();
+        ensure!(outside.is_empty(), "{from} to {to}: {outside:?}");
+        has_stacks = samples.iter().any(|(_, has_stack)| *has_stack);
+    }
+    Ok(())
+}
+
+/// Takes the processor.
+fn work(duration: Duration) {
+    let watch = Stopwatch::start();
+    while watch.elapsed() < duration {
+        std::hint::black_box((0..1_000_u64).sum::<u64>());
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ use profiler_parent::observe::{
 use profiler_parent::{marker, scope, span};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
+/// A period that is never over.
+const NEVER: Duration = Duration::from_secs(3600);
 /// A period at which tests need not wait long.
 const OFTEN: Duration = Duration::from_millis(20);
 
@@ -300,6 +302,43 @@ fn t7_batches_keep_their_period_while_busy_and_none_comes_when_nothing_happens()
     assert!((2..=most).contains(&(told.batches.len() as u128)), "{} of {most}", told.batches.len());
     assert!(told.batches.iter().zip(0..).all(|(batch, number)| batch.sequence == number));
     assert_eq!(observer.next(Duration::from_millis(700)), Err(NoBatch::Timeout), "nothing happens any more");
+    Ok(())
+}
+
+#[test]
+fn t7_a_batch_that_is_large_enough_does_not_wait_for_its_period() -> anyhow::Result<()> {
+    let session = start()?;
+    let observe = |options: ObserverOptions| {
+        session.observe_with(Filter::default().name("many"), options.period(NEVER))
+    };
+    let by_number = observe(ObserverOptions::default().batch_markers(10))?;
+    let by_bytes = observe(ObserverOptions::default().batch_markers(usize::MAX).queue_bytes(100_000))?;
+    (0..1_000).for_each(|_| marker!("many", &category::TEST));
+    assert_eq!(by_number.next(LONG)?.markers.len(), 10);
+    let bytes = by_bytes.next(LONG)?;
+    assert!((11..1_000).contains(&bytes.markers.len()), "{}", bytes.markers.len());
+    Ok(())
+}
+
+#[test]
+fn t8_an_observer_with_a_long_period_keeps_no_pool_of_the_dead_open() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.memory_limit(2 << 20))?;
+    let before = pool_descriptors();
+    let options = ObserverOptions::default().period(NEVER);
+    let observe =
+        || session.observe_with(Filter::default().name("nothing"), options.batch_markers(usize::MAX));
+    let _observer = observe()?;
+    let mut children = Puppet::spawn_many(&session, CHILD, 4)?;
+    children.iter_mut().try_for_each(|child| child.ask("mark 10").map(drop))?;
+    drop(observe()?); // now all of them are read
+    ensure!(pool_descriptors() > before, "it sees no pool");
+    children.iter_mut().try_for_each(|child| child.end("kill 9").map(drop))?;
+    let are_given_up = || {
+        (0..2_000).for_each(|_| marker!("newer than all that the dead left"));
+        session.processes().iter().all(|one| !one.name.starts_with("child") || one.true_bytes == 0)
+    };
+    ensure!(until(are_given_up), "the dead keep their place");
+    ensure!(until(|| pool_descriptors() <= before), "{} are open, {before} before", pool_descriptors());
     Ok(())
 }
 

@@ -85,6 +85,9 @@ async function evidence(browser) {
   check(await browser.evaluate(`document.querySelector("#alerts-list").textContent.includes("image-decoder")`), "an alert names who was slow");
   await browser.press("#alerts-list li:last-child button");
   await browser.until(`document.querySelector("#profiles-list a[download]")`);
+  const viewer = await browser.evaluate(`document.querySelector("#profiles-list a[target]").href`);
+  const token = new URL(await browser.evaluate("location.href")).pathname.split("/")[1];
+  check(token && viewer.includes("/from-url/") && !viewer.includes(token), "the viewer's address does not have the token in it");
   const link = await browser.evaluate(`document.querySelector("#profiles-list a[download]").href`);
   const file = Buffer.from(await (await fetch(link)).arrayBuffer());
   check(file.length > 500 && file[0] === 0x1f && file[1] === 0x8b, `its evidence can be saved: ${file.length} bytes`);

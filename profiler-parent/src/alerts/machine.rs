@@ -2,8 +2,9 @@
 //!
 //! Fed with the latest slow runs of every group at a time; gives the alerts of a collection when its period is over,
 //! the most janky group first. Invariants: a run is in at most one collection, a group in each collection at most once;
-//! what is withheld is counted; of groups that are gone nothing is kept but when they had their last alert. What is kept
-//! is bounded, however many groups a process makes up.
+//! what is withheld is counted; a look without a process, which could not be read in time, changes nothing. Of groups that
+//! are gone nothing is kept for long but when they had their last alert. What is kept is bounded, however many groups a
+//! process makes up.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,12 @@ const MOST_PENDING: usize = 4096;
 const MOST_OF_PROCESS: usize = 512;
 /// Groups of which the last alert is remembered.
 const MOST_REMEMBERED: usize = 4096;
+/// How long a group that is not shown stays known: longer than a process that makes work takes to be read again.
+const ABSENT_NS: i64 = 10_000_000_000;
+/// Groups of one process that are known and not shown: as many as an honest one can have.
+const MOST_ABSENT: usize = 4096;
+/// Processes that are remembered.
+const MOST_PROCESSES: usize = 8192;
 
 /// A run of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,27 +81,48 @@ pub struct Withheld {
 }
 
 /// What is known of a group.
-#[derive(Clone, Debug, Default)]
-struct Known {
+#[derive(Clone, Debug)]
+struct Known<P> {
+    process: P,
     runs: Vec<Run>,
     /// What it had waited at the alert before.
     blocking_ns: u64,
-    /// In which look it was seen last.
-    seen: u64,
+    /// The look in which it was shown last.
+    seen: SessionNs,
+}
+
+/// When a process was there.
+#[derive(Clone, Copy, Debug)]
+struct Presence {
+    first: SessionNs,
+    last: SessionNs,
+    /// If it was not there in the look before: when it had been there last.
+    away_since: Option<SessionNs>,
+}
+
+impl Presence {
+    /// It is there now. `before` is the time of the look before.
+    fn note(&mut self, now: SessionNs, before: SessionNs) {
+        if self.last != now {
+            self.away_since = Some(self.last).filter(|last| *last < before);
+            self.last = now;
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Machine<K, P> {
     rules: AlertRules,
     since: SessionNs,
-    groups: BTreeMap<K, Known>,
-    processes: BTreeMap<P, (SessionNs, u64)>,
+    groups: BTreeMap<K, Known<P>>,
+    processes: BTreeMap<P, Presence>,
     pending: BTreeMap<K, (Draft<K>, u64)>,
     /// How many of those are of each process.
     pending_of: BTreeMap<P, usize>,
     due: Option<SessionNs>,
     last: BTreeMap<(String, String), SessionNs>,
-    looks: u64,
+    /// When the look before was.
+    before: SessionNs,
     withheld: Withheld,
 }
 
@@ -110,7 +138,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
             pending_of: BTreeMap::new(),
             due: None,
             last: BTreeMap::new(),
-            looks: 0,
+            before: since,
             withheld: Withheld { warm_up: 0, at_once: 0, repeat: 0, crowded: 0, unheard: 0, panics: 0 },
         }
     }
@@ -122,8 +150,15 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
     /// Which processes are there, also such as have no groups. Called before each look.
     pub(super) fn meet(&mut self, now: SessionNs, processes: impl IntoIterator<Item = P>) {
         for process in processes {
-            self.processes.entry(process).or_insert((now, 0)).1 = self.looks + 1;
+            self.note(now, process);
         }
+    }
+
+    fn note(&mut self, now: SessionNs, process: P) -> Presence {
+        let new = Presence { first: now, last: now, away_since: None };
+        let presence = self.processes.entry(process).or_insert(new);
+        presence.note(now, self.before);
+        *presence
     }
 
     /// Takes what all groups show now; gives the alerts of a collection that is over, the most janky first.
@@ -132,39 +167,66 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         now: SessionNs,
         all: impl IntoIterator<Item = Look<K, P>>,
     ) -> Vec<Draft<K>> {
-        self.looks += 1;
         for look in all {
             self.take(now, look);
         }
-        let looks = self.looks;
-        self.groups.retain(|_, known| known.seen == looks);
-        self.processes.retain(|_, (_, seen)| *seen == looks);
+        self.forget_who_is_gone(now);
+        self.before = now;
         if self.due.is_none_or(|due| now < due) { Vec::new() } else { self.close(now) }
     }
 
     fn take(&mut self, now: SessionNs, look: Look<K, P>) {
-        let process = self.processes.entry(look.process.clone()).or_insert((now, 0));
-        process.1 = self.looks;
-        let is_warm = |run: &&Run| {
-            self.rules.warm_up_ns == 0 || run.ended.0 >= process.0.0.saturating_add(self.rules.warm_up_ns)
-        };
-        let is_new = !self.groups.contains_key(&look.id);
-        let known = self.groups.entry(look.id.clone()).or_default();
-        if is_new && now <= self.since {
-            known.blocking_ns = look.blocking_ns; // it waited before anybody looked
-        }
-        known.seen = self.looks;
-        let before = std::mem::replace(&mut known.runs, look.runs.clone());
+        let process = self.note(now, look.process.clone());
+        let (since, warm_up_ns) = (self.since, self.rules.warm_up_ns);
+        let warm = process.first.0.saturating_add(warm_up_ns);
+        let is_warm = |run: &Run| warm_up_ns == 0 || run.ended.0 >= warm;
         let threshold = self.rules.threshold_for(&look.kind, &look.name);
-        let is_slow = |run: &&Run| {
-            run.ended >= self.since && threshold.is_some_and(|threshold| run.duration_ns >= threshold)
-        };
-        let fresh = look.runs.iter().filter(|run| !before.contains(run)).filter(is_slow);
+        let is_slow =
+            |run: &Run| run.ended >= since && threshold.is_some_and(|threshold| run.duration_ns >= threshold);
+        let fresh = self.fresh_runs(now, process, &look).into_iter().filter(is_slow);
         let (slow, cold): (Vec<Run>, Vec<Run>) = fresh.partition(is_warm);
         self.withheld.warm_up = self.withheld.warm_up.saturating_add(cold.len() as u64);
         slow.into_iter().for_each(|run| self.pend(now, &look, run));
         if let Some((_, blocking_ns)) = self.pending.get_mut(&look.id) {
             *blocking_ns = look.blocking_ns;
+        }
+    }
+
+    /// Notes what a group shows; gives the runs that it did not show before.
+    fn fresh_runs(&mut self, now: SessionNs, process: Presence, look: &Look<K, P>) -> Vec<Run> {
+        let runs = look.runs.clone();
+        if let Some(known) = self.groups.get_mut(&look.id) {
+            known.seen = now;
+            let before = std::mem::replace(&mut known.runs, runs);
+            return look.runs.iter().filter(|run| !before.contains(run)).copied().collect();
+        }
+        // It waited before anybody looked, or is not known any more because its process was away for long.
+        let is_older = now <= self.since || process.away_since.is_some();
+        let blocking_ns = if is_older { look.blocking_ns } else { 0 };
+        let known = Known { process: look.process.clone(), runs, blocking_ns, seen: now };
+        self.groups.insert(look.id.clone(), known);
+        let is_fresh = |run: &&Run| process.away_since.is_none_or(|since| run.ended > since);
+        look.runs.iter().filter(is_fresh).copied().collect()
+    }
+
+    /// What was missing from one look alone stays known, however long ago the look before was.
+    fn forget_who_is_gone(&mut self, now: SessionNs) {
+        let horizon = self.before.min(SessionNs(now.0.saturating_sub(ABSENT_NS)));
+        let mut absent: BTreeMap<P, usize> = BTreeMap::new();
+        self.groups.retain(|_, known| {
+            if known.seen == now {
+                return true;
+            }
+            let says_something = !known.runs.is_empty() || known.blocking_ns > 0;
+            if known.seen < horizon || !says_something {
+                return false;
+            }
+            let count = absent.entry(known.process.clone()).or_default();
+            *count += 1;
+            *count <= MOST_ABSENT
+        });
+        if self.processes.len() > MOST_PROCESSES {
+            self.processes.retain(|_, presence| presence.last == now);
         }
     }
 

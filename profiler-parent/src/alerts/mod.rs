@@ -88,25 +88,30 @@ impl Alert {
     }
 }
 
-/// Who watches hears from it that the session ends, and ends soon. The session does not wait for that.
-#[derive(Debug, Default)]
-pub(crate) struct Watches(Mutex<(bool, Vec<Sender<()>>)>);
+/// Who watches hears from it that the session ends, and ends soon. The session does not wait for that. All hear the same
+/// channel, so nothing is kept of those who watch no more.
+#[derive(Debug)]
+pub(crate) struct Watches {
+    end: Mutex<Option<Sender<()>>>,
+    ended: Receiver<()>,
+}
+
+impl Default for Watches {
+    fn default() -> Self {
+        let (end, ended) = bounded(0);
+        Self { end: Mutex::new(Some(end)), ended }
+    }
+}
 
 impl Watches {
-    /// Something that is heard when the session ends.
+    /// Something that is heard when the session ends: it is hung up. Nothing is ever sent.
     pub(crate) fn join(&self) -> Receiver<()> {
-        let (end, ended) = bounded(0);
-        let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !watches.0 {
-            watches.1.push(end);
-        }
-        ended
+        self.ended.clone()
     }
 
     /// The session ends.
     pub(crate) fn close(&self) {
-        let mut watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *watches = (true, Vec::new());
+        drop(self.end.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
@@ -190,5 +195,23 @@ impl Drop for Alerts {
         for thread in self.threads.drain(..).filter(|thread| !is_own(thread)) {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::TryRecvError;
+
+    use super::*;
+
+    #[test]
+    fn all_who_watch_hear_the_end_also_late_ones() {
+        let watches = Watches::default();
+        (0..1_000).for_each(|_| drop(watches.join())); // nothing is kept of them: see the type
+        let early = [watches.join(), watches.join()];
+        assert!(early.iter().all(|one| one.try_recv() == Err(TryRecvError::Empty)));
+        watches.close();
+        let heard = |one: &Receiver<()>| one.try_recv() == Err(TryRecvError::Disconnected);
+        assert!(early.iter().all(heard) && heard(&watches.join()));
     }
 }

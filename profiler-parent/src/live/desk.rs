@@ -153,7 +153,7 @@ impl Memory {
     fn look_at(&mut self, shared: &Shared, groups: Arc<GroupsSnapshot>) -> Look {
         let processes = self.processes.look(shared, &groups);
         let counters = self.counters.look(&self.processes, &processes);
-        let held_bytes = processes.iter().fold(0, |sum, process| sum + process.held_bytes);
+        let held_bytes = processes.iter().fold(0, |sum: u64, process| sum.saturating_add(process.held_bytes));
         let session = SessionRow {
             at_ns: groups.at_ns,
             date_unix_ns: groups.date_unix_ns,

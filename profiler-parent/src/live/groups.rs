@@ -255,7 +255,10 @@ impl<'a> Table<'a> {
             order: if is_ascending { "asc" } else { "desc" },
             total,
             rows: chosen.into_iter().take(most).map(|group| row(group, query)).collect(),
-            left_out: snapshot.processes.iter().fold(0, |sum, process| sum + process.left_out),
+            left_out: snapshot
+                .processes
+                .iter()
+                .fold(0, |sum: u64, process| sum.saturating_add(process.left_out)),
             missing: &snapshot.missing,
         }
     }

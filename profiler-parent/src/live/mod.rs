@@ -4,7 +4,8 @@
 //! and `profiler top` use it. Nothing is read of any process unless somebody asks: a request has the pools of all processes looked
 //! at, at most once a second ([`desk`]); the timeline is observed only while somebody watches it ([`markers`]). Invariants:
 //! it listens on loopback only; who does not know the token (128 random bits in the address) learns nothing; a page of
-//! another site cannot reach it under a name of its own (the `Host` header is checked); what is kept is bounded; no child is asked
+//! another site cannot reach it under a name of its own (the `Host` header is checked); the token is told to nobody, also not to the
+//! viewer, which gets a profile by a path with a secret of its own; what is kept is bounded; no child is asked
 //! for anything but what a capture asks; it ends with the session.
 //!
 //! ```text
@@ -26,14 +27,15 @@
 //! | `GET processes.json` | processes; `psort=` (`order`, `name`, `pid`, `state`, `memory`, `resident`, `cpu`, `rate`, `lost`), `porder=`, `ptop=` |
 //! | `GET counters.json` | counters of all processes together, with what they were lately |
 //! | `GET alerts.json` | the latest alerts; `alert=` a number: only later ones |
-//! | `GET markers.json` | observed markers; `after=` a number: only later ones; `name=`, `process=`, `thread=`, `category=`, `group=` (patterns), `min_ms=` |
-//! | `GET profiles.json`, `GET profiles/NAME` | profiles that were captured from here, and their files |
+//! | `GET markers.json` | observed markers, at most 500 and 1 MiB of them, what is more is counted; `after=` a number: only later ones; `name=`, `process=`, `thread=`, `category=`, `group=` (patterns), `min_ms=` |
+//! | `GET profiles.json`, `GET profiles/NAME` | profiles that were captured from here, and their files; the `link` of each is the path of the same file that pages of other sites may read, on this server but not below the token |
 //! | `POST capture` | captures: all, or `from=` to `to=`, or the time of `alert=`; answers with the profile's number, which then stands in the list |
 
 mod alerts;
 mod counters;
 mod desk;
 mod groups;
+mod hosts;
 mod http;
 mod markers;
 mod processes;
@@ -56,6 +58,7 @@ use crate::observe::Observatory;
 use crate::session::Session;
 use alerts::AlertBook;
 use desk::Desk;
+use hosts::Hosts;
 use http::RunningServer;
 use markers::Markers;
 use profiles::Profiles;
@@ -164,7 +167,7 @@ impl LiveServer {
         let Sources { shared, hub, observatory, over } = sources;
         let site = Site {
             token: token.clone(),
-            hosts: [address.to_string(), format!("localhost:{}", address.port())],
+            hosts: Hosts::of(address),
             desk: Desk::new(Arc::clone(&shared)),
             alerts: book,
             markers: Markers::new(observatory),

@@ -1,7 +1,7 @@
 //! Profiles that were captured from the page: one at a time, on a thread of its own, into a temporary directory.
 //!
 //! Invariants: the latest so many are kept; their files go with the server, or with the capture that was still running then;
-//! only names that stand in the list are served.
+//! only names that stand in the list are served. Each has a secret of its own, for the path that the viewer's page is told.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,13 +10,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ipc_protocol::environment::Token;
 use profiler_core::sys::spawn_quiet;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tempfile::TempDir;
 
 use crate::capture::{Capture, CaptureReport};
 use crate::hub::{HubHandle, Shared};
 use crate::observe::SessionNs;
+use crate::token::is_same;
 
 /// Profiles that are kept.
 const KEPT: usize = 16;
@@ -37,7 +39,7 @@ pub(super) enum Wanted {
 pub(super) enum NotBegun {
     /// Another one is being written.
     Busy,
-    /// There is no thread for it.
+    /// There is no thread for it, or no randomness.
     System,
 }
 
@@ -49,12 +51,30 @@ enum State {
     Failed,
 }
 
+/// The first part of a path, then the last. Never shown but to those who know the token.
+#[derive(Clone, PartialEq, Eq)]
+struct Link(String, String);
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}
+
+impl Serialize for Link {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("/{}/{}", self.0, self.1))
+    }
+}
+
 /// A profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Profile {
     number: u64,
     /// The last part of its path below the token.
     name: String,
+    /// Its path for pages of other sites.
+    link: Link,
     /// What it is of, as the page said.
     what: String,
     state: State,
@@ -99,8 +119,17 @@ impl Profiles {
 
     /// The file of this name, if it is complete.
     pub(super) fn open(&self, name: &str) -> Option<File> {
+        self.find(|one| one.name == name)
+    }
+
+    /// The file that has this secret and name, if it is complete.
+    pub(super) fn shared(&self, secret: &str, name: &str) -> Option<File> {
+        self.find(|one| one.name == name && is_same(secret, &one.link.0))
+    }
+
+    fn find(&self, is_it: impl Fn(&Profile) -> bool) -> Option<File> {
         let list = self.kept.lock();
-        let profile = list.profiles.iter().find(|one| one.name == name && one.state == State::Ready)?;
+        let profile = list.profiles.iter().find(|one| one.state == State::Ready && is_it(one))?;
         File::open(&profile.path).ok()
     }
 
@@ -139,12 +168,15 @@ impl Kept {
         if list.profiles.iter().any(|one| one.state == State::Writing) {
             return Err(NotBegun::Busy);
         }
+        let secret = Token::generate().map_err(|_| NotBegun::System)?.to_hex();
         list.count += 1;
         let number = list.count;
         let (name, path) = self.path(number);
+        let link = Link(secret, name.clone());
         list.profiles.push_front(Profile {
             number,
             name,
+            link,
             what,
             state: State::Writing,
             path,

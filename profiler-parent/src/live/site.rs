@@ -1,10 +1,10 @@
 //! What is there to be had, below the token.
 //!
 //! Called by the server's thread for each request. Invariants: who does not know the token gets the same empty answer for
-//! everything; a name for this machine that is not ours is refused; pages of other sites may read nothing but profiles, and those
-//! only by their full address.
+//! everything; a name for this machine that is not ours is refused; pages of other sites may read nothing but profiles, each by a
+//! path of its own with a secret of its own, which says nothing of the token.
 
-use std::io;
+use std::fs::File;
 
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderName, HeaderValue};
@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::alerts::AlertBook;
 use super::desk::{Desk, Look};
+use super::hosts::Hosts;
 use super::http::{Answer, status};
 use super::markers::Markers;
 use super::processes::ProcessTable;
@@ -43,8 +44,7 @@ const MOST_WORDS: usize = 200;
 /// See the head of this file.
 pub(super) struct Site {
     pub(super) token: String,
-    /// `Host` headers of clients that mean this server.
-    pub(super) hosts: [String; 2],
+    pub(super) hosts: Hosts,
     pub(super) desk: Desk,
     pub(super) alerts: std::sync::Arc<AlertBook>,
     pub(super) markers: Markers,
@@ -58,6 +58,14 @@ impl std::fmt::Debug for Site {
     }
 }
 
+/// What a path names.
+enum Place<'a> {
+    /// What stands behind the token.
+    Page(&'a str),
+    /// A profile, by a path that pages of other sites may be told.
+    Profile(File),
+}
+
 impl Site {
     /// Lets go of what nobody asks for any more.
     pub(super) fn tidy(&self) {
@@ -68,26 +76,26 @@ impl Site {
     /// Answers a request. Its body is not looked at.
     pub(super) fn answer(&self, request: &Request<Incoming>) -> Response<Answer> {
         let mut response = match self.place(request) {
-            Ok(place) => self.serve(place, request),
+            Ok(Place::Page(place)) => self.serve(place, request),
+            Ok(Place::Profile(file)) => for_any_page(file, request),
             Err(refusal) => status(refusal),
         };
-        for (name, value) in HEADERS {
-            response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
+        put(&mut response, &HEADERS);
         response
     }
 
-    /// The path below the token.
-    fn place<'a>(&self, request: &'a Request<Incoming>) -> Result<&'a str, StatusCode> {
+    fn place<'a>(&self, request: &'a Request<Incoming>) -> Result<Place<'a>, StatusCode> {
         let mut hosts = request.headers().get_all(HOST).into_iter();
         let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
-        let is_ours = self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
-        if !is_ours || hosts.next().is_some() {
+        if !self.hosts.have(host) || hosts.next().is_some() {
             return Err(StatusCode::FORBIDDEN);
         }
         let below = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
-        let known = below.filter(|(token, _)| is_same(token, &self.token));
-        known.map(|(_, place)| place).ok_or(StatusCode::NOT_FOUND)
+        let (secret, place) = below.ok_or(StatusCode::NOT_FOUND)?;
+        if is_same(secret, &self.token) {
+            return Ok(Place::Page(place));
+        }
+        self.profiles.shared(secret, place).map(Place::Profile).ok_or(StatusCode::NOT_FOUND)
     }
 
     fn serve(&self, place: &str, request: &Request<Incoming>) -> Response<Answer> {
@@ -145,24 +153,7 @@ impl Site {
     }
 
     fn profile(&self, name: &str) -> Response<Answer> {
-        let opened = || -> io::Result<Option<Answer>> {
-            let Some(file) = self.profiles.open(name) else { return Ok(None) };
-            let length = file.metadata()?.len();
-            Ok(Some(Answer::File(file, length)))
-        };
-        let Ok(Some(body)) = opened() else { return not_found() };
-        let mut response = Response::new(body);
-        let headers = [
-            ("content-type", "application/gzip"),
-            ("content-disposition", "attachment"),
-            // For the viewer's page, which is told the whole address.
-            ("access-control-allow-origin", "*"),
-            ("cross-origin-resource-policy", "cross-origin"),
-        ];
-        for (name, value) in headers {
-            response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        response
+        self.profiles.open(name).and_then(attachment).unwrap_or_else(not_found)
     }
 
     fn capture(&self, query: &Query) -> Response<Answer> {
@@ -198,6 +189,50 @@ impl Site {
     }
 }
 
+/// A profile as a file to be saved.
+fn attachment(file: File) -> Option<Response<Answer>> {
+    let length = file.metadata().ok()?.len();
+    let mut response = with_type(Answer::File(file, length), "application/gzip");
+    put(&mut response, &[("content-disposition", "attachment")]);
+    Some(response)
+}
+
+/// A profile by its own path: for the viewer's page, which is told that path.
+fn for_any_page(file: File, request: &Request<Incoming>) -> Response<Answer> {
+    let mut response = match *request.method() {
+        Method::GET | Method::HEAD => attachment(file).unwrap_or_else(not_found),
+        Method::OPTIONS => preflight(request),
+        _ => not_allowed("GET, HEAD, OPTIONS"),
+    };
+    put(
+        &mut response,
+        &[("access-control-allow-origin", "*"), ("cross-origin-resource-policy", "cross-origin")],
+    );
+    response
+}
+
+fn preflight(request: &Request<Incoming>) -> Response<Answer> {
+    let mut response = status(StatusCode::NO_CONTENT);
+    put(
+        &mut response,
+        &[
+            ("access-control-allow-methods", "GET, HEAD, OPTIONS"),
+            ("access-control-allow-headers", "content-type"),
+            ("access-control-max-age", "600"),
+        ],
+    );
+    if request.headers().contains_key("access-control-request-private-network") {
+        put(&mut response, &[("access-control-allow-private-network", "true")]);
+    }
+    response
+}
+
+fn put(response: &mut Response<Answer>, headers: &[(&'static str, &'static str)]) {
+    for (name, value) in headers {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+}
+
 fn file(text: &'static str, kind: &'static str) -> Response<Answer> {
     with_type(Answer::from(text), kind)
 }
@@ -211,7 +246,7 @@ fn json(value: &(impl Serialize + ?Sized)) -> Response<Answer> {
 
 fn with_type(body: Answer, kind: &'static str) -> Response<Answer> {
     let mut response = Response::new(body);
-    response.headers_mut().insert("content-type", HeaderValue::from_static(kind));
+    put(&mut response, &[("content-type", kind)]);
     response
 }
 
@@ -221,6 +256,6 @@ fn not_found() -> Response<Answer> {
 
 fn not_allowed(allowed: &'static str) -> Response<Answer> {
     let mut response = status(StatusCode::METHOD_NOT_ALLOWED);
-    response.headers_mut().insert("allow", HeaderValue::from_static(allowed));
+    put(&mut response, &[("allow", allowed)]);
     response
 }

@@ -185,7 +185,7 @@ impl ObservedMarker {
     }
 
     /// About how many bytes it takes, if it shares its texts with nobody.
-    pub(super) fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         let fields: usize = self.fields.iter().map(Field::weight).sum();
         let details: usize = self.details.iter().map(Detail::weight).sum();
         let flows: usize = self.flows.iter().map(|flow| size_of::<Flow>() + flow.id.len()).sum();

@@ -1,8 +1,8 @@
 //! The reader thread: one for all observers of a session, there only while somebody observes.
 //!
-//! It sleeps until a batch is due, then reads what was added to the pools of all processes, once for everybody. A
-//! process that came meanwhile is read from its beginning; one that has ended is read to its end and forgotten. The
-//! processes notice nothing of it.
+//! It sleeps until a pass is due ([`Pace`]), then reads what was added to the pools of all processes, once for everybody. A
+//! process that came meanwhile is read from its beginning; one that has ended is read to its end and forgotten, within
+//! about a second whatever observers wish, because its pool stays open until then. The processes notice nothing of it.
 //!
 //! An observer that comes is served from what ended after it came; spans that were open already are found by reading
 //! what is still there of the past, which the first observer pays for.
@@ -17,6 +17,7 @@ use profiler_core::time::{Anchor, Timestamp};
 
 use super::event::{BatchClock, SessionNs};
 use super::process::{Pass, Watched};
+use super::schedule::Pace;
 use super::subscriber::{Subscriber, Tallies};
 use crate::hub::{Process, ProcessState, Remains, Shared};
 
@@ -106,6 +107,7 @@ struct Reader {
     /// What was lost of those.
     gone: Tallies,
     passes: u64,
+    pace: Pace,
     next_span: u64,
 }
 
@@ -119,14 +121,16 @@ impl Reader {
             done: BTreeSet::new(),
             gone: Tallies { missed: 0, orphans: 0, unreadable: 0 },
             passes: 0,
+            pace: Pace::new(),
             next_span: 1,
         }
     }
 
-    /// Time until a batch is due.
+    /// Time until a pass is due: for a batch whose time has come, for one that may be large by then, or for the roll.
     fn until_due(&mut self) -> Duration {
-        let due = self.subscribers.iter_mut().map(|one| one.schedule().due()).min();
-        due.map_or(LONG, |due| {
+        let batch = self.subscribers.iter_mut().map(|one| one.schedule().due()).min();
+        let by_size = self.subscribers.iter().any(Subscriber::wants_batches_by_size);
+        batch.map(|due| due.min(self.pace.due(by_size))).map_or(LONG, |due| {
             let ns = due.0.saturating_sub(clock_now(&self.shared).now.0);
             Duration::from_nanos(u64::try_from(ns).unwrap_or(0)).min(LONG)
         })
@@ -188,6 +192,7 @@ impl Reader {
             self.gone = self.gone.plus(watched.tallies());
             self.done.insert(key);
         }
+        self.pace.note(clock.now, clock_now(&self.shared).now);
         clock
     }
 

@@ -1,4 +1,5 @@
-//! When the next batch is due: on a fixed grid, so that a late one does not push back all that follow.
+//! When the next batch is due: on a fixed grid, so that a late one does not push back all that follow; and when pools are
+//! read, which is no rarer.
 
 use std::time::Duration;
 
@@ -37,9 +38,52 @@ impl Schedule {
     }
 }
 
+/// Time between two passes while batches may become large before their time, as long as passes are cheap.
+const SOON: i64 = 50_000_000;
+/// Where there are many processes: so many times as long as a pass took, so that such passes take a fiftieth of a processor.
+const REST: i64 = 50;
+/// No observer's period is so long that the roll is taken less often: the pools of the dead are open until then.
+const ROLL: i64 = 1_000_000_000;
+
+/// When the next pass is due for its own sake.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    last: SessionNs,
+    soon_ns: i64,
+}
+
+impl Pace {
+    pub(super) const fn new() -> Self {
+        Self { last: SessionNs(0), soon_ns: SOON }
+    }
+
+    /// A pass began and ended then.
+    pub(super) fn note(&mut self, began: SessionNs, ended: SessionNs) {
+        let took = ended.0.saturating_sub(began.0);
+        (self.last, self.soon_ns) = (ended, took.saturating_mul(REST).clamp(SOON, ROLL));
+    }
+
+    /// When the next one is due; soon if somebody wants batches by their size.
+    pub(super) const fn due(&self, by_size: bool) -> SessionNs {
+        SessionNs(self.last.0.saturating_add(if by_size { self.soon_ns } else { ROLL }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn t7_passes_come_at_least_once_a_second_and_soon_where_batches_may_be_large() {
+        let mut pace = Pace::new();
+        let at = |ms: i64| SessionNs(ms * MS);
+        pace.note(at(1_000), at(1_001));
+        assert_eq!((pace.due(true), pace.due(false)), (at(1_051), at(2_001)));
+        pace.note(at(2_000), at(2_004));
+        assert_eq!(pace.due(true), at(2_204), "rarer where they cost more");
+        pace.note(at(3_000), at(9_000));
+        assert_eq!((pace.due(true), pace.due(false)), (at(10_000), at(10_000)));
+    }
 
     const MS: i64 = 1_000_000;
 

@@ -23,7 +23,9 @@ const MOST_RUNNING: usize = 256;
 pub struct ObserverOptions {
     /// Time between two batches while something happens. Default: 200 ms; at least 5 ms.
     pub period: Duration,
-    /// Markers after which a batch is sent without waiting for the period. Default: 2048.
+    /// Markers after which a batch is sent without waiting for the period. Default: 2048. It is looked for them every 50 ms,
+    /// rarer where that costs much, but once a second; `usize::MAX` if only a quarter of the queue is a reason to send before
+    /// the period is over, which is looked for once a second.
     pub batch_markers: usize,
     /// Bytes that may wait in the queue, besides the batch that waits to be sent. Default: 8 MiB.
     pub queue_bytes: usize,
@@ -141,6 +143,11 @@ impl Subscriber {
     /// Whether the observer is still there.
     pub(super) fn is_there(&self) -> bool {
         self.inbox.strong_count() > 0
+    }
+
+    /// Whether a number of markers is a reason to send a batch before its time.
+    pub(super) const fn wants_batches_by_size(&self) -> bool {
+        self.options.batch_markers < usize::MAX
     }
 
     /// It comes now. Only the reader thread can say so: what an earlier pass has read it will not see.

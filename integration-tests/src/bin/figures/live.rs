@@ -1,4 +1,5 @@
-//! What the live page costs: a page that asks once a second, of a session with 200 processes and a thousand groups.
+//! What the live page costs: a page that asks once a second, of a session with 200 processes and a thousand groups, half of which
+//! several processes or all share; of all groups some runs leave peaks.
 //!
 //! Counted is the processor time of the threads that work for the page: the server's, and that of its alerts. Markers are not
 //! watched: nobody observes them until somebody opens that part of the page.
@@ -15,9 +16,15 @@ use profiler_parent::{LiveServer, Session};
 use crate::figure::{Figure, Promise, Report};
 use crate::workers::{self, Worker};
 
-const PROCESSES: usize = 200;
-/// Groups in each of them, beside those of its thread and itself, with names of their own.
-const GROUPS_EACH: u64 = 5;
+const PROCESSES: u64 = 200;
+/// Groups, beside those of processes and their threads: such as one process has, as some have, and as all have.
+const OWN: u64 = 500;
+const OF_SOME: u64 = 490;
+const OF_ALL: u64 = 10;
+/// Processes that share a group which some have.
+const SOME: u64 = 4;
+/// A run that leaves a peak takes at least 16 µs.
+const PEAK: Duration = Duration::from_micros(40);
 /// Looks until readers of all pools are there.
 const WARM_UP: usize = 3;
 /// Seconds of each measurement.
@@ -30,12 +37,12 @@ const ALL: &str = "live.json?window=10s&sort=wall&top=all&ptop=all";
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let session = Session::builder().features(Features::NONE).memory_limit(256 << 20).start()?;
     let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
-    let start = |number| workers::start(&session, &format!("child {number}"), "own-groups", GROUPS_EACH);
+    let start = |number| workers::start(&session, &format!("child {number}"), "live-groups", number);
     let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;
     let body = ask(&live, ALL)?;
     let all: serde_json::Value = serde_json::from_str(&body)?;
     let total = all["groups"]["total"].as_u64().unwrap_or(0);
-    ensure!(total >= PROCESSES as u64 * GROUPS_EACH, "{total} groups are shown");
+    ensure!(total >= OWN + OF_SOME + OF_ALL, "{total} groups are shown");
     report.put(Figure::new("live.rows", total as f64, "groups"));
     report.put(Figure::new("live.all_rows_kib", body.len() as f64 / 1024.0, "KiB"));
     let [server, alerts] = cpu_pct(&live, USUAL)?;
@@ -50,14 +57,30 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// As a child: works for so many groups that no other process has, again and again.
-pub(crate) fn enter_own(groups: u64) -> ! {
-    let register =
-        |number| Group::register(GroupKind::Plugin, &format!("plugin {number} of {}", std::process::id()));
-    let groups: Vec<Group> = (0..groups).map(register).collect();
+/// Names of the groups of the child of this number.
+fn names(child: u64) -> Vec<String> {
+    let own = (0..OWN).filter(|group| group % PROCESSES == child).map(|group| format!("plugin {group}"));
+    let sets = PROCESSES / SOME;
+    let of_some = (0..OF_SOME).filter(|group| group % sets == child % sets);
+    let of_some = of_some.map(|group| format!("shared plugin {group}"));
+    own.chain(of_some).chain((0..OF_ALL).map(|group| format!("plugin {group} of all"))).collect()
+}
+
+/// As the child of this number: works for its groups, again and again; in a third of its entries for so long that it leaves a
+/// peak.
+pub(crate) fn enter_groups(child: u64) -> ! {
+    let register = |name: String| Group::register(GroupKind::Plugin, &name);
+    let groups: Vec<Group> = names(child).into_iter().map(register).collect();
     workers::until_closed("entered");
+    let mut round = 0_usize;
     loop {
-        groups.iter().for_each(|group| drop(group.enter()));
+        for (place, group) in groups.iter().enumerate() {
+            let _run = group.enter();
+            if place.wrapping_add(round).is_multiple_of(3) {
+                std::thread::sleep(PEAK);
+            }
+        }
+        round = round.wrapping_add(1);
         std::thread::sleep(Duration::from_millis(500));
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn run_as_child() -> Option<ExitCode> {
         Some("pace") => pace(argument),
         Some("open") => return Some(said(crate::open::record(argument), true)),
         Some("groups") => crate::groups::enter_some(argument),
-        Some("own-groups") => crate::live::enter_own(argument),
+        Some("live-groups") => crate::live::enter_groups(argument),
         Some("peer") => return Some(said(crate::sample::work(argument), false)),
         _ => return Some(ExitCode::from(2)),
     }

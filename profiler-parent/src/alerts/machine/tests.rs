@@ -142,14 +142,18 @@ fn an_alert_spans_its_runs_and_says_what_was_waited_since_the_one_before() {
 }
 
 #[test]
-fn of_groups_that_are_gone_nothing_is_kept() {
-    let mut machine = machine(AlertRules::default().buffering(Duration::ZERO));
-    for step in 0..100 {
-        let ms = step * 10;
-        let gone = Look { process: u32::try_from(step).unwrap(), ..look(u32::try_from(step).unwrap(), &[]) };
-        at(&mut machine, ms, vec![gone]);
-    }
-    assert_eq!((machine.groups.len(), machine.processes.len(), machine.pending.len()), (1, 1, 0));
+fn of_groups_that_are_gone_nothing_is_kept_for_long() {
+    let rules = AlertRules::default().buffering(Duration::ZERO).threshold(Duration::from_secs(1));
+    let mut machine = machine(rules);
+    let mut show = |step: i64, runs: &[Run]| {
+        let number = u32::try_from(step).unwrap();
+        at(&mut machine, step * 1_000, vec![Look { process: number, ..look(number, runs) }]);
+        (machine.groups.len(), machine.pending.len())
+    };
+    let quiet = (1..100).map(|step| show(step, &[])).last();
+    assert_eq!(quiet, Some((1, 0)), "of what says nothing nothing");
+    let busy = (100..200).map(|step| show(step, &[run(step * 1_000, 5)])).last();
+    assert_eq!(busy, Some((11, 0)), "ten seconds, and now");
 }
 
 #[test]
@@ -252,4 +256,47 @@ proptest! {
         }
         prop_assert_eq!(alerts, model(&shown, &looks, buffering, at_once, repeat));
     }
+}
+
+#[test]
+fn a2_a_run_is_told_once_although_its_process_is_missing_from_some_looks() {
+    let mut machine = machine(AlertRules::default().buffering(Duration::ZERO));
+    let shown = || vec![Look { blocking_ns: 5, ..look(1, &[run(100, 100)]) }];
+    assert_eq!(at(&mut machine, 150, shown()), [(1, 100)]);
+    // One look, several, very long, and one after which there was no look for long.
+    for (missing, again) in [(350, 550), (4_000, 8_000), (9_000, 60_000), (200_000, 200_200)] {
+        assert_eq!(at(&mut machine, missing, vec![]), []);
+        assert_eq!(at(&mut machine, again, shown()), [], "{again}");
+    }
+    for missing in [201_000, 206_000, 211_000, 216_000] {
+        assert_eq!(at(&mut machine, missing, vec![]), []);
+    }
+    assert_eq!(machine.groups.len(), 0, "forgotten");
+    let later = Look { blocking_ns: 5, ..look(1, &[run(100, 100), run(211_500, 90)]) };
+    assert_eq!(at(&mut machine, 217_000, vec![later]), [(1, 90)], "what it did meanwhile is heard");
+}
+
+#[test]
+fn a5_a_process_that_is_missing_from_a_look_does_not_warm_up_again() {
+    let rules = AlertRules::default().warm_up(Duration::from_millis(500)).buffering(Duration::ZERO);
+    let mut machine = machine(rules);
+    for now in [1_000, 1_200] {
+        assert_eq!(at(&mut machine, now, vec![]), []);
+    }
+    assert_eq!(at(&mut machine, 1_400, vec![look(1, &[run(1_390, 100)])]), [(1, 100)]);
+}
+
+#[test]
+fn a5_a_process_that_shows_other_groups_in_every_look_is_not_remembered_for_ever() {
+    let mut machine = machine(AlertRules::default());
+    for round in 0..20_u32 {
+        let made_up = |number: u32| look(round * 1_000 + number, &[run(1, 2)]);
+        at(&mut machine, 10 + i64::from(round), (0..1_000).map(made_up).collect());
+    }
+    assert!(machine.groups.len() <= MOST_ABSENT + 1_000, "{}", machine.groups.len());
+    for process in 0..20_000_u32 {
+        machine.meet(SessionNs(i64::from(process) * MS), [process]);
+        machine.look(SessionNs(i64::from(process) * MS), []);
+    }
+    assert!(machine.processes.len() <= MOST_PROCESSES + 1, "{}", machine.processes.len());
 }

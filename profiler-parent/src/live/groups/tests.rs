@@ -150,3 +150,10 @@ fn l1_lately_is_what_was_added() {
     let ticks: Vec<_> = rows.iter().map(|row| row["ticks"].as_u64().unwrap()).collect();
     assert_eq!((names(&table), ticks), (vec!["acme", "plugin", "pure"], vec![27, 12, 0]));
 }
+
+#[test]
+fn l1_a_process_that_lies_about_what_it_left_out_breaks_nothing() {
+    let (mut liar, honest) = (process(1, vec![]), process(2, vec![]));
+    liar.left_out = u64::MAX;
+    assert_eq!(table(&snapshot_of(vec![liar, honest]), "")["left_out"].as_u64(), Some(u64::MAX));
+}

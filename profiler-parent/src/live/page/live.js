@@ -12,6 +12,7 @@ let paused = false;
 let latest = null;
 let shownMarkers = [];
 let lastMarker = 0;
+let leftOut = 0;
 
 const by = (id) => document.getElementById(id);
 
@@ -348,7 +349,7 @@ function showProfiles(profiles) {
     if (profile.state === "writing") return [title, make("span", { class: "count" }, "being written…")];
     if (profile.state === "failed") return [title, make("span", { class: "bad" }, profile.error ?? "failed")];
     const path = `profiles/${encodeURIComponent(profile.name)}`;
-    const whole = new URL(path, location.href).href;
+    const whole = new URL(profile.link, location.href).href; // has a secret of its own: the page's is nobody's business
     const viewer = `https://profiler.firefox.com/from-url/${encodeURIComponent(whole)}/`;
     return [
       title,
@@ -372,10 +373,13 @@ function list(element, items, keyOf, children) {
 }
 
 const MARKERS = 200;
-function showMarkers({ rows, running, dropped, missed }) {
-  lastMarker = Math.max(lastMarker, ...rows.map((row) => row.number));
-  shownMarkers = [...rows, ...shownMarkers].slice(0, MARKERS);
-  const all = [...running.map((row) => ({ ...row, number: `running ${row.span}` })), ...shownMarkers];
+const LETTERS = 2000;
+function showMarkers({ number, rows, left_out, running, running_left_out, dropped, missed }) {
+  if (number < lastMarker) [shownMarkers, leftOut] = [[], 0]; // nobody had watched for a while
+  lastMarker = number;
+  leftOut += left_out;
+  shownMarkers = [...rows.map(brief), ...shownMarkers].slice(0, MARKERS);
+  const all = [...running.map((row) => ({ ...brief(row), number: `running ${row.span}` })), ...shownMarkers];
   fill(by("marker-table").tBodies[0], all.map((row) => ({
     key: String(row.number),
     cells: [
@@ -384,11 +388,12 @@ function showMarkers({ rows, running, dropped, missed }) {
       { text: took(row) },
       { className: "text", text: `${row.process_name} ${row.process}` },
       { className: "text", text: row.thread_name || String(row.thread) },
-      { className: "text name", title: details(row), text: details(row) },
+      { className: "text name", title: row.said, text: row.said },
     ],
   })));
   const notes = [`The latest ${shownMarkers.length}.`];
-  if (dropped) notes.push(`${whole(dropped)} were too many to be shown.`);
+  if (dropped + leftOut) notes.push(`${whole(dropped + leftOut)} were too many, or too large, to be shown.`);
+  if (running_left_out) notes.push(`${whole(running_left_out)} more are running.`);
   if (missed) notes.push(`${whole(missed)} were gone before they could be read.`);
   by("markers-note").textContent = notes.join(" ");
 }
@@ -396,6 +401,12 @@ function showMarkers({ rows, running, dropped, missed }) {
 function took(row) {
   if (row.shape === "instant") return "";
   return row.end === null ? (row.unfinished ? "unfinished" : "running") : time(row.end - row.start);
+}
+
+/** What is kept of a marker: it may say very much. */
+function brief({ number, span, start, end, shape, unfinished, name, category, process, process_name, thread, thread_name, ...row }) {
+  const said = details(row).slice(0, LETTERS);
+  return { number, span, start, end, shape, unfinished, name, category, process, process_name, thread, thread_name, said };
 }
 
 function details(row) {
@@ -448,6 +459,7 @@ by("capture").addEventListener("click", () => capture([["what", "everything unti
 function otherMarkers() {
   shownMarkers = [];
   lastMarker = 0;
+  leftOut = 0;
   refreshMarkers();
 }
 by("markers").addEventListener("toggle", refreshMarkers);

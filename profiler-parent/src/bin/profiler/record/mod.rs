@@ -89,6 +89,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let live = options.live.map(|address| session.serve_live(address)).transpose()?;
     if let Some(live) = &live {
         eprintln!("profiler: live at {}", live.url());
+        // Not as an argument, which every user of the machine could read.
+        eprintln!("profiler: in a terminal: {}={} profiler top", crate::top::VARIABLE, live.url());
     }
     let signals = Signals::catch()?;
     let name = options.shown_name();

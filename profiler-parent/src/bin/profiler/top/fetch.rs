@@ -31,10 +31,14 @@ impl LivePage {
             !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_hexdigit()),
             "not the address of a live page: no token in it"
         );
+        // Browsers leave this port out.
+        let has_port =
+            host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        let host = if has_port { host.to_owned() } else { format!("{host}:80") };
         let address = host.to_socket_addrs().ok().and_then(|mut all| all.next());
         let address = address.with_context(|| format!("{host} is not an address with a port"))?;
         ensure!(address.ip().is_loopback(), "{host} is not this machine");
-        Ok(Self { address, host: host.to_owned(), path: format!("/{token}/") })
+        Ok(Self { address, host, path: format!("/{token}/") })
     }
 
     /// What `live.json` says.
@@ -79,6 +83,13 @@ mod tests {
     fn only_addresses_with_a_token_on_this_machine_are_taken() {
         let page = LivePage::at("http://127.0.0.1:4000/00ff/groups.json").unwrap();
         assert_eq!((page.host.as_str(), page.path.as_str()), ("127.0.0.1:4000", "/00ff/"));
+        for (url, host) in [
+            ("http://127.0.0.1/ab/", "127.0.0.1:80"),
+            ("http://[::1]/ab/", "[::1]:80"),
+            ("http://[::1]:9/ab/", "[::1]:9"),
+        ] {
+            assert_eq!(LivePage::at(url).unwrap().host, host);
+        }
         for wrong in [
             "",
             "https://127.0.0.1:1/ab/",

@@ -1,14 +1,16 @@
-//! `profiler top URL`: the live page's table of groups in a terminal.
+//! `profiler top`: the live page's table of groups in a terminal.
 //!
 //! ```text
-//! $ profiler top http://127.0.0.1:41229/5a…/
+//! $ PROFILER_LIVE_URL=http://127.0.0.1:41229/5a…/ profiler top
 //! 3 processes running, 12.1 MiB of 128.0 MiB recorded; 1 of 1 groups, last 10.0 s, by wall
 //! GROUP            KIND     TIME     CPU      BLOCKING ENTRIES  MEDIAN   99%      LONGEST  PROCESSES
 //! spell checker    plugin   2.31 s   2.30 s   –        412      5.12 ms  21.9 ms  64.2 ms  3
 //! ```
 //!
-//! Invariants: reads and never changes anything; in a pipe it is plain text without any control character.
+//! Invariants: reads and never changes anything; in a pipe it is plain text without any control character; the address, which is
+//! a secret, need not stand among the arguments, where every user of the machine can read it.
 
+mod address;
 mod fetch;
 mod table;
 
@@ -18,6 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
+pub(crate) use address::VARIABLE;
 use fetch::LivePage;
 use table::Everything;
 
@@ -33,10 +36,13 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 ///
 /// URL is the address of a live page, as `profiler record --live` prints it. Shown are the groups of all processes, the
 /// slowest first, once a second. Stops on Ctrl-C, or when the session ends.
+///
+/// Who knows the address sees all that the page shows, and every user of the machine can read the arguments of every command
+/// that runs. So give it in the environment variable PROFILER_LIVE_URL, or in a line on standard input with `-`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The live page's address
-    url: String,
+    /// The live page's address; `-` reads it from standard input [default: what PROFILER_LIVE_URL says]
+    url: Option<String>,
     /// Shows it once
     #[arg(long)]
     once: bool,
@@ -93,7 +99,7 @@ enum Window {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let page = LivePage::at(&options.url)?;
+    let page = LivePage::at(&address::of(options.url.as_deref())?)?;
     let is_terminal = io::stdout().is_terminal();
     if options.once && (options.window == Window::Lately || options.processes) {
         // Two looks, or there is nothing to compare with: what was done lately, rates.

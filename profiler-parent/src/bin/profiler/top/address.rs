@@ -1,0 +1,46 @@
+//! Where the address of the live page comes from: an argument, the environment, standard input.
+//!
+//! The last two are for those who are not alone on a machine: other users read arguments, but neither of these.
+
+use std::io::BufRead;
+
+use anyhow::{Context, Result};
+
+/// Says the address if no argument does.
+pub(crate) const VARIABLE: &str = "PROFILER_LIVE_URL";
+/// The argument for standard input.
+const FROM_INPUT: &str = "-";
+/// Bytes of an address.
+const MOST: u64 = 4096;
+
+/// The address that is meant.
+pub(super) fn of(argument: Option<&str>) -> Result<String> {
+    match argument {
+        Some(FROM_INPUT) => first_line(std::io::stdin().lock()),
+        Some(url) => Ok(url.to_owned()),
+        None => std::env::var(VARIABLE).with_context(|| {
+            format!("which live page? Give its address in {VARIABLE}, or as an argument; `-` reads it from standard input")
+        }),
+    }
+}
+
+/// Waits for no more than the line.
+fn first_line(input: impl BufRead) -> Result<String> {
+    let mut line = String::new();
+    input.take(MOST).read_line(&mut line).context("there is no address on standard input")?;
+    Ok(line.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_an_argument_or_the_first_line() {
+        assert_eq!(of(Some("http://127.0.0.1:1/ab/")).unwrap(), "http://127.0.0.1:1/ab/");
+        assert_eq!(first_line(&b"http://a/\nmore"[..]).unwrap(), "http://a/");
+        assert_eq!(first_line(&b"http://a/"[..]).unwrap(), "http://a/");
+        assert!(first_line(&b"\xff\n"[..]).is_err());
+        assert_eq!(first_line(std::io::BufReader::new(std::io::repeat(b'x'))).unwrap().len(), 4096);
+    }
+}

@@ -1,0 +1,57 @@
+//! By which names a client may call this server: what keeps pages away that have a name of their own point to this machine.
+//!
+//! Used by [`super::site`] for each request. Invariant: only names of loopback, with the port that is listened on.
+
+use std::net::SocketAddr;
+
+/// What browsers leave out of an address.
+const USUAL_PORT: u16 = 80;
+
+/// `Host` headers of clients that mean this server.
+#[derive(Debug)]
+pub(super) struct Hosts(Vec<String>);
+
+impl Hosts {
+    /// Those of a server that listens there.
+    pub(super) fn of(address: SocketAddr) -> Self {
+        let port = address.port();
+        let ip = match address {
+            SocketAddr::V4(v4) => v4.ip().to_string(),
+            SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
+        };
+        let names = [ip, "localhost".to_owned()];
+        let mut hosts: Vec<String> = names.iter().map(|name| format!("{name}:{port}")).collect();
+        if port == USUAL_PORT {
+            hosts.extend(names);
+        }
+        Self(hosts)
+    }
+
+    /// Whether a client that names this host means this server.
+    pub(super) fn have(&self, host: &str) -> bool {
+        self.0.iter().any(|known| known.eq_ignore_ascii_case(host))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l1_a_server_is_called_by_loopback_names_and_its_port_which_may_be_left_out_if_it_is_80() {
+        let hosts = |address: &str| Hosts::of(address.parse().unwrap());
+        let other = hosts("127.0.0.1:4000");
+        assert!(other.have("127.0.0.1:4000") && other.have("LocalHost:4000"));
+        let usual = hosts("127.0.0.1:80");
+        assert!(
+            ["127.0.0.1", "127.0.0.1:80", "localhost", "localhost:80"].iter().all(|host| usual.have(host))
+        );
+        assert!(hosts("[::1]:80").have("[::1]") && hosts("[::1]:9").have("[::1]:9"));
+        for wrong in
+            ["", "127.0.0.1", "localhost", "127.0.0.1:80", "evil.example:4000", "127.0.0.1:4000:4000"]
+        {
+            assert!(!other.have(wrong), "{wrong}");
+        }
+        assert!(!usual.have("evil.example") && !usual.have("127.0.0.1:4000") && !usual.have("[::1]"));
+    }
+}
