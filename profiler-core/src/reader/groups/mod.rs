@@ -19,7 +19,7 @@ use crate::groups::{GroupKind, MAX_LABELS, MAX_NAME_BYTES, Probes};
 use crate::ids::{DefinitionId, GroupIndex, PoolId, ProcessId, ProcessKey, ProcessStart};
 use crate::pool::definitions::{Definition, READY};
 use crate::pool::header::HeaderError;
-use crate::pool::layout::{GROUP_BYTES, Layout, Life, MAX_GROUPS, Region, header as at};
+use crate::pool::layout::{GROUP_BYTES, Layout, Life, MAGIC, MAX_GROUPS, Region, header as at};
 use crate::pool::live::group::word as cell_word;
 
 /// Cells that are read at once.
@@ -97,7 +97,7 @@ impl<S: ByteSource> GroupReader<S> {
     /// Reads all groups as they are now.
     ///
     /// # Errors
-    /// When the source cannot be read any more, or says what no pool says.
+    /// When the source cannot be read any more, or is no pool any more.
     pub fn read(&mut self) -> Result<PoolGroups, ReadError> {
         let mut found = self.read_once()?;
         for _ in 1..TRIES {
@@ -121,10 +121,13 @@ impl<S: ByteSource> GroupReader<S> {
     }
 
     fn read_once(&mut self) -> Result<PoolGroups, ReadError> {
-        // The words of the header that change, in one read: there are hundreds of pools.
-        let mut words = [0; (at::GROUPS_LEFT_OUT + 8 - at::PID) as usize];
-        self.source.read_at(&mut words, at::PID)?;
-        let of = |offset: u64| word(&words, usize::try_from((offset - at::PID) / 8).unwrap_or(usize::MAX));
+        // The first words of the header, in one read, all that may have changed: there are hundreds of pools.
+        let mut words = [0; (at::GROUPS_LEFT_OUT + 8) as usize];
+        self.source.read_at(&mut words, at::MAGIC)?;
+        let of = |offset: u64| word(&words, usize::try_from(offset / 8).unwrap_or(usize::MAX));
+        if of(at::MAGIC) != MAGIC {
+            return Err(HeaderError::NotAPool(of(at::MAGIC)).into());
+        }
         let pid = u32::try_from(of(at::PID)).map_err(|_| HeaderError::Damaged("pid"))?;
         let life = Life::from_u64(of(at::LIFE)).ok_or(HeaderError::Damaged("life"))?;
         let probes = Probes::from_bits(u8::try_from(of(at::PROBES)).unwrap_or(0));
