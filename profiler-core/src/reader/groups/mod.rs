@@ -97,7 +97,7 @@ impl<S: ByteSource> GroupReader<S> {
     /// Reads all groups as they are now.
     ///
     /// # Errors
-    /// When the source cannot be read any more, or says what no pool says.
+    /// When the source cannot be read any more, or is no pool any more.
     pub fn read(&mut self) -> Result<PoolGroups, ReadError> {
         let mut found = self.read_once()?;
         for _ in 1..TRIES {
