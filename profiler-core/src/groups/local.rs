@@ -185,6 +185,7 @@ impl Own {
     }
 
     /// Ends the iteration: writes what it came to into the cells.
+    #[inline(never)]
     fn settle(&mut self, word: u64) {
         let (epoch, watch) = (self.epoch, &mut self.watch);
         let mut is_told = false;

@@ -31,23 +31,36 @@ pub(crate) const LAPS: usize = 64;
 /// Loops inside each other.
 pub(crate) const LOOPS: usize = 8;
 
-/// Which laps a guard holds open, and where.
+/// Which laps a guard holds open, and where. Two words: that is what a call gives back in registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owned {
     laps: u64,
-    /// The loop, told from all others; 0: nothing was entered.
-    serial: u64,
-    /// The thread waits until it leaves.
-    waits: bool,
+    /// The loop, told from all others, from bit 1 on; bit 0: the thread waits until it leaves. 0: nothing was entered.
+    place: u64,
 }
 
 impl Owned {
     /// Nothing was entered, so nothing is left.
-    pub(crate) const NOTHING: Self = Self { laps: 0, serial: 0, waits: false };
+    pub(crate) const NOTHING: Self = Self { laps: 0, place: 0 };
+
+    #[inline(always)]
+    fn new(laps: u64, serial: u64, waits: bool) -> Self {
+        Self { laps, place: serial << 1 | u64::from(waits) }
+    }
 
     #[inline(always)]
     pub(crate) const fn is_nothing(self) -> bool {
-        self.serial == 0
+        self.place == 0
+    }
+
+    #[inline(always)]
+    const fn serial(self) -> u64 {
+        self.place >> 1
+    }
+
+    #[inline(always)]
+    const fn waits(self) -> bool {
+        self.place & 1 != 0
     }
 }
 
@@ -66,6 +79,16 @@ struct Lap {
 }
 
 impl Lap {
+    /// A span begins, that of one more entry from outside.
+    fn start(&mut self, now: Reading) {
+        (self.since, self.holds) = (now, 0);
+        self.sums.ticks += 1;
+    }
+
+    fn is_of(&self, group: &'static Registered) -> bool {
+        self.group.is_some_and(|known| std::ptr::eq(known, group))
+    }
+
     /// Ends the span that runs.
     fn stop(&mut self, now: Reading) {
         if now.processor != self.since.processor {
@@ -138,6 +161,31 @@ pub(crate) struct Stopwatch {
     around: [Loop; LOOPS - 1],
     level: usize,
     serial: u64,
+    found: Found,
+}
+
+/// Where groups were found last: they are entered again and again. Only a hint.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found([u8; FOUND]);
+
+/// Hints: a power of two.
+const FOUND: usize = 16;
+
+impl Found {
+    fn slot(group: &'static Registered) -> usize {
+        let address = std::ptr::from_ref(group).addr();
+        ((address >> 5) ^ (address >> 9)) % FOUND
+    }
+
+    #[inline]
+    fn place(&self, group: &'static Registered) -> usize {
+        self.0.get(Self::slot(group)).copied().map_or(0, usize::from) % LAPS
+    }
+
+    fn note(&mut self, group: &'static Registered, place: usize) {
+        let hint = u8::try_from(place).unwrap_or(0);
+        self.0.get_mut(Self::slot(group)).into_iter().for_each(|known| *known = hint);
+    }
 }
 
 /// What an exit came to.
@@ -171,7 +219,7 @@ impl Stopwatch {
     pub(crate) fn new() -> Self {
         let (laps, around) = ([Lap::default(); LAPS], [Loop::default(); LOOPS - 1]);
         let inner = Loop { serial: 1, ..Loop::default() };
-        Self { laps, used: 0, inner, around, level: 0, serial: 1 }
+        Self { laps, used: 0, inner, around, level: 0, serial: 1, found: Found::default() }
     }
 
     /// Forgets everything; guards that are alive mean nothing any more.
@@ -192,6 +240,42 @@ impl Stopwatch {
         groups: impl Iterator<Item = &'static Registered> + Clone,
         waits: bool,
     ) -> Owned {
+        let mut each = groups.clone();
+        if let (Some(group), None, false) = (each.next(), each.next(), waits)
+            && let Some(owned) = self.enter_again(clock, group)
+        {
+            return owned;
+        }
+        self.enter_anew(clock, probes, implied, groups, waits)
+    }
+
+    /// Enters one group that this iteration knows already, inside of others: what is done most takes the shortest way.
+    #[inline]
+    fn enter_again<C: Clock>(&mut self, clock: &C, group: &'static Registered) -> Option<Owned> {
+        let place = self.found.place(group);
+        let bit = 1_u64 << place;
+        let is_it = self.laps.get(place).is_some_and(|lap| lap.is_of(group));
+        if !is_it || self.inner.laps & bit == 0 || self.inner.guards == 0 {
+            return None;
+        }
+        let now = (self.inner.open & bit == 0).then(|| self.read(clock));
+        let lap = self.laps.get_mut(place)?;
+        now.into_iter().for_each(|now| lap.start(now));
+        lap.holds = lap.holds.saturating_add(1);
+        self.inner.open |= bit;
+        self.inner.guards = self.inner.guards.saturating_add(1);
+        Some(Owned::new(bit, self.inner.serial, false))
+    }
+
+    #[inline(never)]
+    fn enter_anew<C: Clock>(
+        &mut self,
+        clock: &C,
+        probes: Probes,
+        implied: impl FnOnce() -> [Option<&'static Registered>; 2],
+        groups: impl Iterator<Item = &'static Registered> + Clone,
+        waits: bool,
+    ) -> Owned {
         if groups.clone().next().is_none() && (!waits || self.inner.guards == 0) {
             return Owned::NOTHING;
         }
@@ -201,7 +285,7 @@ impl Stopwatch {
         self.each(laps, |lap| lap.holds = lap.holds.saturating_add(1));
         self.inner.guards = self.inner.guards.saturating_add(1);
         self.inner.blocking = self.inner.blocking.saturating_add(u32::from(waits));
-        Owned { laps, serial: self.inner.serial, waits }
+        Owned::new(laps, self.inner.serial, waits)
     }
 
     /// Opens the laps of all these groups that are not open; their bits.
@@ -224,8 +308,7 @@ impl Stopwatch {
     /// The place of a group among these laps.
     #[inline]
     fn find(&self, among: u64, group: &'static Registered) -> Option<usize> {
-        let is_it = |lap: &Lap| lap.group.is_some_and(|known| std::ptr::eq(known, group));
-        bits(among).find(|place| self.laps.get(*place).is_some_and(is_it))
+        bits(among).find(|place| self.laps.get(*place).is_some_and(|lap| lap.is_of(group)))
     }
 
     /// Opens a group's lap, unless it is open, and gives its bit. Nothing if there is no room: then its tick is counted all
@@ -245,8 +328,8 @@ impl Stopwatch {
         if self.inner.laps & bit == 0 {
             *lap = Lap { group: Some(group), ..Lap::default() };
         }
-        (lap.since, lap.holds) = (now, 0);
-        lap.sums.ticks += 1;
+        lap.start(now);
+        self.found.note(group, place);
         self.used |= bit;
         self.inner.laps |= bit;
         self.inner.open |= bit;
@@ -256,18 +339,45 @@ impl Stopwatch {
     /// Leaves what a guard has entered.
     #[inline]
     pub(crate) fn exit<C: Clock>(&mut self, clock: &C, owned: Owned) -> Exit {
-        if owned.serial != self.inner.serial {
+        if self.exit_one(clock, owned) {
+            return Exit::Inner;
+        }
+        self.exit_any(clock, owned)
+    }
+
+    /// Leaves one group inside of others; whether that is what was to be done.
+    #[inline]
+    fn exit_one<C: Clock>(&mut self, clock: &C, owned: Owned) -> bool {
+        let (it, bit) = (&self.inner, owned.laps);
+        let is_one = bit.is_power_of_two() && bit & it.implied == 0 && bit & it.open != 0;
+        if owned.serial() != it.serial || it.guards <= 1 || owned.waits() || !is_one {
+            return false;
+        }
+        let place = bit.trailing_zeros() as usize;
+        let is_over = self.laps.get_mut(place).is_some_and(Lap::let_go);
+        if is_over {
+            let now = self.read(clock);
+            let lap = self.laps.get_mut(place).filter(|_| self.inner.probes.needs_time());
+            lap.into_iter().for_each(|lap| lap.stop(now));
+        }
+        self.inner.leave(if is_over { bit } else { 0 }, false);
+        true
+    }
+
+    #[inline(never)]
+    fn exit_any<C: Clock>(&mut self, clock: &C, owned: Owned) -> Exit {
+        if owned.serial() != self.inner.serial {
             self.exit_around(owned);
             return Exit::Inner;
         }
         let is_last = self.inner.guards <= 1;
         let ended = ended_by(&mut self.laps, &self.inner, owned.laps);
         // Of a guard that had entered again nothing ends.
-        if ended != 0 || owned.waits {
+        if ended != 0 || owned.waits() {
             let now = self.read(clock);
             self.stop(ended, now);
         }
-        self.inner.leave(ended, owned.waits);
+        self.inner.leave(ended, owned.waits());
         if is_last && !self.inner.is_custom() { Exit::Outermost } else { Exit::Inner }
     }
 
@@ -275,9 +385,9 @@ impl Stopwatch {
     #[cold]
     fn exit_around(&mut self, owned: Owned) {
         let around = self.around.iter_mut().take(self.level);
-        for it in around.filter(|it| it.serial == owned.serial) {
+        for it in around.filter(|it| it.serial == owned.serial()) {
             let ended = ended_by(&mut self.laps, it, owned.laps);
-            it.leave(ended, owned.waits);
+            it.leave(ended, owned.waits());
         }
     }
 
