@@ -61,7 +61,7 @@ fn start(session: &Session, name: &str, seconds: u64) -> Result<ProfiledChild> {
 
 fn say(alert: &Alert) {
     let Alert { kind, group, process_name, runs, highest_ns, .. } = alert;
-    let none = alert.evidence_error.as_deref().unwrap_or("none");
+    let none = alert.evidence_error.as_deref().unwrap_or("that of the one above");
     let evidence = alert.evidence.as_deref().map_or(none.into(), Path::to_string_lossy);
     println!(
         "alert: {kind} {group:?} in {process_name:?}: {runs} slow, up to {} ms; evidence: {evidence}",
@@ -69,7 +69,7 @@ fn say(alert: &Alert) {
     );
 }
 
-/// The plugins and tenants, the slowest first.
+/// The plugins and tenants, first those of whose requests the most are slow.
 fn show(session: &Session) {
     println!(
         "\n{:<8} {:<14} {:>8} {:>9} {:>9} {:>11} {:>9} {:>8}",
@@ -77,7 +77,8 @@ fn show(session: &Session) {
     );
     let mut groups = session.groups().merged();
     groups.retain(|group| matches!(group.kind, GroupKind::Plugin | GroupKind::Tenant));
-    groups.sort_by_key(|group| std::cmp::Reverse(group.totals.longest_ns));
+    let slow = |of: &GroupTotals| of.durations[6] * 1_000_000 / of.ticks.max(1);
+    groups.sort_by_key(|group| std::cmp::Reverse((slow(&group.totals), group.totals.longest_ns)));
     for group in groups {
         let GroupTotals { ticks, wall_ns, cpu_ns, blocking_ns, longest_ns, durations, .. } = &group.totals;
         let ms = |ns: &u64| format!("{} ms", ns / 1_000_000);

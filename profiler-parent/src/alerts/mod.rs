@@ -2,7 +2,7 @@
 //!
 //! [`Session::alerts`](crate::Session::alerts) starts one thread that looks at the groups of all processes
 //! ([`crate::groups`]) some times a second; no process is asked. What is worth an alert is decided by a pure state
-//! machine ([`machine`]), and told to [`Listeners`](listeners::Listeners) by a second thread, which may be held up.
+//! machine, and told to [`Listeners`](listeners::Listeners) by a second thread, which may be held up.
 //!
 //! ```text
 //! pools ──peaks of all groups──▶ machine: threshold, collection, sanity ──queue──▶ evidence: a profile of that time ──▶ listeners
@@ -118,6 +118,7 @@ impl Watches {
 /// Alerts while this is there. Dropping it ends them, and waits for a callback that runs, or for the evidence that is being
 /// written, which takes as long as a capture.
 #[derive(Debug)]
+#[must_use = "alerts end when this is dropped"]
 pub struct Alerts {
     listeners: Arc<Listeners>,
     counts: Counts,

@@ -84,6 +84,7 @@ const fn unknown() -> i64 {
 /// # Errors
 /// [`ExportError`]; then `to` is as it was.
 pub fn import_cpuprofile(from: &Path, to: &Path) -> Result<Imported, ExportError> {
+    super::not_onto_itself(from, to)?;
     let unreadable = |source| ExportError::Read { path: from.to_owned(), source };
     let file = File::open(from).map_err(unreadable)?;
     let input = BufReader::new(text(&file).map_err(unreadable)?);

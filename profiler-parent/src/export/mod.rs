@@ -131,6 +131,12 @@ pub enum ExportError {
         /// What is wrong with it.
         why: String,
     },
+    /// What is read would be written over.
+    #[error("{} is what is read: choose another name for what is written", path.display())]
+    Onto {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file cannot be made or completed.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -148,6 +154,7 @@ pub enum ExportError {
 /// # Errors
 /// [`ExportError`]; then the file is as it was. Files of threads that were complete stay.
 pub fn export(from: &Path, to: &Path, options: &ExportOptions) -> Result<Exported, ExportError> {
+    not_onto_itself(from, to)?;
     let recording = Recording::open(from, options)?;
     let (totals, files) = match options.target {
         Target::CpuProfile => cpuprofile::write(&recording, from, to, options.time)?,
@@ -158,6 +165,14 @@ pub fn export(from: &Path, to: &Path, options: &ExportOptions) -> Result<Exporte
     };
     let nameless = recording.survey.into_nameless();
     Ok(Exported { files, threads: totals.threads, samples: totals.samples, nameless })
+}
+
+/// Refuses to write a file over itself, whatever name it has.
+fn not_onto_itself(from: &Path, to: &Path) -> Result<(), ExportError> {
+    match (from.canonicalize(), to.canonicalize()) {
+        (Ok(read), Ok(written)) if read == written => Err(ExportError::Onto { path: to.to_owned() }),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

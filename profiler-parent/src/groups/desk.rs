@@ -135,6 +135,7 @@ impl Desk {
 
 /// Somebody wants these probes in all processes, also in those that are started later, until this is dropped.
 #[derive(Debug)]
+#[must_use = "nothing is measured any more when this is dropped"]
 pub struct Monitor {
     desk: Arc<Desk>,
     hub: HubBell,

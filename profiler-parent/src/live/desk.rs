@@ -5,6 +5,7 @@
 //! bounded, and forgotten when nobody has asked for a while.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -62,18 +63,34 @@ pub(super) struct Look {
     before: Arc<GroupsSnapshot>,
     merged: OnceLock<Vec<MergedGroup>>,
     lately: OnceLock<Vec<MergedGroup>>,
+    /// What it has cost until now, in nanoseconds: with every table that was made of it.
+    cost: AtomicI64,
 }
 
 impl Look {
     /// Gives the rows of groups that are asked for to `then`.
     pub(super) fn groups<T>(&self, query: &Query, then: impl FnOnce(&Table<'_>) -> T) -> T {
         if wants_lately(query) {
-            let merged = self.lately.get_or_init(|| merged_since(&self.groups, &self.before));
+            let merged = self.lately.get_or_init(|| self.timed(|| merged_since(&self.groups, &self.before)));
             let interval = self.groups.at_ns.saturating_sub(self.before.at_ns);
             return then(&Table::of(&self.groups, interval, merged, query));
         }
-        let merged = self.merged.get_or_init(|| self.groups.merged());
+        let merged = self.merged.get_or_init(|| self.timed(|| self.groups.merged()));
         then(&Table::of(&self.groups, self.groups.at_ns, merged, query))
+    }
+
+    /// Makes a table, and adds what that takes to what the look costs.
+    fn timed<T>(&self, make: impl FnOnce() -> T) -> T {
+        let start = Anchor::take().monotonic;
+        let made = make();
+        let took = Anchor::take().monotonic.0.saturating_sub(start.0);
+        self.cost.fetch_add(i64::try_from(took).unwrap_or(i64::MAX), Ordering::Relaxed);
+        made
+    }
+
+    /// How old it may become.
+    fn fresh(&self) -> i64 {
+        fresh_for(self.cost.load(Ordering::Relaxed))
     }
 
     /// When it was taken, in nanoseconds since the session's start.
@@ -86,8 +103,6 @@ impl Look {
 #[derive(Debug, Default)]
 struct Memory {
     look: Option<Arc<Look>>,
-    /// How old it may become.
-    fresh: i64,
     /// Oldest first.
     groups: VecDeque<Arc<GroupsSnapshot>>,
     processes: ProcessBook,
@@ -119,15 +134,15 @@ impl Desk {
     pub(super) fn look(&self) -> Arc<Look> {
         let now = self.now();
         let mut memory = self.memory();
-        let fresh = memory.fresh;
+        let fresh = memory.look.as_ref().map_or(FRESH, |look| look.fresh());
         if let Some(look) = memory.look.as_ref().filter(|look| now.saturating_sub(look.at_ns()) < fresh) {
             return Arc::clone(look);
         }
         let groups = crate::groups::lately(&self.shared, TIMEOUT, fresh / 2);
         memory.forget_before(now.saturating_sub(FORGET));
         let look = Arc::new(memory.look_at(&self.shared, groups));
+        look.cost.store(self.now().saturating_sub(now), Ordering::Relaxed);
         memory.look = Some(Arc::clone(&look));
-        memory.fresh = fresh_for(self.now().saturating_sub(now));
         look
     }
 
@@ -165,7 +180,7 @@ impl Memory {
         };
         let before = self.remember(&groups);
         let (merged, lately) = (OnceLock::new(), OnceLock::new());
-        Look { session, processes, counters, groups, before, merged, lately }
+        Look { session, processes, counters, groups, before, merged, lately, cost: AtomicI64::new(0) }
     }
 
     /// Remembers it, and finds the one to compare it with: the latest that is old enough, else the oldest there is.

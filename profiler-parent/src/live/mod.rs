@@ -141,13 +141,20 @@ pub(crate) struct Sources {
 }
 
 /// The live page, while this is there and the session lasts. Dropping it ends it and removes the profiles that it captured.
-#[derive(Debug)]
+#[must_use = "the page is gone when this is dropped"]
 pub struct LiveServer {
     address: SocketAddr,
     token: String,
     _server: RunningServer,
     _alerts: Option<Alerts>,
     _monitor: Monitor,
+}
+
+/// Without the token, which opens everything.
+impl std::fmt::Debug for LiveServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveServer").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl LiveServer {

@@ -50,6 +50,13 @@ impl Histogram {
         found.filter(|_| !self.0.is_empty()).map_or(0, |place| place_from_ns(place + 1))
     }
 
+    fn add(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+    }
+
     fn combine(&self, other: &Self, combine: impl Fn(u64, u64) -> u64) -> Self {
         let at = |counts: &Vec<u64>, place| counts.get(place).copied().unwrap_or(0);
         let places = self.0.len().max(other.0.len());
@@ -170,7 +177,7 @@ impl GroupTotals {
             (std::mem::take(&mut sum.peaks), sum.is_settled, sum.longest_ns);
         for one in all {
             longest_ns = one.longest_ns.max(longest_ns);
-            sum = sum.combine(one, u64::saturating_add);
+            sum.add(one);
             peaks.extend_from_slice(&one.peaks);
             is_settled &= one.is_settled;
         }
@@ -186,6 +193,22 @@ impl GroupTotals {
     /// Whether nothing was counted.
     pub fn is_idle(&self) -> bool {
         self.ticks == 0 && self.runs == 0 && self.wall_ns == 0
+    }
+
+    /// Adds the numbers of another one in place; what is derived is left as it is.
+    fn add(&mut self, other: &Self) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.ticks, other.ticks);
+        add(&mut self.runs, other.runs);
+        add(&mut self.wall_ns, other.wall_ns);
+        add(&mut self.measured_ns, other.measured_ns);
+        add(&mut self.cpu_ns, other.cpu_ns);
+        add(&mut self.blocking_ns, other.blocking_ns);
+        add(&mut self.discarded, other.discarded);
+        add(&mut self.moved, other.moved);
+        add(&mut self.nested, other.nested);
+        self.durations.iter_mut().zip(&other.durations).for_each(|(sum, more)| add(sum, *more));
+        self.histogram.add(&other.histogram);
     }
 
     fn combine(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {

@@ -22,10 +22,10 @@ pub(crate) struct Options {
     /// The format
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Format,
-    /// Where it goes; for cpuprofile a directory [default: beside the profile, by its name]
+    /// Where it goes; for cpuprofile a directory (default: beside the profile, by its name)
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Time in which threads did not run is (idle) [default]
+    /// Time in which threads did not run is (idle), which is the default
     #[arg(long, conflicts_with = "wall")]
     cpu: bool,
     /// Functions keep the time in which they waited

@@ -16,7 +16,7 @@ use crate::report::say;
 pub(crate) struct Options {
     /// A .cpuprofile file, compressed or not
     file: PathBuf,
-    /// Where the profile goes; compressed if the name ends in .gz [default: beside the file, as .json.gz]
+    /// Where the profile goes; compressed if the name ends in .gz (default: beside the file, as .json.gz)
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
 }

@@ -1,5 +1,7 @@
 //! What functions are called by the tables that all threads share in the processed form.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
@@ -25,7 +27,13 @@ const HAS_RESOURCE: usize = 4;
 impl Shared {
     /// Adds what each function costs.
     pub(super) fn count(&self, costs: &StackCosts, functions: &mut Functions) {
-        for (place, costs) in costs.by_function(&self.stacks, |frame, _| self.frames.index(0, frame)) {
+        // Functions that look the same are one: on a stack they count once.
+        let mut first = HashMap::new();
+        let looks = |place| (self.functions.index(0, place), self.functions.index(1, place));
+        let one: Vec<usize> =
+            (0..self.functions.0[0].len()).map(|place| *first.entry(looks(place)).or_insert(place)).collect();
+        let function_of = |frame| self.frames.index(0, frame).and_then(|place| one.get(place).copied());
+        for (place, costs) in costs.by_function(&self.stacks, |frame, _| function_of(frame)) {
             if let Some(function) = self.function(place) {
                 functions.add(function, costs);
             }

@@ -154,8 +154,8 @@ fn capture(session: &Session, format: Format, target: &Path) -> Result<CaptureRe
 fn say_why_not(child: &ProfiledChild, name: &str) {
     if child.is_profiled() {
         eprintln!(
-            "profiler: {name} recorded nothing: it embeds no profiler, or ended before it called \
-             profiler_child::init(). No profile was written"
+            "profiler: {name} recorded nothing: it embeds no profiler, has a session of its own, or ended before \
+             it called profiler_child::init(). No profile was written"
         );
     } else {
         eprintln!("profiler: {name} ran unprofiled: the memory limit is too small. No profile was written");
