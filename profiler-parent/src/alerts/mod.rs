@@ -2,7 +2,7 @@
 //!
 //! [`Session::alerts`](crate::Session::alerts) starts one thread that looks at the groups of all processes
 //! ([`crate::groups`]) some times a second; no process is asked. What is worth an alert is decided by a pure state
-//! machine, and told to [`Listeners`](listeners::Listeners) by a second thread, which may be held up.
+//! machine, and told to `listeners` by a second thread, which may be held up.
 //!
 //! ```text
 //! pools ──peaks of all groups──▶ machine: threshold, collection, sanity ──queue──▶ evidence: a profile of that time ──▶ listeners
