@@ -62,3 +62,15 @@ fn what_is_no_cpuprofile_leaves_no_file() {
         assert!(!to.exists());
     }
 }
+
+#[test]
+fn nothing_is_written_over_what_is_read_whatever_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("cpu.cpuprofile");
+    std::fs::write(&file, "what was there").unwrap();
+    let same = directory.path().join(".").join("cpu.cpuprofile");
+    assert!(matches!(import_cpuprofile(&file, &same), Err(ExportError::Onto { .. })));
+    let folded = ExportOptions::to(Target::Folded);
+    assert!(matches!(export(&file, &same, &folded), Err(ExportError::Onto { .. })));
+    assert_eq!(std::fs::read(&file).unwrap(), b"what was there");
+}
