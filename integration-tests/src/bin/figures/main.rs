@@ -15,6 +15,7 @@ mod figure;
 mod flood;
 mod gather;
 mod groups;
+mod host;
 mod json;
 mod limit;
 mod live;
@@ -24,6 +25,7 @@ mod open;
 mod record;
 mod recording;
 mod recover;
+mod roles;
 mod sample;
 mod symbols;
 mod unwind;
@@ -53,6 +55,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("observers", observe::measure),
     ("export", export::measure),
     ("live", live::measure),
+    ("host", host::measure),
 ];
 
 #[global_allocator]
@@ -72,7 +75,7 @@ fn measure_faults(report: &mut Report) -> anyhow::Result<()> {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = faults::run_if_asked().or_else(workers::run_as_child) {
+    if let Some(code) = roles::run_if_asked().or_else(workers::run_as_child) {
         return code;
     }
     let names: Vec<String> = std::env::args().skip(1).collect();

@@ -16,7 +16,8 @@ use profiler_core::marker;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 
-use super::{at_length, role};
+use super::at_length;
+use crate::roles::role;
 use crate::figure::{Figure, Promise, Report};
 
 const CYCLES: u64 = 10_000;

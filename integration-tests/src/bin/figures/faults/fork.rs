@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use profiler_core::marker;
 use profiler_core::session::{self, SessionParams, StartOptions};
 
-use super::role;
+use crate::roles::role;
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::{median, median_ratio, ns_of};
 

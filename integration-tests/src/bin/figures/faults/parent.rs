@@ -24,7 +24,8 @@ use profiler_parent::core::session::Features;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::{at_length, role};
+use super::at_length;
+use crate::roles::role;
 use crate::figure::{Figure, Promise, Report};
 
 const SECONDS: u64 = 60;
