@@ -169,12 +169,12 @@ impl Drop for RunningHub {
     fn drop(&mut self) {
         // First, so that no exit is told to a hub that is gone: whoever waits for a child waits for
         // the child itself from now on.
-        let children = self.handle.watcher.stop();
+        self.handle.watcher.stop();
         self.handle.send(HubEvent::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        self.shared.processes.release(children);
+        self.shared.processes.release(&self.handle.watcher);
     }
 }
 

@@ -22,6 +22,7 @@ use super::earlier::{Earlier, EarlierProcesses};
 use crate::controller::ProcessFigures;
 use crate::gather::verdict::Why;
 use crate::outbox::Outbox;
+use crate::spawn::watch::ExitWatcher;
 
 /// What a process is doing, as far as the session knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,10 +206,11 @@ impl Processes {
         matches!(process.state, ProcessState::Exited(_))
     }
 
-    /// The session is over: processes that live on are their handles' own affair.
-    pub(crate) fn release(&self, children: Vec<(PoolId, Child)>) {
+    /// The session is over: processes that live on belong to their handles. They move from the
+    /// watcher under the lock, so a child that the watcher does not have any more is found here.
+    pub(crate) fn release(&self, watcher: &ExitWatcher<PoolId>) {
         let mut all = self.lock();
-        for (key, child) in children {
+        for (key, child) in watcher.take_children() {
             if let Some(process) = all.get_mut(&key) {
                 process.released = Some(child);
             }

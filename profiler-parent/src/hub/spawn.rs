@@ -107,10 +107,11 @@ impl ProfiledChild {
     /// # Errors
     /// What the system says.
     pub fn kill(&self) -> io::Result<bool> {
-        match self.shared.processes.kill_released(self.key) {
-            Some(killed) => killed.map(|()| true),
-            None => self.hub.watcher().kill(&self.key),
+        // In this order: the end of a session moves the child from the watcher to the processes.
+        if self.hub.watcher().kill(&self.key)? {
+            return Ok(true);
         }
+        self.shared.processes.kill_released(self.key).transpose().map(|killed| killed.is_some())
     }
 }
 

@@ -94,7 +94,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
         Ok(())
     }
 
-    /// Ends a child at once. `false` if it is not watched: never was, or has ended.
+    /// Ends a child at once. `false` if it is not here: never watched, ended, or taken.
     ///
     /// # Errors
     /// What the system says.
@@ -119,10 +119,15 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
         }
     }
 
-    /// Stops watching, and gives back the children that have not ended. Ends the thread, unless it
-    /// is the callback that calls this: then the thread ends after it.
-    pub fn stop(&self) -> Vec<(K, Child)> {
+    /// Stops watching and ends the thread, unless it is the callback that calls this: then the
+    /// thread ends after it. Children that have not ended stay here, to be killed or signalled,
+    /// until [`Self::take_children`].
+    pub fn stop(&self) {
         self.end();
+    }
+
+    /// The children that have not ended, and are watched no more.
+    pub fn take_children(&self) -> Vec<(K, Child)> {
         let children = std::mem::take(&mut self.shared.lock().children);
         children.into_iter().map(|(key, watched)| (key, watched.child)).collect()
     }

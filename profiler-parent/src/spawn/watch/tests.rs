@@ -85,7 +85,8 @@ fn a_key_is_watched_once_and_the_child_comes_back() {
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
     child.kill().unwrap();
     child.wait().unwrap();
-    for (_, mut child) in watcher.stop() {
+    watcher.stop();
+    for (_, mut child) in watcher.take_children() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -95,12 +96,24 @@ fn a_key_is_watched_once_and_the_child_comes_back() {
 fn stopping_gives_running_children_back_alive() {
     let (watcher, exits) = watcher();
     watcher.watch(5, sleeper()).unwrap();
-    let mut left = watcher.stop();
+    watcher.stop();
+    let mut left = watcher.take_children();
     let (key, mut child) = left.pop().unwrap();
     assert_eq!((key, child.try_wait().unwrap()), (5, None));
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
     assert!(exits.recv().is_err(), "the thread has ended and dropped its callback");
+}
+
+#[test]
+fn a_stopped_watcher_kills_the_children_that_it_still_has() {
+    let (watcher, _exits) = watcher();
+    watcher.watch(5, sleeper()).unwrap();
+    watcher.stop();
+    assert!(watcher.kill(&5).unwrap());
+    let (_, mut child) = watcher.take_children().pop().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    assert!(!watcher.kill(&5).unwrap(), "taken");
 }
 
 #[test]
