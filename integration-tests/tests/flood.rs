@@ -14,6 +14,13 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const MIB: u64 = 1 << 20;
 /// One look at the flood, between two changes of who takes part.
 const LOOK: Duration = Duration::from_millis(100);
+/// Fewer looks at a flood would say nothing.
+const SWEEPS: u64 = 100;
+
+/// A flood that used less of its limit would say nothing.
+fn used(limit: u64) -> u64 {
+    limit.min(16 * MIB) / 4
+}
 
 /// Numbers of children and limits.
 fn floods() -> Vec<(usize, u64)> {
@@ -38,9 +45,8 @@ fn no_flood_exceeds_its_limit_while_children_join_and_die_and_the_parent_floods_
         })?;
         println!("{children} children, {limit} bytes: {seen:?}");
         assert!(seen.peak <= limit, "{children} children, {limit} bytes: {seen:?}");
-        assert!(seen.sweeps > 100, "{seen:?}");
-        let used = limit.min(16 * MIB) / 4;
-        assert!(seen.peak >= used, "{children} children, {limit} bytes, hardly used: {seen:?}");
+        assert!(seen.sweeps > SWEEPS, "{seen:?}");
+        assert!(seen.peak >= used(limit), "{children} children, {limit} bytes, hardly used: {seen:?}");
     }
     Ok(())
 }
@@ -71,7 +77,7 @@ fn churn(session: &TestSession, children: usize, limit: u64) -> anyhow::Result<S
         let place = n % puppets.len();
         puppets[place] = flooding(session, &format!("later-{n}"))?; // the old one is killed
     }
-    seen.look_for(LOOK, session, limit);
+    seen.look_until(LOOK, session, limit, |seen| seen.sweeps > SWEEPS && seen.peak >= used(limit));
     Ok(seen)
 }
 

@@ -90,7 +90,7 @@ pub(crate) fn samples_of(thread: ThreadId, least: usize) -> Vec<Seen> {
 
 /// Waits for something.
 pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + Duration::from_secs(120);
     loop {
         if let Some(found) = look() {
             return found;
