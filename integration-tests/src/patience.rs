@@ -12,7 +12,7 @@ pub const LONG: Duration = Duration::from_secs(120);
 
 /// Time-outs that [`patiently`] tries. Only a slow machine needs more than the first.
 const TIMEOUTS: [Duration; 4] =
-    [Duration::from_millis(500), Duration::from_secs(3), Duration::from_secs(20), LONG];
+    [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(15), LONG];
 
 /// Measures elapsed time.
 #[derive(Clone, Copy, Debug)]

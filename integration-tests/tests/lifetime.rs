@@ -92,6 +92,26 @@ fn whoever_waits_for_a_child_while_the_session_ends_hears_of_its_end() -> anyhow
 }
 
 #[test]
+fn a_child_can_be_killed_at_the_very_moment_at_which_its_session_ends() -> anyhow::Result<()> {
+    for _ in 0..20 {
+        let mut session = session::start(|builder| builder)?;
+        let puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
+        let signals = puppet.child.signals();
+        let killed = std::thread::scope(|scope| {
+            let killing = scope.spawn(|| {
+                // The session watches it no more from here on; it has not ended.
+                while signals.send(0)? {}
+                puppet.child.kill()
+            });
+            session.end();
+            killing.join().expect("no panic")
+        });
+        assert!(killed?, "it lives, and is said to have ended");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_capture_whose_session_ends_says_so_and_leaves_no_file() -> anyhow::Result<()> {
     let mut session = session::start(|builder| builder)?;
     let puppet = Puppet::spawn(&session, CHILD, "child", "init")?;

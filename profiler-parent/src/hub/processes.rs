@@ -217,9 +217,20 @@ impl Processes {
         self.changed.notify_all();
     }
 
-    /// Ends a process that was released. `None` if it was not, or has ended.
-    pub(crate) fn kill_released(&self, key: PoolId) -> Option<std::io::Result<()>> {
-        self.lock().get_mut(&key)?.released.as_mut().map(Child::kill)
+    /// Ends a process that nobody watches any more. Waits until it is released, or known to have ended: one of
+    /// both follows at once. `false` if it has ended.
+    pub(crate) fn kill_released(&self, key: PoolId) -> std::io::Result<bool> {
+        let mut all = self.lock();
+        while let Some(process) = all.get_mut(&key) {
+            if matches!(process.state, ProcessState::Exited(_)) {
+                return Ok(false);
+            }
+            if let Some(child) = &mut process.released {
+                return child.kill().map(|()| true);
+            }
+            all = self.changed.wait(all).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(false)
     }
 
     /// Waits while something holds of the processes, at most so long.

@@ -107,10 +107,11 @@ impl ProfiledChild {
     /// # Errors
     /// What the system says.
     pub fn kill(&self) -> io::Result<bool> {
-        match self.shared.processes.kill_released(self.key) {
-            Some(killed) => killed.map(|()| true),
-            None => self.hub.watcher().kill(&self.key),
+        if self.hub.watcher().kill(&self.key)? {
+            return Ok(true);
         }
+        // It is watched no more: it has ended, or the session gives it up, perhaps just now.
+        self.shared.processes.kill_released(self.key)
     }
 }
 
