@@ -1,9 +1,18 @@
 //! Waiting for something to become true, and measuring how long something takes.
+//!
+//! No test asserts on the machine's pace. What must happen is waited for with [`until`]; what must not be waited for
+//! has a time-out of [`LONG`], so that only a wait for it takes so long. Where a test needs a short time-out that also
+//! holds for processes that are well, [`patiently`] tells a slow machine from a defect.
 
 use std::time::Duration;
 
-/// Longer than anything here takes; only a failing test waits so long.
-pub const LONG: Duration = Duration::from_secs(20);
+/// Longer than anything here takes, also on a machine that takes ten times as long for everything. Only a test
+/// that fails waits for it.
+pub const LONG: Duration = Duration::from_secs(120);
+
+/// Time-outs that [`patiently`] tries. Only a slow machine needs more than the first.
+const TIMEOUTS: [Duration; 4] =
+    [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(15), LONG];
 
 /// Measures elapsed time.
 #[derive(Clone, Copy, Debug)]
@@ -32,4 +41,56 @@ pub fn until(mut is_true: impl FnMut() -> bool) -> bool {
         std::thread::sleep(Duration::from_millis(1));
     }
     true
+}
+
+/// The machine held up something that is well for longer than a time-out of the test.
+#[derive(Debug)]
+pub struct HeldUp(pub String);
+
+impl std::fmt::Display for HeldUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} was held up", self.0)
+    }
+}
+
+impl std::error::Error for HeldUp {}
+
+/// Runs a scene that has a time-out. If the machine was too slow for it ([`HeldUp`]) the scene runs again with a
+/// longer one; any other error is final, and so is the last time-out.
+///
+/// # Errors
+/// What the scene says.
+pub fn patiently(mut scene: impl FnMut(Duration) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    for timeout in TIMEOUTS {
+        match scene(timeout) {
+            Err(error) if error.is::<HeldUp>() && timeout < LONG => eprintln!("{timeout:?}: {error}"),
+            other => return other,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scene_that_was_held_up_runs_again_with_more_time_and_fails_in_the_end() {
+        let mut tried = Vec::new();
+        let held_up = patiently(|timeout| {
+            tried.push(timeout);
+            Err(HeldUp("it".to_owned()).into())
+        });
+        assert_eq!((tried.as_slice(), held_up.is_err()), (&TIMEOUTS[..], true));
+    }
+
+    #[test]
+    fn any_other_error_is_final() {
+        let mut tries = 0;
+        let failed = patiently(|_| {
+            tries += 1;
+            anyhow::bail!("a defect")
+        });
+        assert_eq!((tries, failed.is_err()), (1, true));
+    }
 }

@@ -9,7 +9,11 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::marks::check_of;
+use crate::patience::HeldUp;
 use crate::samples::Samples;
+
+/// The verdict on a child that got no further for as long as the progress timeout says.
+pub const FROZEN: &str = "recovered: frozen: made no progress";
 
 /// A parsed profile.
 #[derive(Debug)]
@@ -124,6 +128,19 @@ impl Profile {
         let row = found.next().with_context(|| format!("no row for {name}"))?;
         ensure!(found.next().is_none(), "two rows for {name}");
         Ok(row["verdict"].as_str().context("no verdict")?.to_owned())
+    }
+
+    /// Checks that a child that is well was waited for.
+    ///
+    /// # Errors
+    /// [`HeldUp`] if it was given up because it got no further in time; else what the log says of it.
+    pub fn is_complete(&self, name: &str) -> anyhow::Result<()> {
+        let verdict = self.verdict(name)?;
+        if verdict == FROZEN || verdict == "recovered: not finished at the deadline" {
+            return Err(HeldUp(name.to_owned()).into());
+        }
+        ensure!(verdict == "complete", "{name} is {verdict}");
+        Ok(())
     }
 
     /// What the parent's main thread shows of incomplete processes: name and verdict.

@@ -10,6 +10,7 @@ use anyhow::Context;
 use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Session, SessionBuilder};
 
+use crate::patience::{LONG, until};
 use crate::profile::Profile;
 use crate::vigil::Vigil;
 
@@ -37,13 +38,15 @@ pub struct TestSession {
 }
 
 /// Starts a session built by `build`. Nothing is sampled unless `build` says so: what is in its books is then what
-/// the test recorded.
+/// the test recorded. A capture gives nobody up for [`LONG`], unless `build` says so: a child that a loaded machine
+/// holds up is no frozen child.
 ///
 /// # Errors
 /// What the session says.
 pub fn start(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<TestSession> {
     let turn = turn();
-    let session = build(Session::builder().features(Features::NONE).name("parent")).start()?;
+    let builder = Session::builder().features(Features::NONE).name("parent");
+    let session = build(builder.progress_timeout(LONG).overall_deadline(2 * LONG)).start()?;
     Ok(TestSession { session: Some(session), directory: tempfile::tempdir()?, _turn: turn })
 }
 
@@ -65,6 +68,16 @@ impl TestSession {
             .save(self.path("profile.json"))?;
         let profile = Profile::read(&report.path)?;
         Ok((report, profile))
+    }
+
+    /// Pauses, and waits until all children confirm it. One call waits for them for a second only.
+    pub fn all_pause(&self) -> bool {
+        until(|| self.pause() == 0)
+    }
+
+    /// Resumes, and waits until all children confirm it.
+    pub fn all_resume(&self) -> bool {
+        until(|| self.resume() == 0)
     }
 
     /// The session.

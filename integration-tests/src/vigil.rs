@@ -14,8 +14,8 @@ use profiler_core::sys::spawn_quiet;
 
 use crate::patience::Stopwatch;
 
-/// Far longer than the longest test.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Far longer than the longest test, and than a few of the deadlines in it.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Somebody who watches until this is dropped.
 #[derive(Debug)]

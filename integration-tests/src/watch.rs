@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use profiler_parent::Session;
 
-use crate::patience::Stopwatch;
+use crate::patience::{LONG, Stopwatch};
 
 /// Sweeps that must agree before more than the limit is believed.
 const WITNESSES: u32 = 3;
@@ -42,8 +42,19 @@ impl Seen {
 
     /// Looks for so long.
     pub fn look_for(&mut self, time: Duration, session: &Session, limit: u64) {
+        self.look_until(time, session, limit, |_| true);
+    }
+
+    /// Looks for so long at least, and until what was seen is enough: on a loaded machine a look takes its time.
+    pub fn look_until(
+        &mut self,
+        least: Duration,
+        session: &Session,
+        limit: u64,
+        is_enough: impl Fn(&Self) -> bool,
+    ) {
         let watch = Stopwatch::start();
-        while watch.elapsed() < time {
+        while watch.elapsed() < least || !is_enough(self) && watch.elapsed() < LONG {
             self.look(session, limit);
             std::thread::sleep(Duration::from_micros(200));
         }

@@ -1,7 +1,6 @@
 //! Captures: as often as one likes, also at the same time, also while everything goes on.
 
-use std::time::Duration;
-
+use integration_tests::patience::until;
 use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
@@ -38,7 +37,9 @@ fn captures_while_recording_goes_on_are_whole() -> anyhow::Result<()> {
         puppet.ask("flood 2 2000")?;
     }
     for _ in 0..3 {
-        std::thread::sleep(Duration::from_millis(200));
+        let before = session.recorded();
+        puppets.iter_mut().try_for_each(|puppet| puppet.ask("mark 1").map(drop))?;
+        assert!(until(|| session.recorded() > before + 5_000), "the flood stands still");
         let (_, profile) = session.capture()?;
         for n in 0..3 {
             let name = format!("child-{n}");

@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use integration_tests::own::{Possessions, thread_names};
-use integration_tests::patience::until;
-use integration_tests::profile::Profile;
+use integration_tests::patience::{patiently, until};
+use integration_tests::profile::{FROZEN, Profile};
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use profiler_parent::core::session::Features;
 use profiler_parent::{ProcessState, Session};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
-const FROZEN: &str = "recovered: frozen: made no progress";
 const GONE: &str = "the other side is gone";
 
 /// Starts the liar.
@@ -40,7 +39,7 @@ fn tell(lie: Lie, trusted: &Outcome, untrusted: &Outcome) -> anyhow::Result<()> 
     // The first time also makes what a process makes once.
     let mut left = Vec::new();
     for (spawn, outcome) in [(TRUSTED, trusted), (UNTRUSTED, untrusted), (TRUSTED, trusted)] {
-        scene(spawn, lie, outcome)?;
+        patiently(|timeout| scene(spawn, lie, outcome, timeout))?;
         ensure!(until(no_thread_left), "{:?}", thread_names());
         left.push(Possessions::count().descriptors);
     }
@@ -52,14 +51,11 @@ fn no_thread_left() -> bool {
     thread_names().iter().all(|name| !name.starts_with("profiler-"))
 }
 
-/// One session, a liar and an honest child.
-fn scene(spawn: Spawn, lie: Lie, outcome: &Outcome) -> anyhow::Result<()> {
+/// One session, a liar and an honest child, which has to answer within the timeout.
+fn scene(spawn: Spawn, lie: Lie, outcome: &Outcome, timeout: Duration) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let builder = Session::builder()
-        .features(Features::NONE)
-        .name("parent")
-        .progress_timeout(Duration::from_millis(400));
-    let session = builder.overall_deadline(Duration::from_secs(2)).start()?;
+    let builder = Session::builder().features(Features::NONE).name("parent").progress_timeout(timeout);
+    let session = builder.overall_deadline(3 * timeout).start()?;
     let mut honest = Puppet::spawn(&session, CHILD, "honest", "init")?;
     let mut liar = spawn(&session, CHILD, "liar", "liar")?;
     ensure!(liar.status == "Recording", "{}", liar.status);
@@ -98,7 +94,7 @@ fn capture(session: &Session, directory: &Path) -> anyhow::Result<Profile> {
 
 /// All that both recorded is there, and the profile says how it came.
 fn check(profile: &Profile, verdict: &str, liar: u64, honest: u64) -> anyhow::Result<()> {
-    ensure!(profile.verdict("honest")? == "complete", "honest: {}", profile.verdict("honest")?);
+    profile.is_complete("honest")?;
     ensure!(profile.verdict("liar")? == verdict, "liar: {} instead of {verdict}", profile.verdict("liar")?);
     for (name, count) in [("liar", liar), ("honest", honest)] {
         let process = profile.process(name)?;
@@ -113,7 +109,7 @@ fn check(profile: &Profile, verdict: &str, liar: u64, honest: u64) -> anyhow::Re
 /// The untrusted liar alone, for what only its transport promises.
 fn tell_untrusted(lie: Lie, outcome: &Outcome) -> anyhow::Result<()> {
     let _turn = session::turn();
-    scene(UNTRUSTED, lie, outcome)?;
+    patiently(|timeout| scene(UNTRUSTED, lie, outcome, timeout))?;
     ensure!(until(no_thread_left), "{:?}", thread_names());
     Ok(())
 }

@@ -70,9 +70,7 @@ fn a_flood_from_ten_threads_stays_within_the_limit_and_is_counted_exactly() -> a
         let held: u64 = processes.iter().map(|process| process.true_bytes).sum();
         assert!(held <= LIMIT, "{held}");
         assert!(processes.iter().all(|process| process.excess_bytes == 0), "{processes:?}");
-        let confirmed = Stopwatch::start();
-        assert_eq!(session.resume_sampling(), 0, "everybody answers");
-        assert!(confirmed.elapsed() < LONG);
+        assert!(until(|| session.resume_sampling() == 0), "everybody answers");
         assert_eq!(quiet.ask("mark 10")?, "ok");
         rounds += 1;
         std::thread::sleep(Duration::from_millis(20));

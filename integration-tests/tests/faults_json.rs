@@ -1,10 +1,8 @@
 //! A child that answers with something that is not its part of a profile: its memory is read instead,
 //! and the verdict says what was wrong.
 
-use std::time::Duration;
-
 use integration_tests::own;
-use integration_tests::patience::Stopwatch;
+use integration_tests::patience::{LONG, Stopwatch};
 use integration_tests::scene::Scene;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -110,7 +108,7 @@ fn never_spoils_the_file(lie: &str) -> anyhow::Result<()> {
     for _ in 0..10 {
         let watch = Stopwatch::start();
         let (_, profile) = scene.capture()?;
-        assert!(watch.elapsed() < Duration::from_secs(15), "nobody waits for its next change");
+        assert!(watch.elapsed() < LONG, "nobody waits for its next change");
         let verdict = profile.verdict("faulty")?;
         match verdict.as_str() {
             "complete" => assert_eq!(profile.process("liar")?.threads.len(), 1),

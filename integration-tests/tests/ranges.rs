@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use integration_tests::marks;
+use integration_tests::patience::{HeldUp, Stopwatch, patiently, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
 
@@ -14,10 +15,10 @@ fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result
     let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
     for phase in 0..3 {
         if phase == 1 {
-            assert_eq!(session.pause(), 0);
+            assert!(session.all_pause());
         }
         if phase == 2 {
-            assert_eq!(session.resume(), 0);
+            assert!(session.all_resume());
         }
         for puppet in &mut puppets {
             puppet.ask("mark 100")?;
@@ -39,12 +40,10 @@ fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result
 #[test]
 fn a_child_that_comes_during_a_pause_is_paused_too_and_a_lasting_pause_has_no_end() -> anyhow::Result<()> {
     let session = session::start(|builder| builder)?;
-    assert_eq!(session.pause(), 0);
+    assert!(session.all_pause());
     let mut puppet = Puppet::spawn(&session, CHILD, "late", "init")?;
     // It is told when it connects; from then on nothing is recorded.
-    assert!(integration_tests::patience::until(|| puppet
-        .ask("paused")
-        .is_ok_and(|paused| paused == "ok true")));
+    assert!(until(|| puppet.ask("paused").is_ok_and(|paused| paused == "ok true")));
     puppet.ask("mark 100")?;
     let (_, profile) = session.capture()?;
     let process = profile.process("late")?;
@@ -55,7 +54,11 @@ fn a_child_that_comes_during_a_pause_is_paused_too_and_a_lasting_pause_has_no_en
 
 #[test]
 fn entries_older_than_the_window_are_delivered_by_no_process() -> anyhow::Result<()> {
-    let window = Duration::from_millis(600);
+    patiently(leaves_the_window)
+}
+
+/// Those that are newer than the window must come into the profile before it is over.
+fn leaves_the_window(window: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.duration(window))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
     for puppet in &mut puppets {
@@ -64,12 +67,16 @@ fn entries_older_than_the_window_are_delivered_by_no_process() -> anyhow::Result
     }
     puppets[2].end("kill")?;
     (0..200).for_each(|sequence| marks::record(0, sequence));
-    std::thread::sleep(window * 2);
+    std::thread::sleep(window + window / 2);
+    let watch = Stopwatch::start();
     for puppet in &mut puppets[..2] {
         puppet.ask("mark 50")?;
     }
     (200..250).for_each(|sequence| marks::record(0, sequence));
     let (_, profile) = session.capture()?;
+    if watch.elapsed() > window / 2 {
+        return Err(HeldUp("a capture".to_owned()).into());
+    }
     for name in ["parent", "child-0", "child-1"] {
         let process = profile.process(name)?;
         let numbers = process.numbers()?;
@@ -83,15 +90,20 @@ fn entries_older_than_the_window_are_delivered_by_no_process() -> anyhow::Result
 
 #[test]
 fn what_the_dead_left_leaves_the_window_also_while_others_record() -> anyhow::Result<()> {
-    let session =
-        session::start(|builder| builder.memory_limit(4 << 20).duration(Duration::from_millis(300)))?;
+    patiently(dies_and_leaves_the_window)
+}
+
+fn dies_and_leaves_the_window(window: Duration) -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.memory_limit(4 << 20).duration(window))?;
     let mut busy = Puppet::spawn(&session, CHILD, "busy", "init")?;
     let mut dead = Puppet::spawn(&session, CHILD, "dead", "init")?;
     busy.ask("flood 2 100")?;
     dead.ask("record 2 300")?;
     dead.end("kill")?;
     let held = || session.processes().iter().find(|one| one.name == "dead").map(|one| one.true_bytes);
-    assert!(held().is_some_and(|bytes| bytes > 0));
-    assert!(integration_tests::patience::until(|| held() == Some(0)));
+    if held() == Some(0) {
+        return Err(HeldUp("a look at what the dead left".to_owned()).into());
+    }
+    assert!(until(|| held() == Some(0)));
     Ok(())
 }

@@ -9,22 +9,23 @@
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 
-use integration_tests::session;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use integration_tests::patience::LONG;
+use integration_tests::session;
 
 fn weather(storm: &str) -> Result<()> {
     let seconds: u64 = match std::env::var("PROFILER_STORM_SECONDS") {
         Ok(seconds) => seconds.parse()?,
-        Err(_) => 5,
+        Err(_) => 2,
     };
     let mut command = Command::new(env!("CARGO_BIN_EXE_storms"));
     let command = command.args([storm, &seconds.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let _turn = session::turn(); // two storms at once are another, that no test is about
     let mut child = command.spawn()?;
-    let patience = Instant::now() + Duration::from_secs(seconds + 60);
+    let patience = Instant::now() + Duration::from_secs(seconds) + 3 * LONG;
     while child.try_wait()?.is_none() {
         if Instant::now() > patience {
             child.kill()?;

@@ -24,21 +24,14 @@ fn record_silently() -> anyhow::Result<BTreeMap<String, u64>> {
 }
 
 /// On a busy machine the maintenance thread can come too late for a burst, which then goes the slow way, and that one
-/// keeps lists. If the usual way allocated, it would in every run.
+/// keeps lists. Such bursts are told apart, and are not counted.
 #[test]
 fn a_recording_thread_makes_no_system_call_but_a_wake_and_allocates_nothing() -> anyhow::Result<()> {
-    let mut least = u64::MAX;
-    for _ in 0..4 {
-        let seen = record_silently()?;
-        assert!(seen["entries"] >= ENTRIES && seen["switches"] >= SWITCHES, "{seen:?}");
-        assert!(seen["evicted"] > ENTRIES / 2, "hardly anything was evicted: {seen:?}");
-        assert!(seen["burst_switches"] >= SWITCHES / 5, "{seen:?}");
-        least = least.min(seen["allocations"]);
-        if least == 0 {
-            break;
-        }
-    }
-    assert_eq!(least, 0, "allocations of all runs");
+    let seen = record_silently()?;
+    assert!(seen["entries"] >= ENTRIES && seen["switches"] >= SWITCHES, "{seen:?}");
+    assert!(seen["evicted"] > ENTRIES / 2, "hardly anything was evicted: {seen:?}");
+    assert!(seen["burst_switches"] >= SWITCHES / 5, "{seen:?}");
+    assert_eq!(seen["allocations"], 0, "{seen:?}");
     Ok(())
 }
 

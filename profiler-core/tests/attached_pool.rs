@@ -55,7 +55,7 @@ impl Worker {
 
 /// Waits for the maintenance thread to have looked at everything once more.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..2000 {
+    for _ in 0..120_000 {
         if holds() {
             return;
         }

@@ -61,7 +61,7 @@ impl Worker {
 
 /// Waits for the maintenance thread to have looked at everything once more.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..2000 {
+    for _ in 0..120_000 {
         if holds() {
             return;
         }
@@ -155,11 +155,13 @@ fn stops_and_starts_under_fire_leave_nothing_of_an_old_session() {
             assert!(chunk.start >= snapshot.header.recording_start, "a chunk of an earlier session");
         }
         session::stop();
-        let held = profiler_core::sys::allocated_bytes(&file).unwrap();
         // Memory is given back on Linux only, and idle threads keep their chunks elsewhere.
-        // Tables and names stay; at most the chunk of a thread held up in the middle of an entry.
-        let given_back = held <= 32 * 4096 || cfg!(any(profiler_portable, not(target_os = "linux")));
-        assert!(given_back, "{held} bytes are left after stop");
+        // Tables and names stay, and chunks of threads held up in the middle of an entry.
+        let is_given_back = || {
+            profiler_core::sys::allocated_bytes(&file).unwrap() <= 32 * 4096
+                || cfg!(any(profiler_portable, not(target_os = "linux")))
+        };
+        until("more is left after the stop", is_given_back);
     }
     FIRE.store(false, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -14,7 +14,7 @@ use profiler_core::session::{self, SessionParams, StartOptions};
 
 /// No other test forks, or has the registry, meanwhile.
 static ALONE: Mutex<()> = Mutex::new(());
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits for a child; ends it if it does not end by itself. Whether it came to a good end.
 fn ends_well(pid: i32) -> bool {

@@ -76,7 +76,7 @@ fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..20_000 {
+    for _ in 0..120_000 {
         if holds() {
             return;
         }

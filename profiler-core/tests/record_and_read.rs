@@ -27,7 +27,7 @@ struct Session(#[allow(dead_code)] MutexGuard<'static, ()>);
 fn until_recorded(mut action: impl FnMut()) {
     let entries = || snapshot().1.entries();
     let before = entries();
-    for _ in 0..100 {
+    for _ in 0..120_000 {
         action();
         if entries() > before {
             return;
@@ -35,6 +35,17 @@ fn until_recorded(mut action: impl FnMut()) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     panic!("never recorded: {:?}", snapshot().1.counts());
+}
+
+/// Waits until the maintenance thread has done something; whether it has.
+fn until(mut holds: impl FnMut() -> bool) -> bool {
+    (0..120_000).any(|_| {
+        let is_so = holds();
+        if !is_so {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        is_so
+    })
 }
 
 impl Drop for Session {
@@ -206,7 +217,7 @@ fn a_full_pool_keeps_the_newest_and_counts_what_went() {
         let (_, snapshot) = self::snapshot();
         snapshot.threads[1].evicted == snapshot.counts().evicted
     };
-    assert!((0..1000).any(|_| agree()), "two independent books never agree");
+    assert!(until(agree), "two independent books never agree");
 }
 
 #[test]
@@ -388,9 +399,8 @@ fn a_thread_that_ends_leaves_its_entries_and_frees_its_row_when_they_go() {
         let body = || marker!("short");
         std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
     }
-    let (_, snapshot) = snapshot();
-    assert!(snapshot.threads.len() < 400, "{} rows", snapshot.threads.len());
-    assert_eq!(snapshot.counts().recorded(), 2000);
+    assert!(until(|| snapshot().1.threads.len() < 400), "{} rows", snapshot().1.threads.len());
+    assert_eq!(snapshot().1.counts().recorded(), 2000);
 }
 
 #[test]
@@ -433,9 +443,9 @@ fn the_duration_window_destroys_what_is_older() {
     let _session = Session(alone);
     let body = || marker!("old");
     std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
-    assert_eq!(markers().len(), 1);
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    let (_, snapshot) = snapshot();
-    assert_eq!(snapshot.counts().delivered, 0);
-    assert_eq!(snapshot.counts().evicted, 1);
+    // There, or gone already on a machine that takes longer than the window for a look.
+    assert_eq!(snapshot().1.counts().recorded(), 1);
+    assert!(until(|| snapshot().1.counts().evicted == 1), "{:?}", snapshot().1.counts());
+    assert_eq!(snapshot().1.counts().delivered, 0);
+    assert_eq!(markers().len(), 0);
 }

@@ -188,7 +188,7 @@ fn kill_reader_of(file: &Path) {
         let open = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
         open.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|target| target == file)
     };
-    for _ in 0..1000 {
+    for _ in 0..12_000 {
         let reader = fs::read_dir("/proc").unwrap().flatten().find(has_open);
         if let Some(pid) = reader.and_then(|process| process.file_name().to_str()?.parse().ok()) {
             let pid = rustix::process::Pid::from_raw(pid).unwrap();

@@ -24,6 +24,7 @@ use crate::definition_cell::next_pool_tag;
 use crate::ids::{ByteLimit, ChunkIndex};
 use crate::pool::Pool;
 use crate::pool::slot::ChunkSlot;
+use crate::sync::AtomicU64;
 use crate::time::Timestamp;
 use chunks::{Chunks, give_pages_back};
 use done::{DoneChunks, Slots};
@@ -51,6 +52,8 @@ pub(crate) struct ChunkManager {
     pub(crate) done: DoneChunks,
     pub(crate) threads: ThreadRows,
     pub(crate) work: Event,
+    /// How often a recording thread found no chunk ready, and went the slow way.
+    pub(crate) not_ready: AtomicU64,
     state: Mutex<State>,
     listener: Mutex<Option<Listener>>,
 }
@@ -78,6 +81,7 @@ impl ChunkManager {
             done: DoneChunks::new(),
             threads,
             work: Event::new(),
+            not_ready: AtomicU64::new(0),
             state: Mutex::new(state),
             listener: Mutex::new(None),
         }

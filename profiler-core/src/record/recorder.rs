@@ -25,6 +25,7 @@ use crate::manager::done::Slots;
 use crate::manager::ready::ReadyChunks;
 use crate::pool::layout::{Layout, SIZE_CLASSES};
 use crate::pool::slot::{ChunkSlot, Commit, Opening};
+use crate::sync::Ordering;
 use crate::time::Timestamp;
 
 /// Why the slow way did not end with room for the entry.
@@ -431,6 +432,7 @@ fn slow_chunk(
     wished: u8,
     is_first: bool,
 ) -> Result<ChunkIndex, DropReason> {
+    manager.not_ready.fetch_add(1, Ordering::Relaxed);
     let state = || manager.try_lock();
     // A thread without any chunk yet would lose its first entries, not one of many.
     let state = if is_first { once_per_thread(state) } else { soon(state) };

@@ -156,12 +156,14 @@ mod tests {
         }
         assert_eq!(patience.watch, WATCH.0);
         let looks = std::cell::Cell::new(0);
-        for _ in 0..10 {
+        // A machine that takes the processor away between two looks makes an answer late.
+        let is_longest = (0..10_000).any(|_| {
             looks.set(0);
             let at_the_second_look = || looks.replace(looks.get() + 1) == 1;
             assert!(patience.wait(&bell, now() + Duration::from_secs(60), at_the_second_look));
-        }
-        assert_eq!(patience.watch, WATCH.1);
+            patience.watch == WATCH.1
+        });
+        assert!(is_longest, "{:?}", patience.watch);
     }
 }
 

@@ -31,6 +31,7 @@ use crate::record::local::{self, ActiveSession};
 use crate::record::reclaim::Reclaimer;
 use crate::sampler::SamplingStats;
 use crate::sampler::control::Sampler;
+use crate::sync::Ordering;
 use crate::sys;
 use crate::thread::ThreadFilter;
 use crate::time::{Anchor, SessionClock, Timestamp, use_clock};
@@ -198,6 +199,15 @@ pub fn wait_one_periodic_sampling() -> bool {
 pub fn sampling_stats() -> Option<SamplingStats> {
     let stats = |runtime: &mut Runtime| Some(runtime.running.as_ref()?.sampler.as_ref()?.shared().stats());
     with_runtime(stats)
+}
+
+/// How often threads of this process found no chunk ready and asked the chunk manager for one, which may allocate.
+/// For tests that must tell that from the usual way, whatever the machine's pace.
+#[doc(hidden)]
+pub fn chunks_not_ready() -> u64 {
+    with_runtime(|runtime| {
+        runtime.manager.as_ref().map_or(0, |manager| manager.not_ready.load(Ordering::Relaxed))
+    })
 }
 
 /// Whether periodic sampling is paused.

@@ -11,7 +11,7 @@ use profiler_core::sampler::Frame;
 use profiler_core::session::{self, Features};
 
 use crate::busy::{beside, innermost};
-use crate::read::{Session, until};
+use crate::read::{Session, until, wait_for_ticks};
 
 #[inline(never)]
 fn labelled(stop: &AtomicBool) -> u64 {
@@ -93,9 +93,7 @@ fn counters_are_written_when_they_change_and_at_the_tick_before() {
     let stop = AtomicBool::new(false);
     for step in 1..=3 {
         STEPS.add(10);
-        session::wait_one_periodic_sampling();
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        session::wait_one_periodic_sampling();
+        wait_for_ticks(20);
         stop.store(step == 3, Ordering::Relaxed);
     }
     let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();

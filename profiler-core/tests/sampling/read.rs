@@ -88,14 +88,21 @@ pub(crate) fn samples_of(thread: ThreadId, least: usize) -> Vec<Seen> {
     until(|| samples().0.remove(&thread.get()).filter(|samples| samples.len() >= least))
 }
 
+/// Waits while the sampler makes so many ticks, however long that takes it.
+pub(crate) fn wait_for_ticks(ticks: u64) {
+    let now = || Some(session::sampling_stats()?.ticks);
+    let begun = now().expect("a sampler");
+    until(|| (now()? >= begun + ticks).then_some(()));
+}
+
 /// Waits for something.
 pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + Duration::from_secs(120);
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(Instant::now() < patience, "it does not come");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(5));
     }
 }

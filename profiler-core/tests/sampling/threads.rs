@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use profiler_core::{marker, thread};
 
 use crate::busy::{Stop, beside, innermost};
-use crate::read::{Session, samples, samples_of, until};
+use crate::read::{Session, samples, samples_of, until, wait_for_ticks};
 
 #[test]
 fn a_thread_that_never_recorded_is_found_and_has_a_row_of_its_own() {
@@ -86,7 +86,7 @@ fn threads_that_live_for_some_milliseconds_are_found() {
     for _ in 0..12 {
         beside("short", innermost, |short| {
             all.push(short.get());
-            std::thread::sleep(std::time::Duration::from_millis(25));
+            wait_for_ticks(25); // as many as in 25 ms
         });
     }
     let (samples, _) = samples();

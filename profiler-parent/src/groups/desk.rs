@@ -212,7 +212,7 @@ mod tests {
             monitor
         };
         let thread = spawn_quiet("test-monitor", wanting).unwrap();
-        is_done.recv_timeout(Duration::from_secs(20)).expect("it waits for the hub");
+        is_done.recv_timeout(Duration::from_secs(120)).expect("it waits for the hub");
         assert_eq!((desk.wanted(), queue.len()), (Probes::BLOCKING, 1));
         drop(thread.join().unwrap());
         assert_eq!(desk.wanted(), Probes::NONE);

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use integration_tests::patience::LONG;
 use profiler_core::session;
 
 use crate::goes_on;
@@ -116,7 +117,7 @@ pub(crate) fn taken_away(stop: &AtomicBool) -> Result<()> {
         drop(alone);
     }
     // A thread whose signals went to the other handler counts as missed, and is left alone for a while.
-    let ends = Instant::now() + Duration::from_secs(20);
+    let ends = Instant::now() + LONG;
     while session::sampling_stats().is_some_and(|stats| stats.taken == 0) && Instant::now() < ends {
         compute_for_ticks(10)?;
     }
@@ -145,7 +146,7 @@ pub(crate) fn to_the_process(stop: &AtomicBool) -> Result<()> {
         *sent += 1;
         // SAFETY: the signal has a handler.
         unsafe { libc::kill(own, libc::SIGURG) };
-        let ends = Instant::now() + Duration::from_secs(20);
+        let ends = Instant::now() + LONG;
         while HEARD_BY_PROCESS.load(Ordering::SeqCst) < *sent {
             ensure!(Instant::now() < ends, "signal {sent} is not heard");
             std::thread::sleep(Duration::from_micros(100));

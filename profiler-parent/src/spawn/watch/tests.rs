@@ -10,7 +10,7 @@ use super::*;
 type Exits = Receiver<(u32, Option<ExitStatus>)>;
 
 /// Longer than anything here takes; only a failing test waits so long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn watcher() -> (ExitWatcher<u32>, Exits) {
     let (told, exits) = unbounded();
