@@ -211,6 +211,31 @@ fn a_parent_without_descriptors_says_so_and_loses_no_child() -> anyhow::Result<(
 }
 
 #[test]
+fn whichever_descriptor_is_missing_a_child_that_cannot_be_started_says_that_it_is_one() -> anyhow::Result<()>
+{
+    let session = session::start(|builder| builder)?;
+    session.capture()?;
+    let before = limit_descriptors(128)?;
+    // All are taken, and one after the other is given back until there are enough for a child.
+    let mut taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    let mut errors = Vec::new();
+    let child = loop {
+        match Member::spawn(&session, errors.len()) {
+            Ok(child) => break child,
+            Err(error) => errors.push(format!("{error:#}")),
+        }
+        anyhow::ensure!(taken.pop().is_some(), "128 are not enough: {errors:?}");
+    };
+    limit_descriptors(before.rlim_cur)?;
+    drop((taken, child));
+    assert!(
+        errors.len() > 2 && errors.iter().all(|error| error.contains("Too many open files")),
+        "{errors:?}"
+    );
+    Ok(())
+}
+
+#[test]
 fn the_dead_keep_no_more_than_a_share_of_the_descriptors() -> anyhow::Result<()> {
     const CHILDREN: usize = 80;
     let session = session::start(|builder| builder.memory_limit(256 << 20))?;

@@ -215,22 +215,29 @@ fn threads_that_come_and_go_leave_exact_books() {
     assert!(live.len() < 200 + usize::try_from(counts.dropped.total()).unwrap(), "{} live", live.len());
 }
 
-/// Allocates and gives back; says how much more was really allocated than it asked for.
-fn allocate_late() -> u64 {
+/// Allocates and gives back; says how much more was really allocated than it asked for. `None` if a chunk was not
+/// ready in time: then the profiler may allocate a little.
+fn allocate_late() -> Option<u64> {
     const COUNT: u64 = 2000;
+    let not_ready = session::chunks_not_ready();
     TRUTH.set(Some(0));
     (0..COUNT).for_each(|_| drop(black_box(Vec::<u8>::with_capacity(500))));
-    TRUTH.take().unwrap() - COUNT * 500
+    let more = TRUTH.take().unwrap() - COUNT * 500;
+    (session::chunks_not_ready() == not_ready).then_some(more)
 }
 
-/// What the profiler allocated in the middle of that.
+/// What the profiler allocated in the middle of that, and how often that was looked at.
 static OF_ITS_OWN: AtomicU64 = AtomicU64::new(0);
+static LOOKS: AtomicU64 = AtomicU64::new(0);
 
 struct Late(#[allow(dead_code)] Vec<Vec<u8>>);
 
 impl Drop for Late {
     fn drop(&mut self) {
-        OF_ITS_OWN.fetch_add(allocate_late(), Ordering::Relaxed);
+        if let Some(bytes) = allocate_late() {
+            OF_ITS_OWN.fetch_add(bytes, Ordering::Relaxed);
+            LOOKS.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -242,7 +249,10 @@ thread_local! {
 fn what_destructors_of_a_thread_allocate_after_ours_is_counted_and_starts_nothing_anew() {
     let _alone = alone();
     start(Features::NATIVE_ALLOCATIONS);
-    for _ in 0..50 {
+    let mut threads = 0;
+    while threads < 50 || LOOKS.load(Ordering::Relaxed) < 10 {
+        threads += 1;
+        assert!(threads < 10_000, "a chunk is never ready");
         on_a_thread(|| {
             LATE.set(None); // before the profiler's own: so it is destroyed after that
             marker!("joins the session", &category::TEST);

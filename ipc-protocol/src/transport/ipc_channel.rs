@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ipc_channel::ipc::{self, IpcOneShotServer, IpcSender};
+use rustix::io::Errno;
 
 use self::packets::{Packet, PacketReceiver, PacketSender, guarded};
 use super::listener::{Accepted, check_hello};
@@ -70,6 +71,15 @@ pub struct Abandon {
     waiting: Arc<Waiting>,
 }
 
+/// What the system really said. `ipc-channel` does not look whether it got a socket and goes on with the number -1,
+/// which is a bad descriptor then.
+fn no_descriptor(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) if code == Errno::BADF.raw_os_error() => Errno::MFILE.into(),
+        _ => error,
+    }
+}
+
 impl Listener {
     /// Starts to listen, under a name that nobody else has.
     ///
@@ -78,8 +88,9 @@ impl Listener {
     /// socket's, [`TransportError::Io`].
     pub fn new() -> Result<Self, TransportError> {
         check_room(&std::env::temp_dir())?;
-        let (server, name) =
-            guarded("a failed socket", || IpcOneShotServer::new().map_err(TransportError::Io))?;
+        let (server, name) = guarded("a failed socket", || {
+            IpcOneShotServer::new().map_err(|error| TransportError::Io(no_descriptor(error)))
+        })?;
         check_bound(&name)?;
         leftovers::sign(Path::new(&name));
         Ok(Self { server, name, waiting: Arc::default() })
