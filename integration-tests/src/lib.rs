@@ -18,6 +18,7 @@ pub mod puppet;
 pub mod samples;
 pub mod scene;
 pub mod session;
+pub mod small_stacks;
 pub mod tools;
 pub mod vigil;
 pub mod watch;

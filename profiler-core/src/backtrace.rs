@@ -1,28 +1,38 @@
 //! The stack of the calling thread, as a marker or an allocation carries it.
 //!
 //! Taken on the thread itself, at once: native frames by `sampler::here`, labels from the thread's own list. Allocates
-//! nothing, waits for nobody, and may be taken inside an allocator. Frames of the profiler itself are left out. About
-//! 8 KiB of the caller's stack.
+//! nothing, waits for nobody, and may be taken inside an allocator. Frames of the profiler itself are left out.
+//!
+//! Invariant: the frames lie in one of a few rooms that all threads share, never on the calling thread's stack,
+//! which may be small. A room is held until the entry is written. When all rooms are in use, the stack is left out
+//! and marked as cut.
+
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crate::entry::stack::Frame;
+use crate::ids::DefinitionId;
 use crate::label::merge::{Merged, Placed, merge};
-use crate::label::{MAX_LABELS, registry};
+use crate::label::{OpenLabels, registry};
 use crate::marker::MarkerStack;
 use crate::sampler::here;
 
 /// Most native frames. What is further out is cut off, and that is said.
 const MAX_NATIVE: usize = 256;
+/// How many threads may hold the frames of a stack at the same time.
+const ROOMS: usize = 16;
 
-const EMPTY: Placed = (Frame::Unknown(0), 0);
+type Frames = [Placed; MAX_NATIVE];
+
+/// All zeros, so memory is taken only when it is used first.
+static FRAMES: [Mutex<Frames>; ROOMS] =
+    [const { Mutex::new([(Frame::Code(DefinitionId::NONE, 0), 0); MAX_NATIVE]) }; ROOMS];
 
 /// A stack that was taken.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Backtrace {
-    /// Not even made where there is nothing to put in: that would cost more than the labels.
-    native: Option<[Placed; MAX_NATIVE]>,
-    labels: Option<[Placed; MAX_LABELS]>,
+    native: Option<MutexGuard<'static, Frames>>,
     native_count: usize,
-    label_count: usize,
+    labels: OpenLabels<'static>,
     cut: bool,
 }
 
@@ -30,32 +40,46 @@ impl Backtrace {
     /// Takes the calling thread's stack, without the native frames at and below the address `own`: the profiler's.
     #[inline(never)]
     pub(crate) fn take(wanted: MarkerStack, own: u64) -> Self {
-        let mut taken = Self::default();
-        if wanted != MarkerStack::None && registry::has_own() {
-            let labels = taken.labels.insert([EMPTY; MAX_LABELS]);
-            taken.label_count = registry::copy_own(labels);
+        let mut taken = Self { native: None, native_count: 0, labels: OpenLabels::none(), cut: false };
+        if wanted != MarkerStack::None {
+            taken.labels = registry::own();
         }
         if wanted == MarkerStack::Full {
-            let native = taken.native.insert([EMPTY; MAX_NATIVE]);
-            let captured = here::capture(native);
-            taken.cut = captured.cut;
-            let count = captured.len.min(MAX_NATIVE);
-            let innermost = native.get(..count).unwrap_or_default().iter().rev();
-            let own_count = innermost.take_while(|(_, pointer)| *pointer <= own).count();
-            taken.native_count = count.saturating_sub(own_count);
+            taken.take_native(own);
         }
         taken
     }
 
+    fn take_native(&mut self, own: u64) {
+        let Some(mut native) = free_room() else {
+            self.cut = true;
+            return;
+        };
+        let Some(captured) = here::capture(&mut *native) else { return };
+        let innermost = native.get(..captured.len).unwrap_or_default().iter().rev();
+        let own_count = innermost.take_while(|(_, pointer)| *pointer <= own).count();
+        (self.native_count, self.cut) = (captured.len.saturating_sub(own_count), captured.cut);
+        self.native = Some(native);
+    }
+
     /// Its frames, outermost first.
-    pub(crate) fn frames(&self) -> Merged<'_> {
+    pub(crate) fn frames(&self) -> Merged<'_, OpenLabels<'static>> {
         let native = self.native.as_ref().and_then(|all| all.get(..self.native_count));
-        let labels = self.labels.as_ref().and_then(|all| all.get(..self.label_count));
-        merge(native.unwrap_or_default(), labels.unwrap_or_default(), self.cut)
+        merge(native.unwrap_or_default(), self.labels.clone(), self.cut)
     }
 
     /// Whether frames further out are missing.
     pub(crate) const fn is_cut(&self) -> bool {
         self.cut
     }
+}
+
+/// A room that no other thread has. Never waits.
+fn free_room() -> Option<MutexGuard<'static, Frames>> {
+    FRAMES.iter().find_map(|room| match room.try_lock() {
+        Ok(room) => Some(room),
+        // The payload's serialisation panicked while it was held. It is overwritten before it is read.
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    })
 }

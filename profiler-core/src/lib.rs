@@ -46,5 +46,6 @@ pub mod sampler;
 pub mod session;
 mod sync;
 pub mod sys;
+mod template;
 pub mod thread;
 pub mod time;

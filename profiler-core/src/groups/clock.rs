@@ -16,6 +16,10 @@ pub(crate) struct Reading {
     pub(crate) processor: u32,
 }
 
+impl Reading {
+    pub(crate) const ZERO: Self = Self { ticks: 0, processor: 0 };
+}
+
 /// What a stopwatch reads.
 pub(crate) trait Clock {
     fn read(&self) -> Reading;

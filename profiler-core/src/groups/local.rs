@@ -20,6 +20,7 @@ use crate::manager::ChunkManager;
 use crate::pool::layout::header as at;
 use crate::record::{gate, local};
 use crate::sync::fixed::{AtomicU64, Ordering};
+use crate::template::Template;
 
 /// Bit of the word: groups are counted.
 const ON: u64 = 1;
@@ -56,6 +57,10 @@ struct Own {
     /// How often the thread had been named when that was found.
     named: u32,
 }
+
+/// What a thread begins with. A template, because it is larger than what may be left of a small stack.
+// SAFETY: it owns nothing: all it refers to is static.
+static NEW: Template<RefCell<Own>> = unsafe { Template::new(RefCell::new(Own::new())) };
 
 /// A thread that ends hands over what it has done in a custom loop.
 impl Drop for Own {
@@ -139,7 +144,7 @@ fn with_own<T>(word: u64, body: impl FnOnce(&mut Own) -> T) -> Option<T> {
 fn make_own() -> Option<*const RefCell<Own>> {
     let keep = |keeper: &RefCell<Option<Keeper>>| {
         let mut keeper = keeper.try_borrow_mut().ok()?;
-        let own = Box::into_raw(Box::new(RefCell::new(Own::new())));
+        let own = Box::into_raw(NEW.boxed());
         *keeper = Some(Keeper(own));
         OWN.set(own);
         Some(own.cast_const())
@@ -148,7 +153,7 @@ fn make_own() -> Option<*const RefCell<Own>> {
 }
 
 impl Own {
-    fn new() -> Self {
+    const fn new() -> Self {
         Self { watch: Stopwatch::new(), epoch: 0, group: None, named: 0 }
     }
 

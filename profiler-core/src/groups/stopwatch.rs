@@ -65,7 +65,7 @@ impl Owned {
 }
 
 /// A group in the present iteration.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Lap {
     group: Option<&'static Registered>,
     /// Guards that hold it open.
@@ -79,6 +79,9 @@ struct Lap {
 }
 
 impl Lap {
+    const NONE: Self =
+        Self { group: None, holds: 0, since: Reading::ZERO, ticks: 0, blocked: 0, spans: 0, sums: Run::NONE };
+
     /// A span begins, that of one more entry from outside.
     fn start(&mut self, now: Reading) {
         (self.since, self.holds) = (now, 0);
@@ -109,12 +112,12 @@ impl Lap {
     }
 
     fn clear(&mut self) {
-        *self = Self { group: self.group, holds: self.holds, since: self.since, ..Self::default() };
+        *self = Self { group: self.group, holds: self.holds, since: self.since, ..Self::NONE };
     }
 }
 
 /// Where iterations follow each other.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Loop {
     serial: u64,
     /// An iteration has begun.
@@ -137,6 +140,23 @@ struct Loop {
 }
 
 impl Loop {
+    const NONE: Self = Self {
+        serial: 0,
+        is_running: false,
+        customs: 0,
+        probes: Probes::NONE,
+        guards: 0,
+        blocking: 0,
+        laps: 0,
+        open: 0,
+        implied: 0,
+        last: Reading::ZERO,
+        ticks: 0,
+        blocked: 0,
+        cpu_since: None,
+        cpu: None,
+    };
+
     const fn is_custom(&self) -> bool {
         self.customs > 0
     }
@@ -216,16 +236,26 @@ fn ended_by(laps: &mut [Lap; LAPS], it: &Loop, held: u64) -> u64 {
 }
 
 impl Stopwatch {
-    pub(crate) fn new() -> Self {
-        let (laps, around) = ([Lap::default(); LAPS], [Loop::default(); LOOPS - 1]);
-        let inner = Loop { serial: 1, ..Loop::default() };
-        Self { laps, used: 0, inner, around, level: 0, serial: 1, found: Found::default() }
+    pub(crate) const fn new() -> Self {
+        Self {
+            laps: [Lap::NONE; LAPS],
+            used: 0,
+            inner: Loop { serial: 1, ..Loop::NONE },
+            around: [Loop::NONE; LOOPS - 1],
+            level: 0,
+            serial: 1,
+            found: Found([0; FOUND]),
+        }
     }
 
-    /// Forgets everything; guards that are alive mean nothing any more.
+    /// Forgets everything; guards that are alive mean nothing any more. In place: a stopwatch is larger than what may
+    /// be left of a small stack.
     pub(crate) fn reset(&mut self) {
-        let serial = self.serial + 1;
-        *self = Self { serial, inner: Loop { serial, ..Loop::default() }, ..Self::new() };
+        self.serial += 1;
+        self.laps.fill(Lap::NONE);
+        self.around.fill(Loop::NONE);
+        self.inner = Loop { serial: self.serial, ..Loop::NONE };
+        (self.used, self.level, self.found) = (0, 0, Found::default());
     }
 
     /// Enters groups, all at the same instant; from then on the thread `waits`, or works. Those that are entered already
@@ -326,7 +356,7 @@ impl Stopwatch {
         }
         let Some(lap) = self.laps.get_mut(place) else { return 0 };
         if self.inner.laps & bit == 0 {
-            *lap = Lap { group: Some(group), ..Lap::default() };
+            *lap = Lap { group: Some(group), ..Lap::NONE };
         }
         lap.start(now);
         self.found.note(group, place);
@@ -482,7 +512,7 @@ impl Stopwatch {
         *self.around.get_mut(self.level)? = self.inner;
         self.level += 1;
         self.serial += 1;
-        self.inner = Loop { serial: self.serial, ..Loop::default() };
+        self.inner = Loop { serial: self.serial, ..Loop::NONE };
         Some(self.serial)
     }
 

@@ -15,29 +15,33 @@ use crate::entry::stack::Frame;
 /// Merges native frames, each with its stack pointer, and labels, each with an address of the frame that opened it; both
 /// outermost first, and so is what comes out. With `cut` frames further out than the first one are missing, and labels
 /// beyond its stack pointer are taken for theirs.
-pub(crate) fn merge<'a>(native: &'a [Placed], labels: &'a [Placed], cut: bool) -> Merged<'a> {
+pub(crate) fn merge<L>(native: &[Placed], labels: L, cut: bool) -> Merged<'_, L>
+where
+    L: Iterator<Item = Placed> + Clone,
+{
     let bound = native.first().filter(|_| cut).map_or(u64::MAX, |(_, outermost)| *outermost);
     Merged { native, labels, bound }
 }
 
 /// The frames of a merged stack, outermost first.
 #[derive(Clone, Debug)]
-pub(crate) struct Merged<'a> {
+pub(crate) struct Merged<'a, L> {
     native: &'a [Placed],
-    labels: &'a [Placed],
+    labels: L,
     /// Labels from here upwards stand before the next native frame.
     bound: u64,
 }
 
-impl Iterator for Merged<'_> {
+impl<L: Iterator<Item = Placed> + Clone> Iterator for Merged<'_, L> {
     type Item = Frame;
 
     fn next(&mut self) -> Option<Frame> {
-        if let Some(((frame, address), rest)) = self.labels.split_first()
-            && (*address >= self.bound || self.native.is_empty())
+        let mut rest = self.labels.clone();
+        if let Some((frame, address)) = rest.next()
+            && (address >= self.bound || self.native.is_empty())
         {
             self.labels = rest;
-            return Some(*frame);
+            return Some(frame);
         }
         let ((frame, pointer), rest) = self.native.split_first()?;
         (self.native, self.bound) = (rest, *pointer);
@@ -45,12 +49,12 @@ impl Iterator for Merged<'_> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.native.len().saturating_add(self.labels.len());
+        let left = self.native.len().saturating_add(self.labels.clone().count());
         (left, Some(left))
     }
 }
 
-impl ExactSizeIterator for Merged<'_> {}
+impl<L: Iterator<Item = Placed> + Clone> ExactSizeIterator for Merged<'_, L> {}
 
 #[cfg(test)]
 mod tests {
@@ -64,7 +68,7 @@ mod tests {
     }
 
     fn merged(native: &[Placed], labels: &[Placed], cut: bool) -> Vec<Frame> {
-        merge(native, labels, cut).collect()
+        merge(native, labels.iter().copied(), cut).collect()
     }
 
     const NATIVE: [Placed; 3] = [
@@ -137,7 +141,7 @@ mod tests {
         ) {
             let native = placed(&pointers, |number| Frame::Unknown(u64::from(number)));
             let labels = placed(&addresses, label);
-            let all = merge(&native, &labels, cut);
+            let all = merge(&native, labels.iter().copied(), cut);
             prop_assert_eq!(all.len(), native.len() + labels.len());
             let is_label = |frame: &Frame| matches!(frame, Frame::Label(_));
             let (inner, outer): (Vec<Frame>, Vec<Frame>) = all.partition(is_label);

@@ -47,7 +47,7 @@ mod stack;
 /// ```
 pub use profiler_core_macros::function;
 
-pub(crate) use stack::{LabelStack, MAX_LABELS};
+pub(crate) use stack::{LabelStack, MAX_LABELS, OpenLabels};
 
 use std::marker::PhantomData;
 

@@ -16,7 +16,7 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
 use super::NONE;
-use super::stack::{LabelStack, Placed};
+use super::stack::{LabelStack, OpenLabels};
 use crate::definition_cell::pool_tag;
 use crate::ids::{DefinitionId, ThreadId};
 use crate::sync::fixed::{AtomicU64, Ordering};
@@ -80,14 +80,9 @@ pub(super) fn leave(outside: u32) {
     }
 }
 
-/// Whether the calling thread ever opened a label.
-pub(crate) fn has_own() -> bool {
-    OWN.get().is_some()
-}
-
-/// Copies the labels that the calling thread has open, outermost first; says how many they are.
-pub(crate) fn copy_own(out: &mut [Placed]) -> usize {
-    OWN.get().and_then(|stack| stack.copy(pool_tag(), out)).unwrap_or(0)
+/// The labels that the calling thread has open, outermost first.
+pub(crate) fn own() -> OpenLabels<'static> {
+    OWN.get().map_or_else(OpenLabels::none, |stack| stack.open(pool_tag()))
 }
 
 /// A place for the calling thread; `None` while it ends.

@@ -21,6 +21,9 @@
 //! Invariant: closing restores the number that was open outside, and never raises it. So a guard that is forgotten is
 //! closed with the next one around it, and guards dropped in the wrong order do no harm.
 
+use std::iter::Take;
+use std::slice;
+
 use crate::definition_cell::belongs_to;
 use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
@@ -79,27 +82,53 @@ impl<const N: usize> LabelStack<N> {
         self.state.store((state & !DEPTH).wrapping_add(CHANGE) | depth, Ordering::Release);
     }
 
+    /// The open labels that the pool with this tag knows. The owner only.
+    pub(crate) fn open(&self, tag: u64) -> OpenLabels<'_> {
+        let depth = self.state.load(Ordering::Relaxed) & DEPTH;
+        let depth = usize::try_from(depth).unwrap_or(usize::MAX);
+        OpenLabels { entries: self.entries.iter().take(depth), tag }
+    }
+
     /// Copies the open labels that the pool with this tag knows, outermost first, and says how many they are; `None`
     /// if they kept changing. Takes no lock and allocates nothing: also for signal handlers.
     pub(crate) fn copy(&self, tag: u64, out: &mut [Placed]) -> Option<usize> {
         (0..TRIES).find_map(|_| {
             let state = self.state.load(Ordering::Acquire);
             let depth = usize::try_from(state & DEPTH).unwrap_or(usize::MAX);
-            let mut places = out.iter_mut();
-            let mut count = 0;
-            for entry in self.entries.iter().take(depth) {
-                let address = entry.address.load(Ordering::Acquire);
-                let label = entry.label.load(Ordering::Acquire);
-                if !belongs_to(label, tag) {
-                    continue; // opened in a session with another pool
-                }
-                let Some(place) = places.next() else { break };
-                #[allow(clippy::cast_possible_truncation)] // the low half is the number
-                let number = DefinitionId::new(label as u32);
-                *place = (Frame::Label(number), address);
-                count += 1;
-            }
+            let open = OpenLabels { entries: self.entries.iter().take(depth), tag };
+            let copied = out.iter_mut().zip(open).map(|(place, label)| *place = label);
+            let count = copied.count();
             (self.state.load(Ordering::Relaxed) == state).then_some(count)
+        })
+    }
+}
+
+/// Labels that are open, outermost first, read one by one. Taken by the owner: its labels do not change meanwhile.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenLabels<'a> {
+    entries: Take<slice::Iter<'a, Entry>>,
+    /// Labels of sessions with another pool are left out.
+    tag: u64,
+}
+
+impl OpenLabels<'_> {
+    /// No labels.
+    pub(crate) fn none() -> Self {
+        Self { entries: [].iter().take(0), tag: 0 }
+    }
+}
+
+impl Iterator for OpenLabels<'_> {
+    type Item = Placed;
+
+    fn next(&mut self) -> Option<Placed> {
+        let tag = self.tag;
+        self.entries.find_map(|entry| {
+            let address = entry.address.load(Ordering::Acquire);
+            let label = entry.label.load(Ordering::Acquire);
+            #[allow(clippy::cast_possible_truncation)] // the low half is the number
+            let number = DefinitionId::new(label as u32);
+            belongs_to(label, tag).then_some((Frame::Label(number), address))
         })
     }
 }

@@ -78,12 +78,14 @@ impl Drop for Guard {
 /// Runs `body` with the calling thread's recorder, making one if it has none.
 #[inline(always)]
 pub(crate) fn with_recorder(body: impl FnOnce(&Recorder)) {
-    let recorder = RECORDER.with(Cell::get);
+    let mut recorder = RECORDER.with(Cell::get);
     if recorder.is_null() {
-        return with_new_recorder(body);
+        recorder = new_recorder();
     }
-    // SAFETY: the pointer is cleared on this thread before the recorder is freed.
-    body(unsafe { &*recorder });
+    // SAFETY: null, or cleared on this thread before the recorder is freed.
+    if let Some(recorder) = unsafe { recorder.as_ref() } {
+        body(recorder);
+    }
 }
 
 /// The same for the program's allocator, which is called at any point of a thread's life: before the standard library
@@ -103,22 +105,25 @@ pub(super) fn is_in_allocator() -> bool {
     IN_ALLOCATOR.get()
 }
 
+/// Gives the thread a recorder; null if it cannot have one now, which is counted. It has returned before anything is
+/// recorded, so that the frames of both do not add up on a small stack.
 #[cold]
 #[inline(never)]
-fn with_new_recorder(body: impl FnOnce(&Recorder)) {
+fn new_recorder() -> *const Recorder {
     if !gate::is_active() {
-        return;
+        return ptr::null();
     }
     if MAKING.replace(true) {
         // Making a recorder allocates, and the allocator records.
-        return count_in_process_row(DropReason::Reentrant);
+        count_in_process_row(DropReason::Reentrant);
+        return ptr::null();
     }
     let made = make_recorder();
     MAKING.set(false);
-    match made {
-        Some(recorder) => body(&recorder),
-        None => count_in_process_row(DropReason::Full),
+    if made.is_none() {
+        count_in_process_row(DropReason::Full);
     }
+    made.map_or(ptr::null(), |recorder| Arc::as_ptr(&recorder))
 }
 
 /// Makes the thread's recorder; `None` while the thread ends, or if another thread has the list.

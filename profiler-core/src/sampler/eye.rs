@@ -232,7 +232,7 @@ impl Eye {
     ) {
         let native = self.frames.get(self.frames.len().saturating_sub(walked.len)..).unwrap_or_default();
         self.plain.clear();
-        self.plain.extend(merge(native, labels, walked.cut || walked.failed));
+        self.plain.extend(merge(native, labels.iter().copied(), walked.cut || walked.failed));
         let cpu_ns = self.measures_cpu.then_some(cpu_ns);
         let Walked { cut, failed, .. } = walked;
         let sample = Sample { at, cpu_ns, frames: &self.plain, cut, failed };

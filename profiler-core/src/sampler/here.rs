@@ -26,40 +26,63 @@ static CURRENT: RwLock<Option<Arc<Snapshot>>> = RwLock::new(None);
 static MET_UNKNOWN: AtomicU64 = AtomicU64::new(0);
 static CAPTURING: [Mutex<Option<Cache>>; CACHES] = [const { Mutex::new(None) }; CACHES];
 
+/// What the unwinder takes of the calling thread's stack at most, by the sum of its frames; `docs/failure-modes.md` says
+/// how that was found. Without optimization of the unwinder itself it is more.
+const WALK_BYTES: u64 = if cfg!(debug_assertions) { 6912 } else { 5376 };
+/// The same for the sampler's signal handler, which may interrupt it.
+const HANDLER_BYTES: u64 = 512;
+
 thread_local! {
     /// Where the thread's stack is; (0, 0) not asked yet, (1, 1) not to be known.
     static STACK: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
 /// Captures the stack of the calling thread: the return addresses of all functions but this one, outermost
-/// first. Nothing while no session walks stacks.
+/// first. `None` while no session walks stacks. A stack that cannot be walked now is left out, and marked as cut.
 #[inline(never)]
-pub(crate) fn capture(frames: &mut [PlacedFrame]) -> Captured {
+pub(crate) fn capture(frames: &mut [PlacedFrame]) -> Option<Captured> {
     let registers = Registers::here();
     if gate::is_foreign() {
-        return Captured::default(); // a forked child
+        return None; // a forked child
     }
-    try_capture(registers, frames).unwrap_or_default()
+    let left_out = Captured { len: 0, cut: true };
+    let snapshot = match CURRENT.try_read() {
+        Ok(snapshot) => snapshot.clone()?,
+        Err(_) => return Some(left_out),
+    };
+    Some(try_capture(&snapshot, registers, frames).unwrap_or(left_out))
 }
 
-fn try_capture(registers: Registers, frames: &mut [PlacedFrame]) -> Option<Captured> {
-    let snapshot = CURRENT.try_read().ok()?.clone()?;
-    let (_, end) = bounds(registers.sp, snapshot.main_stack)?;
+fn try_capture(snapshot: &Snapshot, registers: Registers, frames: &mut [PlacedFrame]) -> Option<Captured> {
+    let (lowest, end) = bounds(registers.sp, snapshot.main_stack)?;
+    if registers.sp - lowest < WALK_BYTES + HANDLER_BYTES + signal_frame_bytes() {
+        return None;
+    }
     let mut place = CAPTURING.iter().find_map(|place| place.try_lock().ok().filter(|place| place.is_some()))?;
     let stack = OwnStack { start: registers.sp, end };
-    let walked = walk(&snapshot, place.as_mut()?, registers, &stack, frames);
+    let walked = walk(snapshot, place.as_mut()?, registers, &stack, frames);
     drop(place);
     if walked.unknown.is_some() {
         MET_UNKNOWN.store(1, Ordering::Relaxed);
     }
     let all = frames.len();
-    // The innermost one is in this file.
+    // The innermost ones are in this file.
     let len = walked.len.checked_sub(1)?;
     frames.copy_within(all - walked.len..all - 1, 0);
     Some(Captured { len, cut: walked.cut || walked.failed })
 }
 
-/// The stack that `sp` lies in, if that is the thread's.
+/// What the system puts on a stack to call a signal handler. Of x86-64 it says the size with all registers that a process
+/// may ask for; without asking they have less than 4 KiB.
+fn signal_frame_bytes() -> u64 {
+    /// Its number is the same on all architectures; since Linux 5.14 x86-64 has it too.
+    const AT_MINSIGSTKSZ: libc::c_ulong = 51;
+    // SAFETY: reads a value that was set before the process started.
+    let said = unsafe { libc::getauxval(AT_MINSIGSTKSZ) };
+    said.clamp(2048, if cfg!(target_arch = "x86_64") { 4096 } else { 6144 })
+}
+
+/// The stack that `sp` lies in, if that is the thread's. On any other, as a coroutine has, no stack is walked.
 fn bounds(sp: u64, main: (u64, u64)) -> Option<(u64, u64)> {
     let contains = |(start, end): (u64, u64)| start <= sp && sp < end;
     if contains(main) {
@@ -137,12 +160,12 @@ mod tests {
     }
 
     #[inline(never)]
-    fn inner(room: &mut [PlacedFrame]) -> Captured {
+    fn inner(room: &mut [PlacedFrame]) -> Option<Captured> {
         std::hint::black_box(capture(room))
     }
 
     #[inline(never)]
-    fn outer(room: &mut [PlacedFrame]) -> Captured {
+    fn outer(room: &mut [PlacedFrame]) -> Option<Captured> {
         std::hint::black_box(inner(room))
     }
 
@@ -150,16 +173,16 @@ mod tests {
     fn a_thread_captures_the_functions_that_it_is_in_outermost_first() {
         gate::set_up();
         let mut room = [(Frame::Unknown(0), 0); 200];
-        assert_eq!(outer(&mut room), Captured::default(), "nobody has published anything");
+        assert_eq!(outer(&mut room), None, "no session walks stacks");
         publish(Some(Arc::new(snapshot())));
-        let captured = outer(&mut room);
+        let captured = outer(&mut room).unwrap();
         let mut few = [(Frame::Unknown(0), 0); 3];
         let cut = outer(&mut few);
         let is_alone = std::thread::scope(|scope| {
             let places: Vec<_> = CAPTURING.iter().map(|place| place.lock().unwrap()).collect();
             let alone = scope.spawn(|| outer(&mut [(Frame::Unknown(0), 0); 200])).join().unwrap();
             drop(places);
-            alone == Captured::default()
+            alone == Some(Captured { len: 0, cut: true })
         });
         publish(None);
         let frames = &room[..captured.len];
@@ -173,7 +196,7 @@ mod tests {
         assert_eq!(inner, captured.len - 1, "the capture itself is no frame");
         assert!(frames.windows(2).all(|pair| pair[0].1 > pair[1].1), "further out is further up: {frames:?}");
         assert!(!captured.cut && frames.len() > 5, "down to the start of the thread");
-        assert_eq!(cut, Captured { len: 2, cut: true });
+        assert_eq!(cut, Some(Captured { len: 2, cut: true }));
         assert_eq!(few[1].0, frames[captured.len - 1].0);
         assert!(is_alone, "nobody waits for a place");
     }

@@ -47,6 +47,7 @@ native! {
     pub(crate) mod here;
     mod maps;
     mod modules;
+    mod storage;
     mod targets;
     mod thread;
     mod unwind;

@@ -4,19 +4,19 @@
 //! knowledge of modules is in the immutable [`Snapshot`].
 
 use framehop::{
-    CacheNative, ExplicitModuleSectionInfo, FrameAddress, Module, MustNotAllocateDuringUnwind, Unwinder,
-    UnwinderNative, UnwindRegsNative,
+    CacheNative, ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder, UnwinderNative, UnwindRegsNative,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::PlacedFrame;
 use super::elf::Image;
+use super::storage::SmallRows;
 use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
 use crate::sys::native::machine::Registers;
 
-type Tables = UnwinderNative<Arc<[u8]>, MustNotAllocateDuringUnwind>;
+type Tables = UnwinderNative<Arc<[u8]>, SmallRows>;
 
 /// A file whose code may be met, and its number in the pool.
 #[derive(Clone, Debug)]
@@ -81,8 +81,8 @@ fn module_of(placed: &Placed, image: &Image) -> Module<Arc<[u8]>> {
     Module::new(String::new(), placed.start..placed.end, placed.start, sections)
 }
 
-/// What an unwinder remembers between stacks; about 40 KiB.
-pub(super) struct Cache(CacheNative<MustNotAllocateDuringUnwind>);
+/// What an unwinder remembers between stacks; about 16 KiB.
+pub(super) struct Cache(CacheNative<SmallRows>);
 
 impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

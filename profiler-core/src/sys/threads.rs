@@ -3,13 +3,21 @@
 //! All threads of the profiler are made here. Invariant: a signal sent to the host process is
 //! never delivered to one of them, so neither the host's handlers nor a sampler's signal can
 //! interrupt the profiler's own waits.
+//!
+//! Each has [`OWN_BYTES`] of stack for itself. The C library takes static thread-locals from a thread's stack, and a
+//! program may have megabytes of them, so that much is added.
 
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
+
+/// What a thread of ours has for its own functions. `integration-tests/tests/large_thread_locals.rs` holds the
+/// use of each thread against it.
+const OWN_BYTES: usize = 256 * 1024;
 
 thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
@@ -35,7 +43,37 @@ pub fn spawn_quiet<T: Send + 'static>(
         IS_QUIET.set(true);
         body()
     };
-    Builder::new().name(name.to_owned()).stack_size(256 * 1024).spawn(body)
+    Builder::new().name(name.to_owned()).stack_size(stack_bytes()).spawn(body)
+}
+
+/// The size of a stack with [`OWN_BYTES`] beside what the C library takes of it. The standard library takes the larger of
+/// the two, not their sum.
+fn stack_bytes() -> usize {
+    static TAKEN: OnceLock<usize> = OnceLock::new();
+    OWN_BYTES.saturating_add(*TAKEN.get_or_init(taken_by_libc))
+}
+
+/// Bytes of a new thread's stack that the C library takes for the thread's control block and static thread-locals,
+/// and the least that it leaves. 0 for a C library that adds them itself, as musl does.
+fn taken_by_libc() -> usize {
+    type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> libc::size_t;
+    // SAFETY: both arguments are valid; the name ends with a zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
+    if found.is_null() {
+        return 0;
+    }
+    // SAFETY: glibc's function of this name has had this type since 2.15; the standard library calls it the same way.
+    let min_stack = unsafe { std::mem::transmute::<*mut libc::c_void, MinStack>(found) };
+    let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    // SAFETY: initialises the attributes, which are ours.
+    if unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) } != 0 {
+        return 0;
+    }
+    // SAFETY: initialised attributes.
+    let bytes = unsafe { min_stack(attributes.as_ptr()) };
+    // SAFETY: initialised, and not used after this.
+    unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
+    bytes
 }
 
 struct SignalsBlocked(Option<libc::sigset_t>);

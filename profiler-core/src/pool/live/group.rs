@@ -86,6 +86,21 @@ pub(crate) struct Run {
     pub(crate) ended_ns: u64,
 }
 
+impl Run {
+    /// Nothing happened.
+    pub(crate) const NONE: Self = Self {
+        ticks: 0,
+        wall_ns: None,
+        cpu_ns: None,
+        counts_as_run: false,
+        blocking_ns: 0,
+        discarded: 0,
+        moved: 0,
+        nested: 0,
+        ended_ns: 0,
+    };
+}
+
 /// The words of a group's cell.
 #[derive(Debug)]
 #[repr(C)]

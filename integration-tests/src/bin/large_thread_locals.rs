@@ -1,0 +1,126 @@
+//! A program with a megabyte of static thread-locals, of which the C library takes a part of every thread's stack.
+//!
+//! Run by `tests/large_thread_locals.rs`. `large_thread_locals` is a parent that records, is sampled, starts itself as a
+//! child (`large_thread_locals child`), and uses everything for which the profiler has a thread. It says `ok`, and how
+//! many bytes of the stack of each of the profiler's threads were touched, the thread-locals included.
+
+#![allow(clippy::disallowed_methods)] // deadlines of its own
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use integration_tests::patience::{LONG, until};
+use profiler_core::marker;
+use profiler_core::marker::category;
+use profiler_parent::core::session::Features;
+use profiler_parent::observe::Filter;
+use profiler_parent::{AlertRules, EvidenceOptions, Format, ProcessState, Session, Target};
+
+const BYTES: usize = 1 << 20;
+
+thread_local! {
+    static LARGE: Cell<[u8; BYTES]> = const { Cell::new([0; BYTES]) };
+}
+
+fn main() -> Result<()> {
+    // Without a use the linker leaves it out.
+    LARGE.with(|large| black_box(large.as_ptr()));
+    match std::env::args().nth(1).as_deref() {
+        Some("child") => child(),
+        _ => parent(),
+    }
+}
+
+/// Records until its parent closes the pipe.
+fn child() -> Result<()> {
+    ensure!(matches!(profiler_child::init(), profiler_child::Status::Recording), "the child does not record");
+    let recording = std::thread::spawn(|| {
+        loop {
+            marker!("child", &category::TEST);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    println!("{}", touched()?);
+    drop(recording);
+    Ok(())
+}
+
+fn parent() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let features = Features::STACK_WALK.with(Features::CPU);
+    let session = Session::builder().features(features).name("parent").start()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("child").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = session.spawn("child", command)?;
+    let connected = || session.processes().iter().any(|process| process.state == ProcessState::Connected);
+    ensure!(until(connected), "the child does not connect");
+    let observer = session.observe(Filter::default())?;
+    let alerts = session.alerts(AlertRules::default(), EvidenceOptions::none())?;
+    alerts.add(Target::All, "test", |_| ())?;
+    let live = session.serve_live((Ipv4Addr::LOCALHOST, 0).into())?;
+    for name in ["", "processes", "groups"] {
+        let answer = ask(live.address(), &live.url(), name)?;
+        ensure!(answer.starts_with("HTTP/1.1"), "the page says {answer}");
+    }
+    ensure!(session.wait_one_periodic_sampling() > 0, "nobody is sampled");
+    for format in [Format::Processed, Format::Gecko] {
+        let report = session.capture().format(format).save(directory.path().join("profile.json.gz"))?;
+        ensure!(report.processes.len() == 2, "{report:?}");
+    }
+    ensure!(observer.next(LONG).is_ok(), "nothing is observed");
+    let own = touched()?;
+    drop(child.stdin.take());
+    let mut said = String::new();
+    child.stdout.take().context("no pipe")?.read_to_string(&mut said)?;
+    let status = child.wait()?;
+    ensure!(status.success(), "the child ended with {status}");
+    session.stop();
+    println!("ok {own}{said}");
+    Ok(())
+}
+
+/// One request below the page's path.
+fn ask(address: std::net::SocketAddr, url: &str, name: &str) -> Result<String> {
+    let path = url.splitn(4, '/').nth(3).context("no path")?;
+    let mut stream = TcpStream::connect_timeout(&address, LONG)?;
+    stream.set_read_timeout(Some(LONG))?;
+    write!(stream, "GET /{path}{name} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.take(64).read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// KiB of the stacks of the profiler's threads that were ever touched, the most of each name.
+fn touched() -> Result<String> {
+    let maps = std::fs::read_to_string("/proc/self/smaps")?;
+    let mut most = BTreeMap::<String, u64>::new();
+    for task in std::fs::read_dir("/proc/self/task")?.flatten() {
+        let read = |file: &str| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        let (name, call) = (read("comm").trim().to_owned(), read("syscall"));
+        let pointer = call.split_ascii_whitespace().rev().nth(1).and_then(|word| word.strip_prefix("0x"));
+        let Some(pointer) = pointer.and_then(|word| u64::from_str_radix(word, 16).ok()) else { continue };
+        if name.starts_with("profiler-") {
+            let kib = resident_kib(&maps, pointer).unwrap_or(0);
+            most.entry(name).and_modify(|most| *most = kib.max(*most)).or_insert(kib);
+        }
+    }
+    Ok(most.into_iter().map(|(name, kib)| format!("{name} {kib} KiB, ")).collect())
+}
+
+/// Memory of the mapping that an address is in.
+fn resident_kib(maps: &str, address: u64) -> Option<u64> {
+    let range = |line: &str| {
+        let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
+        Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)
+    };
+    let mut lines =
+        maps.lines().skip_while(|line| !range(line).is_some_and(|range| range.contains(&address)));
+    lines.find_map(|line| line.strip_prefix("Rss:"))?.trim().split(' ').next()?.parse().ok()
+}

@@ -1,0 +1,38 @@
+//! Where the unwinder keeps what it computes: rows of register rules of a fixed size.
+//!
+//! Used by `unwind`. gimli builds a row on the stack before it moves it to the cache, twice inside each other. With
+//! framehop's own rows of 192 rules that takes 13 KiB, which a small thread of the host does not have. On both
+//! architectures code saves fewer than 24 registers; a table with more makes a frame that cannot be left, and the
+//! stack is marked as cut.
+
+use framehop::AllocationPolicy;
+use framehop_gimli::{
+    EvaluationStorage, Piece, Reader, ReaderOffset, Register, RegisterRule, UnwindContextStorage,
+    UnwindTableRow, Value,
+};
+
+/// Most registers with a rule in one row: x86-64 has 17, a function on aarch64 saves at most 21.
+const RULES: usize = 24;
+/// Rows inside each other, by `DW_CFA_remember_state`.
+const ROWS: usize = 4;
+/// Values on the stack of an expression; those of procedure linkage tables need 4.
+const VALUES: usize = 16;
+
+/// Allocates nothing, and takes little of the stack.
+pub(super) struct SmallRows;
+
+impl<R: ReaderOffset> UnwindContextStorage<R> for SmallRows {
+    type Rules = [(Register, RegisterRule<R>); RULES];
+    type Stack = [UnwindTableRow<R, Self>; ROWS];
+}
+
+impl<R: Reader> EvaluationStorage<R> for SmallRows {
+    type Stack = [Value; VALUES];
+    type ExpressionStack = [(R, R); 2];
+    type Result = [Piece<R>; 1];
+}
+
+impl AllocationPolicy for SmallRows {
+    type GimliUnwindContextStorage<R: ReaderOffset> = Self;
+    type GimliEvaluationStorage<R: Reader> = Self;
+}

@@ -1,0 +1,34 @@
+//! Large values that are made on the heap without passing through the stack.
+//!
+//! Used where a thread of the host makes something of several KiB when it needs it first: its stack may be small, and
+//! `Box::new` builds its argument there before it moves it. Invariant: the value in a [`Template`] is only copied from.
+
+#![allow(unsafe_code)]
+
+use std::ptr;
+
+/// A value that new ones are copied from, for a static.
+#[derive(Debug)]
+pub(crate) struct Template<T>(T);
+
+// SAFETY: no reference to the value is ever given out; its bytes are read, and never written.
+unsafe impl<T> Sync for Template<T> {}
+
+impl<T> Template<T> {
+    /// A template with this value.
+    ///
+    /// # Safety
+    /// The value owns nothing: several copies of its bytes are as many values of the type.
+    pub(crate) const unsafe fn new(value: T) -> Self {
+        Self(value)
+    }
+
+    /// A new value like it.
+    pub(crate) fn boxed(&'static self) -> Box<T> {
+        let mut place = Box::<T>::new_uninit();
+        // SAFETY: from a value of the type to new memory for one.
+        unsafe { ptr::copy_nonoverlapping(&raw const self.0, place.as_mut_ptr(), 1) };
+        // SAFETY: initialised by the copy, which is a value by the promise of `new`.
+        unsafe { place.assume_init() }
+    }
+}
