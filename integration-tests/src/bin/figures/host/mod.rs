@@ -15,7 +15,8 @@ use anyhow::Result;
 use crate::figure::Report;
 use crate::roles::Role;
 
-pub(crate) const ROLES: &[(&str, Role)] = &[];
+pub(crate) const ROLES: &[(&str, Role)] =
+    &[("idle-child", locks::play_idle), ("lock-holder", locks::play_holder)];
 
 /// Measures the group.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
