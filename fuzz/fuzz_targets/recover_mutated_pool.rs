@@ -18,6 +18,7 @@ use profiler_core::ids::ProcessId;
 use profiler_core::profile::gecko::{ProcessPart, merge_categories};
 use profiler_core::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
 use profiler_core::reader::PoolReader;
+use profiler_core::sys::OwnFile;
 use profiler_core::time::{Anchor, SessionClock, Timestamp};
 use profiler_parent::gather::json_check::check;
 use serde_json::Value;
@@ -118,7 +119,7 @@ fuzz_target!(|data: &[u8]| {
     BASE.with(|base| {
         base.restore();
         data.chunks_exact(11).take(500).for_each(|mutation| base.mutate(mutation));
-        let Ok(mut grave) = Grave::open(base.file.try_clone().expect("a handle"), Timestamp::now()) else { return };
+        let Ok(mut grave) = Grave::open(OwnFile::from(base.file.try_clone().expect("a handle")), Timestamp::now()) else { return };
         if let (Some(oldest), true) = (grave.chunks().first(), data.first().is_some_and(|how| how & 4 != 0)) {
             let _ = grave.destroy_at_or_before(oldest.done);
         }

@@ -8,6 +8,7 @@ pub mod acks;
 pub mod counting;
 pub mod family;
 pub mod kills;
+pub mod locks;
 pub mod marks;
 pub mod own;
 pub mod pairs;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Token;
 
 /// The version of the protocol. Both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 macro_rules! request_number {
     ($(#[$meta:meta])* $name:ident) => {

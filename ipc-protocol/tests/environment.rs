@@ -7,6 +7,7 @@ use std::process::Command;
 
 use ipc_protocol::environment::{self, ChildEnvironment, Handover, Server, Token, VARIABLE};
 use ipc_protocol::message::PROTOCOL_VERSION;
+use profiler_core::sys::FileIdentity;
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
@@ -59,8 +60,8 @@ fn check(rule: &str, role: &str, value: Option<&str>, expected: &str) {
 
 fn sample() -> ChildEnvironment {
     ChildEnvironment {
-        pool: Handover::Descriptor { number: 3, inode: 4 },
-        outbox: Handover::Path("/nowhere".into()),
+        pool: Handover::Descriptor { number: 3, identity: FileIdentity { device: 5, inode: 4 } },
+        outbox: Some(Handover::Path("/nowhere".into())),
         token: Token::from_bytes([7; Token::BYTES]),
         server: Server::Named("/tmp/nowhere/socket".into()),
     }

@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ipc_protocol::environment::{self, ChildEnvironment, EnvironmentError};
+use ipc_protocol::environment::{self, ChildEnvironment, EnvironmentError, Handover};
 use ipc_protocol::limits;
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
 use ipc_protocol::transport::TransportError;
@@ -15,7 +15,7 @@ use ipc_protocol::transport::listener::Line;
 use profiler_core::ids::ProcessKey;
 use profiler_core::reader::read_header;
 use profiler_core::session::{self, StartError, StartOptions};
-use profiler_core::sys::spawn_quiet;
+use profiler_core::sys::{OwnFile, spawn_quiet};
 
 use crate::control::Control;
 use crate::gather::Files;
@@ -72,18 +72,20 @@ pub fn init() -> Status {
 }
 
 fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
-    let (pool, outbox) = (parent.pool.open()?, parent.outbox.open()?);
+    let pool = parent.pool.open()?;
+    let outbox = parent.outbox.as_ref().map(Handover::open).transpose()?;
     let line = Line::open(&parent.server)?;
     let header = read_header(&pool).map_err(|error| InitError::NotAPool(error.to_string()))?;
     let (key, params) = session::attach(pool)?;
     let ChildEnvironment { pool, outbox: outbox_number, token, server } = parent;
     // From here on the numbers are ours; processes that the host starts do not get them.
-    let _ = (pool.release(), outbox_number.release(), server.release());
+    let _ = (pool.release(), outbox_number.map(Handover::release), server.release());
     if let Some(params) = params {
         session::start(params, StartOptions::default())?;
     }
     // Now: later the process may be in a sandbox that lets it open nothing.
-    let files = Files { pool: session::pool_file().ok(), outbox };
+    let own_pool = outbox.as_ref().and_then(|_| session::pool_file().ok());
+    let files = Files { pool: own_pool.map(OwnFile::from), outbox: outbox.map(OwnFile::from) };
     let name = header.name;
     shutdown::register();
     spawn_quiet("profiler-control", move || {

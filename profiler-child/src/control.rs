@@ -41,8 +41,8 @@ impl Control {
         Self { outgoing, updates, gathers }
     }
 
-    /// Receives and obeys until the parent is gone. Recording goes on then, unless the parent went
-    /// without a word.
+    /// Receives and obeys until the parent is gone, or the program has closed the channel. Recording goes on then,
+    /// unless the parent went without a word.
     pub(crate) fn run(mut self, mut receiver: Receiver<ToChild>) -> Result<(), TransportError> {
         if session::is_active() {
             session::set_chunk_listener(Some(self.updates.listener()));
@@ -56,7 +56,8 @@ impl Control {
                 }
                 Err(error) if error.is_recoverable() => {}
                 Err(error) => {
-                    if !welcome && !session::pool_outlives_all() {
+                    let lost = matches!(error, TransportError::DescriptorLost(_));
+                    if !welcome && !lost && !session::pool_outlives_all() {
                         // The first word of a parent comes at once. This one does not want us, or has
                         // ended its session: nobody will read what we record. A pool in a file may
                         // be recovered, if it was killed.

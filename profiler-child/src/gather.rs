@@ -5,7 +5,7 @@
 //! own thread, so the control thread never waits.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -18,7 +18,7 @@ use profiler_core::profile::{
 };
 use profiler_core::reader::PoolReader;
 use profiler_core::session;
-use profiler_core::sys::spawn_quiet;
+use profiler_core::sys::{OwnFile, spawn_quiet};
 
 use crate::control::Outgoing;
 
@@ -34,14 +34,19 @@ pub(crate) struct Gathers {
 #[derive(Debug)]
 pub(crate) struct Files {
     /// The own pool, for reading; absent if nothing was recorded from the start.
-    pub(crate) pool: Option<File>,
-    /// The file that the parent gave.
-    pub(crate) outbox: File,
+    pub(crate) pool: Option<OwnFile>,
+    /// The file that the parent gave, if it did.
+    pub(crate) outbox: Option<OwnFile>,
 }
 
 impl Files {
-    fn pool(&self) -> io::Result<File> {
-        self.pool.as_ref().map_or_else(session::pool_file, File::try_clone)
+    fn pool(&self) -> io::Result<OwnFile> {
+        let copy = |pool: &OwnFile| pool.get()?.try_clone();
+        self.pool.as_ref().map_or_else(session::pool_file, copy).map(OwnFile::from)
+    }
+
+    fn outbox(&self) -> io::Result<&OwnFile> {
+        self.outbox.as_ref().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "this process has none"))
     }
 }
 
@@ -107,20 +112,20 @@ fn write(
     cancel: CancelFlag,
     progress: &ProgressCell,
 ) -> Result<GatherOutcome, String> {
-    let outbox = &files.outbox;
-    let rewound = outbox.set_len(0).and_then(|()| seek_to_start(outbox));
-    rewound.map_err(|error| format!("cannot use the outbox: {error}"))?;
+    let unusable = |error: io::Error| format!("cannot use the outbox: {error}");
+    let outbox = files.outbox().map_err(unusable)?;
+    rewind(outbox).map_err(unusable)?;
     let pool = files.pool().map_err(|error| error.to_string())?;
     let reader = PoolReader::open(pool).map_err(|error| error.to_string())?;
     let summary = write_part(&reader, spec, outbox, cancel, progress)?;
-    let length = outbox.metadata().map_err(|error| error.to_string())?.len();
+    let length = outbox.get().map_err(io::Error::from).and_then(File::metadata).map_err(unusable)?.len();
     Ok(GatherOutcome::Written { length, summary })
 }
 
 fn write_part(
-    reader: &PoolReader<File>,
+    reader: &PoolReader<OwnFile>,
     spec: &ProfileSpec,
-    outbox: &File,
+    outbox: &OwnFile,
     cancel: CancelFlag,
     progress: &ProgressCell,
 ) -> Result<ProcessSummary, String> {
@@ -138,14 +143,29 @@ fn write_part(
         late: None,
         latch: &latch,
     };
-    let mut out = JsonWriter::new(LatchedWriter::new(outbox, latch.clone()));
+    let mut out = JsonWriter::new(LatchedWriter::new(Checked(outbox), latch.clone()));
     let summary = part.write(&mut out, progress.logger()).map_err(|failure| failure.to_string())?;
     out.finish().map_err(|error| error.to_string())?;
     Ok(summary)
 }
 
-fn seek_to_start(mut outbox: &File) -> io::Result<()> {
+fn rewind(outbox: &OwnFile) -> io::Result<()> {
+    outbox.get()?.set_len(0)?;
+    let mut outbox = outbox.get()?;
     outbox.seek(SeekFrom::Start(0)).map(|_| ())
+}
+
+/// Writes only as long as the number is still the outbox's.
+struct Checked<'a>(&'a OwnFile);
+
+impl Write for Checked<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.get()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn failed(mut message: String) -> GatherOutcome {

@@ -3,9 +3,9 @@
 //! The parent opens one when a child has died. It keeps the books where the process kept them,
 //! in the pool itself, so every reader afterwards finds the same numbers. Invariants: the
 //! process is gone, so nobody else writes; nothing is mapped; chunks go oldest first, and their
-//! entries are counted as evicted before their memory is given back.
+//! entries are counted as evicted before their memory is given back; a file of the program that has the
+//! number by now is neither read nor written.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::manager::update::ReleasedChunk;
 use crate::pool::layout::{Extent, Layout, Region, SLOT_BYTES, THREAD_BYTES};
 use crate::reader::{ChunkInfo, PoolReader, ReadError};
-use crate::sys;
+use crate::sys::{self, OwnFile};
 use crate::time::Timestamp;
 
 /// Words of a thread row: evicted entries, evicted bytes, sealed entries.
@@ -24,7 +24,7 @@ const SEALED: u64 = 14 * 8;
 /// The pool of a process that is dead.
 #[derive(Debug)]
 pub struct Grave {
-    file: Arc<File>,
+    file: Arc<OwnFile>,
     layout: Layout,
     /// Chunks that hold entries, oldest first.
     chunks: Vec<(Timestamp, ChunkInfo)>,
@@ -36,7 +36,7 @@ impl Grave {
     ///
     /// # Errors
     /// When the file is not a pool, or cannot be read.
-    pub fn open(file: impl Into<Arc<File>>, died: Timestamp) -> Result<Self, ReadError> {
+    pub fn open(file: impl Into<Arc<OwnFile>>, died: Timestamp) -> Result<Self, ReadError> {
         let file = file.into();
         let reader = PoolReader::open(&*file)?;
         let snapshot = reader.snapshot()?;
@@ -59,7 +59,7 @@ impl Grave {
         for extent in extents.into_iter().chain([Extent { offset: region.end(), len: 0 }]) {
             if extent.offset > at {
                 // Failing is harmless: the memory stays booked.
-                let _ = sys::punch_hole(&self.file, at, extent.offset - at);
+                let _ = self.punch_hole(at, extent.offset - at);
             }
             at = at.max(extent.end());
         }
@@ -78,11 +78,11 @@ impl Grave {
     /// # Errors
     /// What `fstat` says.
     pub fn held_bytes(&self) -> io::Result<u64> {
-        sys::allocated_bytes(&*self.file)
+        sys::allocated_bytes(self.file.get()?)
     }
 
     /// The file, for reading a profile from it.
-    pub fn file(&self) -> &File {
+    pub fn file(&self) -> &OwnFile {
         &self.file
     }
 
@@ -112,14 +112,19 @@ impl Grave {
         }
         let slot = layout.region(Region::Directory).row(u64::from(chunk.index.get()), SLOT_BYTES);
         if let Some(slot) = slot {
-            self.file.write_all_at(&chunk.generation.wrapping_add(1).to_ne_bytes(), slot)?;
+            self.file.get()?.write_all_at(&chunk.generation.wrapping_add(1).to_ne_bytes(), slot)?;
         }
-        sys::punch_hole(&self.file, chunk.extent.offset, chunk.extent.len)
+        self.punch_hole(chunk.extent.offset, chunk.extent.len)
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
+        sys::punch_hole(self.file.get()?, offset, len)
     }
 
     fn change(&self, offset: u64, change: impl Fn(u64) -> u64) -> io::Result<()> {
         let mut word = [0; 8];
-        self.file.read_exact_at(&mut word, offset)?;
-        self.file.write_all_at(&change(u64::from_ne_bytes(word)).to_ne_bytes(), offset)
+        let file = self.file.get()?;
+        file.read_exact_at(&mut word, offset)?;
+        file.write_all_at(&change(u64::from_ne_bytes(word)).to_ne_bytes(), offset)
     }
 }

@@ -10,6 +10,7 @@ use profiler_core::pool::layout::Region;
 use profiler_core::pool::{self, PoolSpec};
 use profiler_core::reader::PoolReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::sys::OwnFile;
 use profiler_core::time::{SessionClock, Timestamp};
 
 /// This process plays the dead one: its pool's file is what the parent would hold.
@@ -34,7 +35,7 @@ fn entries_of_an_open_chunk_are_evicted_not_forgotten() {
     session::close_pool();
     assert_eq!((counts().delivered, counts().recorded()), (10_000, 10_000));
     no_chunk_is_from_the_future(&file);
-    let mut grave = Grave::open(file.try_clone().unwrap(), Timestamp::now()).unwrap();
+    let mut grave = Grave::open(OwnFile::from(file.try_clone().unwrap()), Timestamp::now()).unwrap();
     let oldest = grave.chunks()[0].done;
     let before = grave.held_bytes().unwrap();
     assert!(grave.destroy_at_or_before(oldest).unwrap() < before);
@@ -53,7 +54,7 @@ fn no_chunk_is_from_the_future(file: &File) {
     file.read_exact_at(&mut before, done).unwrap();
     file.write_all_at(&u64::MAX.to_ne_bytes(), done).unwrap();
     let died = Timestamp::now();
-    let grave = Grave::open(file.try_clone().unwrap(), died).unwrap();
+    let grave = Grave::open(OwnFile::from(file.try_clone().unwrap()), died).unwrap();
     assert!(grave.chunks().iter().all(|chunk| chunk.done <= died));
     file.write_all_at(&before, done).unwrap();
 }

@@ -3,7 +3,8 @@
 //! Made by the parent per child, before spawn; written by the child when it is asked to gather;
 //! read by the parent. On disk, so that a part is whole in nobody's memory. Invariants: no name
 //! leads to it (on Linux), so nothing is left of it whoever dies; the parent reads at positions
-//! of its own and never moves the file's offset, which it shares with the child.
+//! of its own and never moves the file's offset, which it shares with the child. A child that is not trusted
+//! gets none, because it could fill the disk through it at any time: its pool is read instead.
 //!
 //! The child may write at any time, also while the parent reads. Whoever needs the bytes twice
 //! (to check them, then to use them) therefore reads them once, through a [`Tee`] into a file
@@ -13,6 +14,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use profiler_core::sys::OwnFile;
 use tempfile::TempPath;
 
 use crate::spawn::Gift;
@@ -32,7 +34,7 @@ pub struct OutboxError {
 /// A file that one child writes and the parent reads.
 #[derive(Debug)]
 pub struct Outbox {
-    file: File,
+    file: OwnFile,
     /// Only where descriptors are not inherited. Removes the name when dropped.
     path: Option<TempPath>,
 }
@@ -53,11 +55,11 @@ impl Outbox {
     /// [`OutboxError`].
     pub fn create_in(directory: &Path) -> Result<Self, OutboxError> {
         let made = if sys::INHERITS {
-            tempfile::tempfile_in(directory).map(|file| Self { file, path: None })
+            tempfile::tempfile_in(directory).map(|file| Self { file: file.into(), path: None })
         } else {
             tempfile::NamedTempFile::new_in(directory).map(|named| {
                 let (file, path) = named.into_parts();
-                Self { file, path: Some(path) }
+                Self { file: file.into(), path: Some(path) }
             })
         };
         made.map_err(|source| OutboxError { directory: directory.to_owned(), source })
@@ -67,7 +69,7 @@ impl Outbox {
     pub fn gift(&self) -> Gift<'_> {
         match &self.path {
             Some(path) => Gift::At(path),
-            None => Gift::Open(&self.file),
+            None => Gift::Open(self.file.unchecked()),
         }
     }
 
@@ -77,10 +79,11 @@ impl Outbox {
     /// # Errors
     /// The same for a file that is shorter now: nobody waits for a child to write what it announced.
     pub fn read(&self, length: u64) -> io::Result<OutboxReader<'_>> {
-        if self.file.metadata()?.len() < length {
+        let file = self.file.get()?;
+        if file.metadata()?.len() < length {
             return Err(too_short());
         }
-        Ok(OutboxReader { file: &self.file, at: 0, length })
+        Ok(OutboxReader { file, at: 0, length })
     }
 
     /// Gives the file's space back. The child writes from the beginning next time.
@@ -88,7 +91,7 @@ impl Outbox {
     /// # Errors
     /// What the system says.
     pub fn clear(&self) -> io::Result<()> {
-        self.file.set_len(0)
+        self.file.get()?.set_len(0)
     }
 }
 
@@ -186,7 +189,7 @@ mod tests {
     fn reading_leaves_the_offset_where_the_child_has_it() {
         use std::io::Seek;
         let outbox = filled("abc");
-        let mut file = &outbox.file;
+        let mut file = outbox.file.get().unwrap();
         let before = file.stream_position().unwrap();
         io::read_to_string(outbox.read(3).unwrap()).unwrap();
         assert_eq!(file.stream_position().unwrap(), before);
@@ -196,7 +199,7 @@ mod tests {
     fn a_cleared_outbox_is_empty() {
         let outbox = filled("abc");
         outbox.clear().unwrap();
-        assert_eq!(outbox.file.metadata().unwrap().len(), 0);
+        assert_eq!(outbox.file.get().unwrap().metadata().unwrap().len(), 0);
     }
 
     #[test]

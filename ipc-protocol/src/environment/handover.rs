@@ -1,12 +1,14 @@
 //! One thing that a child got from its parent: an inherited descriptor, or a path.
 //!
 //! Made by the parent's spawn code, opened by the child. Invariant: a descriptor is compared by
-//! inode before it is used, so a number that means something else in this process (because the
+//! device and inode before it is used, so a number that means something else in this process (because the
 //! variable was inherited by accident) is never touched.
 
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+
+use profiler_core::sys::FileIdentity;
 
 use super::{EnvironmentError, text};
 use crate::sys;
@@ -18,8 +20,8 @@ pub enum Handover {
     Descriptor {
         /// The number.
         number: i32,
-        /// The inode it must have.
-        inode: u64,
+        /// The file that it must be.
+        identity: FileIdentity,
     },
     /// A file to open, where descriptors are not inherited.
     Path(PathBuf),
@@ -31,8 +33,8 @@ impl Handover {
     /// # Errors
     /// What the system says; `Unsupported` where descriptors are not inherited.
     pub fn of(file: &File) -> io::Result<Self> {
-        let (number, inode) = sys::identity(file)?;
-        Ok(Self::Descriptor { number, inode })
+        let (number, identity) = sys::identity(file)?;
+        Ok(Self::Descriptor { number, identity })
     }
 
     /// In the child: the file, under a new descriptor that no process started later inherits.
@@ -42,7 +44,7 @@ impl Handover {
     /// [`EnvironmentError::NotHanded`] when there is no such file here.
     pub fn open(&self) -> Result<File, EnvironmentError> {
         match self {
-            Self::Descriptor { number, inode } => sys::duplicate_inherited(*number, *inode),
+            Self::Descriptor { number, identity } => sys::duplicate_inherited(*number, *identity),
             Self::Path(path) => File::options().read(true).write(true).open(path),
         }
         .map_err(EnvironmentError::NotHanded)
@@ -57,8 +59,8 @@ impl Handover {
     /// closed.
     pub fn release(self) -> Result<(), EnvironmentError> {
         match self {
-            Self::Descriptor { number, inode } => {
-                sys::close_inherited(number, inode).map_err(EnvironmentError::NotHanded)
+            Self::Descriptor { number, identity } => {
+                sys::close_inherited(number, identity).map_err(EnvironmentError::NotHanded)
             }
             Self::Path(_) => Ok(()),
         }
@@ -67,7 +69,9 @@ impl Handover {
     /// How it stands in the variable.
     pub(super) fn to_value(&self) -> String {
         match self {
-            Self::Descriptor { number, inode } => format!("fd:{number}:{inode}"),
+            Self::Descriptor { number, identity: FileIdentity { device, inode } } => {
+                format!("fd:{number}:{device}:{inode}")
+            }
             Self::Path(path) => format!("path:{}", text::escape(path.as_os_str().as_encoded_bytes())),
         }
     }
@@ -84,9 +88,11 @@ impl Handover {
 
 /// Numbers below 3 are refused: nobody hands over a standard stream.
 fn parse_descriptor(text: &str) -> Option<Handover> {
-    let (number, inode) = text.split_once(':')?;
+    let (number, file) = text.split_once(':')?;
+    let (device, inode) = file.split_once(':')?;
     let number = number.parse().ok().filter(|number| *number > 2)?;
-    Some(Handover::Descriptor { number, inode: inode.parse().ok()? })
+    let identity = FileIdentity { device: device.parse().ok()?, inode: inode.parse().ok()? };
+    Some(Handover::Descriptor { number, identity })
 }
 
 fn parse_path(text: &str) -> Option<Handover> {

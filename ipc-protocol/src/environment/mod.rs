@@ -11,7 +11,7 @@
 //! process has one thread: changing the environment while another thread reads it is undefined
 //! behaviour, and that thread need not be written in Rust. Otherwise the variable stays. That
 //! does no harm: a process that inherits it by accident lacks the descriptors it names (they
-//! are compared by inode, see [`Handover`]), would find the pool taken by another process, and
+//! are compared by device and inode, see [`Handover`]), would find the pool taken by another process, and
 //! would be refused by the parent since the token is valid once.
 
 mod handover;
@@ -30,6 +30,9 @@ use crate::sys;
 
 /// The name of the environment variable.
 pub const VARIABLE: &str = "MULTIPROCESS_PROFILER_CHILD";
+
+/// Stands for an outbox that the child does not get.
+const NO_OUTBOX: &str = "none";
 
 /// Longest value that is read.
 const MAX_VALUE_BYTES: usize = 16 * 1024;
@@ -62,8 +65,8 @@ pub enum EnvironmentError {
 pub struct ChildEnvironment {
     /// The shared memory to record into.
     pub pool: Handover,
-    /// The file to write profiles to.
-    pub outbox: Handover,
+    /// The file to write profiles to. `None`: the parent reads the pool instead.
+    pub outbox: Option<Handover>,
     /// Proves to the parent that this is the child it spawned.
     pub token: Token,
     /// Where the parent listens.
@@ -73,8 +76,8 @@ pub struct ChildEnvironment {
 impl ChildEnvironment {
     /// The value of the variable.
     pub fn to_value(&self) -> String {
-        let (pool, outbox, token) = (self.pool.to_value(), self.outbox.to_value(), self.token.to_hex());
-        let server = self.server.to_value();
+        let (pool, token, server) = (self.pool.to_value(), self.token.to_hex(), self.server.to_value());
+        let outbox = self.outbox.as_ref().map_or_else(|| NO_OUTBOX.to_owned(), Handover::to_value);
         format!("{PROTOCOL_VERSION};{pool};{outbox};{token};{server}")
     }
 
@@ -91,7 +94,10 @@ impl ChildEnvironment {
         check_version(next("no version")?)?;
         let environment = Self {
             pool: Handover::parse(next("no pool")?)?,
-            outbox: Handover::parse(next("no outbox")?)?,
+            outbox: match next("no outbox")? {
+                NO_OUTBOX => None,
+                outbox => Some(Handover::parse(outbox)?),
+            },
             token: Token::from_hex(next("no token")?).ok_or(EnvironmentError::Malformed("token"))?,
             server: Server::parse(next("no server")?)?,
         };

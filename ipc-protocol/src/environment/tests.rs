@@ -1,13 +1,14 @@
 //! The variable's rules.
 
+use profiler_core::sys::FileIdentity;
 use proptest::prelude::*;
 
 use super::*;
 
 fn sample() -> ChildEnvironment {
     ChildEnvironment {
-        pool: Handover::Descriptor { number: 7, inode: 4711 },
-        outbox: Handover::Path("/tmp/a;b %é\n/x".into()),
+        pool: Handover::Descriptor { number: 7, identity: FileIdentity { device: 3, inode: 4711 } },
+        outbox: Some(Handover::Path("/tmp/a;b %é\n/x".into())),
         token: Token::from_bytes([0xab; 16]),
         server: Server::Named("/tmp/.tmp:x;y/socket".into()),
     }
@@ -20,8 +21,9 @@ fn the_value_survives_the_round_trip() {
 
 #[test]
 fn an_inherited_socket_survives_the_round_trip() {
-    let server = Server::Inherited(Handover::Descriptor { number: 9, inode: 815 });
-    let environment = ChildEnvironment { server, ..sample() };
+    let identity = FileIdentity { device: u64::MAX, inode: 815 };
+    let server = Server::Inherited(Handover::Descriptor { number: 9, identity });
+    let environment = ChildEnvironment { server, outbox: None, ..sample() };
     assert_eq!(ChildEnvironment::parse(&environment.to_value()).unwrap(), environment);
 }
 
@@ -111,8 +113,9 @@ mod descriptors {
     #[test]
     fn a_number_that_is_another_file_here_is_not_touched() {
         let mine = file("mine");
-        let Handover::Descriptor { number, inode } = Handover::of(&mine).unwrap() else { unreachable!() };
-        let wrong = Handover::Descriptor { number, inode: inode + 1 };
+        let Handover::Descriptor { number, identity } = Handover::of(&mine).unwrap() else { unreachable!() };
+        let identity = FileIdentity { inode: identity.inode + 1, ..identity };
+        let wrong = Handover::Descriptor { number, identity };
         assert!(matches!(wrong.open(), Err(EnvironmentError::NotHanded(_))));
         assert!(matches!(wrong.release(), Err(EnvironmentError::NotHanded(_))));
         mine.metadata().unwrap(); // still open
@@ -142,7 +145,7 @@ proptest! {
     #[test]
     fn any_path_and_server_survive(path in "[^\0]{1,60}", server in "[^\0]{1,60}") {
         let server = Server::Named(server);
-        let environment = ChildEnvironment { outbox: Handover::Path(path.into()), server, ..sample() };
+        let environment = ChildEnvironment { outbox: Some(Handover::Path(path.into())), server, ..sample() };
         prop_assert_eq!(ChildEnvironment::parse(&environment.to_value()).unwrap(), environment);
     }
 }

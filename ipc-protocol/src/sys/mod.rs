@@ -14,4 +14,5 @@ mod imp;
 
 pub(crate) use imp::*;
 
+pub(crate) mod listening;
 pub(crate) mod packets;

@@ -1,13 +1,13 @@
-//! Every other system: nothing inherited, nothing guarded.
+//! Every other system: nothing is inherited.
 //!
-//! Files are handed over by path, the environment variable is never removed (nobody can say how
-//! many threads there are), and the other side of a channel is trusted with packet headers.
+//! Files are handed over by path, and the environment variable is never removed, because it cannot be
+//! known how many threads there are.
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use profiler_core::ids::ProcessId;
+use profiler_core::sys::FileIdentity;
 
 /// Unknown, so assumed not.
 pub(crate) fn has_raised_rights() -> bool {
@@ -25,75 +25,16 @@ pub(crate) fn path_from_bytes(bytes: Vec<u8>) -> Option<PathBuf> {
 }
 
 /// Descriptors are not inherited here.
-pub(crate) fn identity(_: &File) -> io::Result<(i32, u64)> {
+pub(crate) fn identity(_: &File) -> io::Result<(i32, FileIdentity)> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Descriptors are not inherited here.
-pub(crate) fn duplicate_inherited(_: i32, _: u64) -> io::Result<File> {
+pub(crate) fn duplicate_inherited(_: i32, _: FileIdentity) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Descriptors are not inherited here.
-pub(crate) fn close_inherited(_: i32, _: u64) -> io::Result<()> {
+pub(crate) fn close_inherited(_: i32, _: FileIdentity) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
-}
-
-/// No guard.
-pub(crate) fn claim_accepted(_: &Path) -> Option<Guard> {
-    None
-}
-
-/// Nothing: the caller sends a message of its own.
-pub(crate) fn interrupt_sockets(_: &Path) {}
-
-/// Runs `act` as it is.
-pub(crate) fn with_signals_blocked<T>(act: impl FnOnce() -> T) -> T {
-    act()
-}
-
-/// What the first bytes of a packet say, and what is true.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code)] // nothing makes one here
-pub(crate) enum Peek {
-    /// The other side is gone and nothing is left.
-    Closed,
-    /// One whole packet, without descriptors.
-    Whole {
-        /// Bytes of its content.
-        length: usize,
-    },
-    /// Anything else.
-    Foreign,
-}
-
-/// Looks at packets before they are received; never made here.
-#[derive(Debug)]
-pub(crate) enum Guard {}
-
-/// Ends an accepted channel; never made here.
-#[derive(Clone, Debug)]
-#[allow(dead_code)] // nothing makes one here
-pub(crate) struct HangUp;
-
-impl HangUp {
-    /// Never called.
-    pub(crate) fn hang_up(&self) {}
-}
-
-impl Guard {
-    /// Never called.
-    pub(crate) fn hang_up_handle(&self) -> HangUp {
-        match *self {}
-    }
-
-    /// Never called.
-    pub(crate) fn peer_process(&self) -> Option<ProcessId> {
-        match *self {}
-    }
-
-    /// Never called.
-    pub(crate) fn peek(&self) -> io::Result<Peek> {
-        match *self {}
-    }
 }

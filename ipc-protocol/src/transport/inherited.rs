@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use profiler_core::ids::ProcessId;
+use profiler_core::sys::DescriptorLost;
 
 use super::listener::{Accepted, check_hello};
 use super::{
@@ -225,6 +226,8 @@ impl FrameReceiver for PacketReceiver {
             return Err(TransportError::Disconnected);
         }
         let received = self.receive();
+        // Not obeyed any more: nothing could be answered, and the peer may know already.
+        let received = if self.socket.is_ours() { received } else { Err(DescriptorLost.into()) };
         self.ended = received.is_err();
         if self.ended {
             self.socket.hang_up(); // nobody will read what the other side still sends

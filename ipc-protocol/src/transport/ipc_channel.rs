@@ -5,14 +5,13 @@
 //! The first packet carries `Hello` and the sender by which the parent answers; after it no
 //! channel and no descriptor travels from child to parent.
 //!
-//! ipc-channel trusts its peer. On Linux every packet after the first is therefore looked at
-//! before it is received: one that is not whole, is too large or carries descriptors ends the
-//! channel as [`TransportError::PeerMisbehaved`], and cannot make the parent wait, grow, leak
-//! or abort. What remains: the *first* packet is received unseen. A child (or another process
-//! of the same user) that forges it can panic ipc-channel's receiver, which is contained here,
-//! make `accept` wait until [`Abandon::abandon`], or, by announcing terabytes with a socket
-//! attached, end the process by a failed allocation. With `panic = "abort"` a forged first
-//! packet ends the process as well.
+//! ipc-channel trusts its peer. On Linux every packet is therefore looked at before it is received:
+//! one that is not whole, is too large or carries descriptors ends the channel as
+//! [`TransportError::PeerMisbehaved`], and cannot make the parent wait, grow, leak or abort. The first
+//! packet must carry descriptors, since a sender travels in it.
+//!
+//! The descriptors of ipc-channel's types are held as [`OwnDescriptor`]: if the program closes them, the channel ends as
+//! [`TransportError::DescriptorLost`], and what has their numbers by then is neither used nor closed.
 //!
 //! The channel to the child is one that the child made, so a child that is hostile, not merely slow, can
 //! make a `send` to itself wait until it dies, and with it the thread that sends to all children.
@@ -31,35 +30,38 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ipc_channel::ipc::{self, IpcOneShotServer, IpcSender};
-use rustix::io::Errno;
+use ipc_channel::ipc::{self, IpcSender};
 
-use self::packets::{Packet, PacketReceiver, PacketSender, guarded};
+use self::packets::{
+    Answers, CANNOT_RECEIVE, Packet, PacketReceiver, PacketSender, check_first, guarded, retry_interrupted,
+};
 use super::listener::{Accepted, check_hello};
 use super::{ChildEnds, ParentEnds, Receiver, Sender, TransportError};
 use crate::codec;
 use crate::environment::Token;
 use crate::message::{Hello, ToParent};
-use crate::sys::{self, Guard, HangUp};
+use crate::sys::listening::{Guard, HangUp, ListeningSocket, Opened, own_channel};
 
 /// Longest path of a socket; ipc-channel would cut a longer one without a word.
 const MAX_SOCKET_PATH: usize = 107;
 
-/// What ipc-channel appends to the temporary directory: `/.tmpXXXXXX/socket`.
+/// What a listener appends to the temporary directory: `/.tmpXXXXXX/socket`.
 const SOCKET_SUFFIX: usize = 18;
 
 /// Waits for one child to connect.
 pub struct Listener {
-    server: IpcOneShotServer<Packet>,
+    listening: ListeningSocket<Packet>,
     name: String,
     waiting: Arc<Waiting>,
 }
 
 /// What a [`Listener`] and its [`Abandon`] handles know of each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiting {
     abandoned: AtomicBool,
     over: AtomicBool,
+    /// Ends the waiting for a connection.
+    listening: HangUp,
     /// Ends the accepted channel.
     accepted: OnceLock<HangUp>,
 }
@@ -67,17 +69,9 @@ struct Waiting {
 /// Ends the waiting of a [`Listener`], from any thread.
 #[derive(Clone, Debug)]
 pub struct Abandon {
+    #[cfg_attr(all(target_os = "linux", not(profiler_portable)), allow(dead_code))]
     name: String,
     waiting: Arc<Waiting>,
-}
-
-/// What the system really said. `ipc-channel` does not look whether it got a socket and goes on with the number -1,
-/// which is a bad descriptor then.
-fn no_descriptor(error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(code) if code == Errno::BADF.raw_os_error() => Errno::MFILE.into(),
-        _ => error,
-    }
 }
 
 impl Listener {
@@ -88,12 +82,17 @@ impl Listener {
     /// socket's, [`TransportError::Io`].
     pub fn new() -> Result<Self, TransportError> {
         check_room(&std::env::temp_dir())?;
-        let (server, name) = guarded("a failed socket", || {
-            IpcOneShotServer::new().map_err(|error| TransportError::Io(no_descriptor(error)))
-        })?;
+        let listening = guarded("a failed socket", || ListeningSocket::new().map_err(TransportError::Io))?;
+        let name = listening.name().to_owned();
         check_bound(&name)?;
         leftovers::sign(Path::new(&name));
-        Ok(Self { server, name, waiting: Arc::default() })
+        let waiting = Waiting {
+            abandoned: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            listening: listening.hang_up_handle(),
+            accepted: OnceLock::new(),
+        };
+        Ok(Self { listening, name, waiting: Arc::new(waiting) })
     }
 
     /// The name to hand to the child.
@@ -113,25 +112,41 @@ impl Listener {
     /// [`TransportError::Protocol`] or [`TransportError::PeerMisbehaved`] when what connected
     /// did not begin with a `Hello` of this version.
     pub fn accept(self, expected: &Token) -> Result<Accepted, TransportError> {
-        let Self { server, name, waiting } = self;
-        let accepted = sys::with_signals_blocked(|| {
-            guarded("a packet that cannot be received", || Ok(server.accept()?))
-        });
-        let guard = sys::claim_accepted(Path::new(&name));
-        if let Some(guard) = &guard {
-            let _ = waiting.accepted.set(guard.hang_up_handle()); // once per listener
-        }
-        waiting.over.store(true, Ordering::Release);
-        match accepted {
-            Ok((_, Packet::Abandon)) => Err(TransportError::Abandoned),
-            Err(_) if waiting.abandoned.load(Ordering::Acquire) => Err(TransportError::Abandoned),
+        let Self { listening, waiting, .. } = self;
+        let first = receive_first(listening, &waiting);
+        waiting.over.store(true, Ordering::SeqCst);
+        match first {
+            Ok((Packet::Abandon, _)) => Err(TransportError::Abandoned),
+            Err(_) if waiting.abandoned.load(Ordering::SeqCst) => Err(TransportError::Abandoned),
             Err(error) => Err(error),
-            Ok((packets, Packet::Hello { frame, answers })) => {
-                welcome(PacketReceiver::new(packets, guard), &frame, answers, expected)
-            }
-            Ok((_, Packet::Frame(_))) => Err(TransportError::PeerMisbehaved("a message before Hello")),
+            Ok((Packet::Hello { frame, answers }, packets)) => welcome(packets, &frame, answers, expected),
+            Ok((Packet::Frame(_), _)) => Err(TransportError::PeerMisbehaved("a message before Hello")),
         }
     }
+}
+
+/// The first packet of the first to connect, and what receives the others.
+fn receive_first(
+    listening: ListeningSocket<Packet>,
+    waiting: &Waiting,
+) -> Result<(Packet, PacketReceiver), TransportError> {
+    let connection = guarded(CANNOT_RECEIVE, || Ok(listening.accept()?))?;
+    if let Some(guard) = connection.guard() {
+        let hang_up = waiting.accepted.get_or_init(|| guard.hang_up_handle());
+        if waiting.abandoned.load(Ordering::SeqCst) {
+            hang_up.hang_up(); // `abandon` may have come before this socket; what was sent is still received
+        }
+        check_first(guard.peek()?)?;
+    }
+    let Opened { packets, first, guard } = guarded(CANNOT_RECEIVE, || Ok(connection.open()?))?;
+    let first = match first {
+        Some(first) => first,
+        None => {
+            let packets = packets.get()?;
+            retry_interrupted(|| guarded(CANNOT_RECEIVE, || Ok(packets.recv()?)))?
+        }
+    };
+    Ok((first, PacketReceiver::new(packets, guard)))
 }
 
 impl std::fmt::Debug for Listener {
@@ -145,25 +160,23 @@ impl Abandon {
     /// and said `Hello` before is still accepted, and what it sent can be received. Never waits;
     /// may be called again; has no effect once `accept` has returned.
     pub fn abandon(&self) {
-        self.waiting.abandoned.store(true, Ordering::Release);
-        if self.waiting.over.load(Ordering::Acquire) {
+        self.waiting.abandoned.store(true, Ordering::SeqCst);
+        if self.waiting.over.load(Ordering::SeqCst) {
             return;
         }
-        sys::interrupt_sockets(Path::new(&self.name));
+        self.hang_up();
         #[cfg(not(all(target_os = "linux", not(profiler_portable))))]
         if let Ok(sender) = IpcSender::connect(self.name.clone()) {
             let _ = sender.send(Packet::Abandon); // nobody listens any more: just as well
         }
     }
-}
 
-impl Abandon {
     /// Ends the channel of the child that was accepted: whoever waits for its messages hears that
     /// it is gone. Linux only; elsewhere the channel ends with the child.
     pub fn hang_up(&self) {
         match self.waiting.accepted.get() {
             Some(accepted) => accepted.hang_up(),
-            None => sys::interrupt_sockets(Path::new(&self.name)),
+            None => self.waiting.listening.hang_up(),
         }
     }
 }
@@ -179,9 +192,10 @@ pub fn connect(server: &str, hello: Hello) -> Result<ChildEnds, TransportError> 
         return Err(TransportError::NameTooLong { length: server.len() });
     }
     guarded("a failed connection", || {
-        let packets = IpcSender::connect(server.to_owned())?;
+        let packets = own_channel(IpcSender::connect(server.to_owned())?);
         let (answers, from_parent) = ipc::channel()?;
-        packets.send(Packet::Hello { frame, answers })?;
+        let (answers, from_parent) = (Answers::new(answers), own_channel(from_parent));
+        packets.get()?.send(Packet::Hello { frame, answers })?;
         Ok(ChildEnds {
             sender: Sender::new(PacketSender::new(packets)),
             receiver: Receiver::new(PacketReceiver::new(from_parent, None)),
@@ -192,16 +206,15 @@ pub fn connect(server: &str, hello: Hello) -> Result<ChildEnds, TransportError> 
 fn welcome(
     packets: PacketReceiver,
     frame: &[u8],
-    answers: IpcSender<Packet>,
+    answers: Answers,
     expected: &Token,
 ) -> Result<Accepted, TransportError> {
     let mut hello = check_hello(frame, expected)?;
     if let Some(pid) = packets.guard.as_ref().and_then(Guard::peer_process) {
         hello.pid = pid; // the kernel knows better than the child
     }
-    let ends =
-        ParentEnds { sender: Sender::new(PacketSender::new(answers)), receiver: Receiver::new(packets) };
-    Ok(Accepted { hello, ends })
+    let sender = PacketSender::new(answers.into_sender());
+    Ok(Accepted { hello, ends: ParentEnds { sender: Sender::new(sender), receiver: Receiver::new(packets) } })
 }
 
 /// Before anything is made: a socket below `directory` must have room for its path.

@@ -17,6 +17,7 @@ use std::marker::PhantomData;
 
 use crate::codec::{self, Message, ProtocolError};
 use crate::message::{ToChild, ToParent};
+use profiler_core::sys::DescriptorLost;
 
 /// Why nothing could be sent or received. After any of these but a [`TransportError::Protocol`]
 /// the channel is of no more use.
@@ -53,6 +54,9 @@ pub enum TransportError {
     /// A frame is not a message.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
+    /// The program has closed this end of the channel.
+    #[error(transparent)]
+    DescriptorLost(#[from] DescriptorLost),
     /// The system's own error.
     #[error("channel: {0}")]
     Io(#[source] std::io::Error),
@@ -62,6 +66,9 @@ impl From<std::io::Error> for TransportError {
     /// Tells the errors by which the system says that the peer is gone from all others.
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
+        if DescriptorLost::is_in(&error) {
+            return Self::DescriptorLost(DescriptorLost);
+        }
         match error.kind() {
             BrokenPipe | ConnectionRefused | ConnectionReset | NotFound => Self::Disconnected,
             _ => Self::Io(error),

@@ -29,7 +29,7 @@ use crate::ids::{
 };
 use crate::params::SessionParams;
 use crate::sync::{AtomicU64, Ordering};
-use crate::sys;
+use crate::sys::{self, DescriptorLost, OwnFile};
 use crate::time::{SessionClock, Timestamp};
 use budget::Budget;
 use definitions::{DefineError, Definition, DefinitionWriter};
@@ -150,7 +150,7 @@ pub fn new_id() -> io::Result<PoolId> {
 #[derive(Debug)]
 pub(crate) struct Pool {
     map: Mapping,
-    file: File,
+    file: OwnFile,
     layout: Layout,
     clock: SessionClock,
     budget: Budget,
@@ -167,7 +167,7 @@ impl Pool {
         let budget = Budget::new(header.allowance, header.layout.page, header.layout.page);
         let definitions = DefinitionWriter::new(&header.layout);
         let (layout, clock) = (header.layout, header.clock);
-        let pool = Self { map, file, layout, clock, budget, definitions };
+        let pool = Self { map, file: OwnFile::from(file), layout, clock, budget, definitions };
         (header.pid, header.start) = pool.claim()?;
         Ok((pool, header))
     }
@@ -218,8 +218,8 @@ impl Pool {
         self.map.may_fault()
     }
 
-    pub(crate) const fn file(&self) -> &File {
-        &self.file
+    pub(crate) fn file(&self) -> Result<&File, DescriptorLost> {
+        self.file.get()
     }
 
     pub(crate) const fn layout(&self) -> &Layout {

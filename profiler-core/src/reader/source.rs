@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::sys::OwnFile;
+
 /// Bytes that can be read by position.
 pub trait ByteSource {
     /// Fills `buffer` from `offset` on.
@@ -37,6 +39,17 @@ impl ByteSource for File {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+}
+
+/// Reads nothing from a file of the program that has the number by now.
+impl ByteSource for OwnFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.get()?.read_exact_at(buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.get()?.metadata()?.len())
     }
 }
 

@@ -64,7 +64,7 @@ pub fn close_pool() {
 /// When there is no pool, or no descriptor left.
 pub fn pool_file() -> io::Result<File> {
     let file = |runtime: &mut Runtime| match &runtime.manager {
-        Some(manager) => sys::read_only(manager.pool().file()),
+        Some(manager) => manager.pool().file().map_err(io::Error::from).and_then(sys::read_only),
         None => Err(io::Error::new(io::ErrorKind::NotFound, "no session has been started")),
     };
     with_runtime(file)

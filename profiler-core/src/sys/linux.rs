@@ -7,12 +7,14 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::Advice;
 
+use super::{FileIdentity, OwnFile};
 use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
 
 /// Makes the memory of a pool: a sparse memfd of `len` bytes that can neither shrink nor grow.
@@ -63,6 +65,28 @@ pub(crate) fn cannot_shrink(file: &impl AsFd) -> bool {
 /// What the system says, for example without `/proc`.
 pub(crate) fn read_only(file: &impl AsRawFd) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Device and inode of the file that has this number. By `statx`, which a sandbox around a recorder allows.
+pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
+    let mut about = MaybeUninit::<libc::statx>::uninit();
+    let (path, flags) = (c"".as_ptr(), libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC);
+    // SAFETY: the kernel checks the number, reads an empty string and writes one `statx` to a place of that size.
+    let failed = unsafe { libc::statx(number, path, flags, libc::STATX_INO, about.as_mut_ptr()) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a call that did not fail wrote it.
+    let about = unsafe { about.assume_init() };
+    let device = u64::from(about.stx_dev_major) << 32 | u64::from(about.stx_dev_minor);
+    Ok(FileIdentity { device, inode: about.stx_ino })
+}
+
+/// Whether this process holds a POSIX lock on the file that has this number, taken through any descriptor. The
+/// kernel lists those locks with every descriptor of the file. Without `/proc` it cannot be known, and is `false`.
+pub(crate) fn holds_lock(number: i32) -> bool {
+    let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
+    about.lines().any(|line| line.starts_with("lock:") && line.contains("POSIX"))
 }
 
 /// Bytes of memory (or disk) that a pool file really occupies.
@@ -184,17 +208,17 @@ pub(crate) fn process_start(pid: ProcessId) -> ProcessStart {
 
 /// Looks at this process's memory again and again, without opening a file each time.
 #[derive(Debug)]
-pub(crate) struct ResidentMemory(File);
+pub(crate) struct ResidentMemory(OwnFile);
 
 impl ResidentMemory {
     pub(crate) fn open() -> Option<Self> {
-        File::open("/proc/self/statm").ok().map(Self)
+        File::open("/proc/self/statm").ok().map(|file| Self(file.into()))
     }
 
-    /// Bytes that are resident now. One system call; allocates nothing.
+    /// Bytes that are resident now. Two system calls; allocates nothing.
     pub(crate) fn bytes(&self) -> Option<u64> {
         let mut text = [0_u8; 128];
-        let len = self.0.read_at(&mut text, 0).ok()?;
+        let len = self.0.get().ok()?.read_at(&mut text, 0).ok()?;
         let text = std::str::from_utf8(text.get(..len)?).ok()?;
         let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
         Some(pages.saturating_mul(super::page_size()))

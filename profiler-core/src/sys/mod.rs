@@ -13,6 +13,8 @@ mod portable;
 #[cfg(not(all(target_os = "linux", not(profiler_portable))))]
 use portable as imp;
 
+mod descriptor;
+mod foreign_file;
 mod threads;
 
 /// What sampling needs. Where it is missing nothing is sampled, see `sampler`.
@@ -23,9 +25,12 @@ mod threads;
 ))]
 pub(crate) mod native;
 
+pub use descriptor::{DescriptorLost, FileIdentity, OwnDescriptor, OwnFile};
+pub use foreign_file::ForeignFile;
 pub(crate) use imp::{
     ResidentMemory, advise_mapping, at_thread_end, barrier_on_all_threads, cannot_shrink, current_thread_id,
-    current_thread_name, on_fork, populate, process_start, read_only, release, stretch, wipe_on_fork,
+    current_thread_name, file_identity, holds_lock, on_fork, populate, process_start, read_only, release,
+    stretch, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
 pub(crate) use threads::is_quiet_thread;

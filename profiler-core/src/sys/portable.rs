@@ -7,8 +7,10 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
+use super::FileIdentity;
 use crate::ids::{BootId, ProcessId, ProcessStart, ThreadId};
 
 /// Makes the memory of a pool: an unlinked sparse file of `len` bytes in the temporary folder.
@@ -50,6 +52,25 @@ pub(crate) fn cannot_shrink(_file: &impl AsFd) -> bool {
 /// When no descriptor is left.
 pub(crate) fn read_only(file: &File) -> io::Result<File> {
     file.try_clone()
+}
+
+/// Device and inode of the file that has this number.
+pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel checks the number, and writes one `stat` to a place of that size.
+    let failed = unsafe { libc::fstat(number, stat.as_mut_ptr()) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a call that did not fail wrote it.
+    let stat = unsafe { stat.assume_init() };
+    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)] // their types differ between systems
+    Ok(FileIdentity { device: stat.st_dev as u64, inode: stat.st_ino as u64 })
+}
+
+/// Cannot be known here.
+pub(crate) fn holds_lock(_number: i32) -> bool {
+    false
 }
 
 /// Bytes that a pool file really occupies.

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -114,11 +115,11 @@ pub(super) fn run(
 
 fn start_own(shared: &Shared, parent: &Member, spec: &ProfileSpec) -> Result<OwnPart, CaptureError> {
     let failed = |error: io::Error| CaptureError::OwnPart(error.to_string());
-    let pool = parent.pool().ok_or(CaptureError::SessionOver)?.try_clone().map_err(failed)?;
+    let pool = Arc::clone(parent.pool().ok_or(CaptureError::SessionOver)?);
     OwnPart::start(shared.clock, pool, parent.pid, &parent.name, spec).map_err(failed)
 }
 
-impl<W: Write> Gathering<'_, W> {
+impl<'a, W: Write> Gathering<'a, W> {
     /// Takes the parts of those who were asked, as they come.
     fn gather(&mut self, asked: &[PoolId], incoming: &Receiver<Input<PoolId>>) -> Result<(), End> {
         let mut clock = Stopwatch::start(self.shared);
@@ -217,14 +218,24 @@ impl<W: Write> Gathering<'_, W> {
 
     /// Reads a process's memory, because it did not hand over its part.
     fn recover(&mut self, key: PoolId, why: Why) -> io::Result<()> {
-        let Some(member) = self.members.iter().find(|member| member.key == key) else { return Ok(()) };
+        let Some(member) = self.member(key) else { return Ok(()) };
+        let verdict =
+            if why.is_orderly() { Verdict::Complete } else { Verdict::Recovered { why: why.clone() } };
         self.log.note(format!("reading the memory of {} ({}): {why}", member.name, member.pid));
+        self.read(member, why, verdict)
+    }
+
+    /// Reads the memory of a process that writes no part, because it is not trusted with a file.
+    fn read_unasked(&mut self, member: &Member) -> io::Result<()> {
+        self.log.note(format!("reading the memory of {} ({}): it is not trusted", member.name, member.pid));
+        self.read(member, Why::NeverConnected, Verdict::Complete)
+    }
+
+    /// Writes the part of a process from its memory. `why` is what is said if nothing is there.
+    fn read(&mut self, member: &Member, why: Why, verdict: Verdict) -> io::Result<()> {
         let died = roster::death_of(self.shared, member.key);
         match self.parts.recover(member, died, self.shared.clock, self.spec) {
-            Ok(Some(summary)) => {
-                let verdict = if why.is_orderly() { Verdict::Complete } else { Verdict::Recovered { why } };
-                self.settle(member, &summary, verdict);
-            }
+            Ok(Some(summary)) => self.settle(member, &summary, verdict),
             Ok(None) => {
                 let verdict = Verdict::Missing { why: roster::why_untouched(why) };
                 self.push(member.key, member.settled(&ProcessSummary::default(), verdict));
@@ -245,9 +256,12 @@ impl<W: Write> Gathering<'_, W> {
         roster::await_news(self.shared, rest.iter().map(|member| member.key));
         for member in rest {
             if member.pool().is_some() {
-                // Connected but not asked: it has not answered the capture before.
-                let why = roster::unable_now(self.shared, member.key).unwrap_or(Why::Frozen);
-                self.recover(member.key, why)?;
+                match roster::unable_now(self.shared, member.key) {
+                    Some(why) => self.recover(member.key, why)?,
+                    None if member.outbox.is_none() => self.read_unasked(member)?,
+                    // Connected but not asked: it has not answered the capture before.
+                    None => self.recover(member.key, Why::Frozen)?,
+                }
             } else {
                 let missing = member.missing();
                 self.push(member.key, missing);
@@ -271,7 +285,7 @@ impl<W: Write> Gathering<'_, W> {
         self.settled.push((key, process));
     }
 
-    fn member(&self, key: PoolId) -> Option<&Member> {
+    fn member(&self, key: PoolId) -> Option<&'a Member> {
         self.members.iter().find(|member| member.key == key)
     }
 }

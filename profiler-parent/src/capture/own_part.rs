@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -16,7 +16,7 @@ use profiler_core::profile::{
     ProgressCell, ShownRange,
 };
 use profiler_core::reader::{PoolReader, Snapshot};
-use profiler_core::sys::spawn_quiet;
+use profiler_core::sys::{OwnFile, spawn_quiet};
 use profiler_core::time::SessionClock;
 
 use super::parts::{copy_rest, spool};
@@ -32,7 +32,7 @@ pub(crate) struct OwnPart {
 #[derive(Debug)]
 pub(crate) struct Written {
     spool: File,
-    reader: PoolReader<File>,
+    reader: PoolReader<Arc<OwnFile>>,
     snapshot: Snapshot,
     role: ProcessRole,
     pub(crate) summary: ProcessSummary,
@@ -42,7 +42,7 @@ impl OwnPart {
     /// Begins to write the part of process `pid` from its pool.
     pub(crate) fn start(
         clock: SessionClock,
-        pool: File,
+        pool: Arc<OwnFile>,
         pid: ProcessId,
         name: &str,
         spec: &ProfileSpec,
@@ -86,7 +86,7 @@ impl Written {
 }
 
 fn write(
-    pool: File,
+    pool: Arc<OwnFile>,
     role: ProcessRole,
     clock: SessionClock,
     spec: &ProfileSpec,
@@ -110,13 +110,13 @@ fn write(
 }
 
 fn part<'a>(
-    reader: &'a PoolReader<File>,
+    reader: &'a PoolReader<Arc<OwnFile>>,
     snapshot: &'a Snapshot,
     role: &'a ProcessRole,
     clock: SessionClock,
     spec: &'a ProfileSpec,
     late: Option<LateMarkers<'a>>,
     latch: &'a FailureLatch,
-) -> ProcessPart<'a, File> {
+) -> ProcessPart<'a, Arc<OwnFile>> {
     ProcessPart { reader, snapshot, clock, spec, role, ended: None, late, latch }
 }

@@ -4,7 +4,6 @@
 //! session is dead, for all ([`crate::recover`]). The memory is read by
 //! position and believed in nothing, so whatever became of the child, this ends.
 
-use std::fs::File;
 use std::io::Write;
 
 use profiler_core::ids::ProcessId;
@@ -14,7 +13,7 @@ use profiler_core::profile::{
     CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
     ProgressCell,
 };
-use profiler_core::reader::PoolReader;
+use profiler_core::reader::{ByteSource, PoolReader};
 use profiler_core::time::{SessionClock, Timestamp};
 
 /// Whose part it is.
@@ -34,7 +33,7 @@ pub(crate) struct Subject<'a> {
 /// Why not, in words; what was written to `out` is useless then.
 pub(crate) fn write(
     subject: &Subject<'_>,
-    pool: &File,
+    pool: impl ByteSource,
     clock: SessionClock,
     spec: &ProfileSpec,
     out: impl Write,

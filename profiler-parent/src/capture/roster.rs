@@ -1,7 +1,6 @@
 //! Who is in a capture: every process of the session, with what is needed to take its part.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use profiler_core::losses::EntryCounts;
 use profiler_core::profile::gecko::merge_categories;
 use profiler_core::profile::{CategoryRow, ProcessSummary, ProfileSpec};
 use profiler_core::reader::PoolReader;
+use profiler_core::sys::OwnFile;
 use profiler_core::time::{Anchor, Timestamp};
 
 use super::log::GatheringLog;
@@ -39,7 +39,7 @@ pub(super) struct Member {
 
 impl Member {
     /// Its pool, if it has one.
-    pub(super) fn pool(&self) -> Option<&Arc<File>> {
+    pub(super) fn pool(&self) -> Option<&Arc<OwnFile>> {
         match &self.remains {
             Remains::Pool(file) => Some(file),
             Remains::Expired(_) | Remains::Unprofiled(_) => None,

@@ -7,19 +7,19 @@
 //! who keeps a [`Monitor`] keeps nothing of the session.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use profiler_core::groups::{self, Probes};
 use profiler_core::ids::PoolId;
 use profiler_core::reader::groups::GroupReader;
+use profiler_core::sys::OwnFile;
 
 use super::snapshot::GroupsSnapshot;
 use super::standings::Standings;
 use crate::hub::HubBell;
 
 /// A reader of a pool that has been read before.
-pub(super) type Reader = GroupReader<Arc<File>>;
+pub(super) type Reader = GroupReader<Arc<OwnFile>>;
 
 #[derive(Debug, Default)]
 struct Wishes {
@@ -175,11 +175,11 @@ mod tests {
     use crate::hub::HubEvent;
 
     /// A reader of a pool of its own, and who else has that.
-    fn reader() -> (Reader, Arc<File>) {
+    fn reader() -> (Reader, Arc<OwnFile>) {
         let (id, limit) = (pool::new_id().unwrap(), ByteLimit::new(1 << 20));
         let (clock, params) = (SessionClock::start_now(), SessionParams::default());
         let spec = PoolSpec { id, limit, allowance: limit, clock, params, name: "pool".into() };
-        let file = Arc::new(pool::create(&spec).unwrap());
+        let file = Arc::new(pool::create(&spec).unwrap().into());
         (Reader::open(Arc::clone(&file)).unwrap(), file)
     }
 

@@ -5,7 +5,6 @@
 //! after the time-out, and those left are named as missing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use profiler_core::groups::GroupKind;
 use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::reader::ReadError;
 use profiler_core::reader::groups::{GroupReader, GroupReading, PoolGroups};
+use profiler_core::sys::OwnFile;
 use profiler_core::time::{Anchor, Timestamp};
 
 use super::desk::Reader;
@@ -26,7 +26,7 @@ const MOST_FINAL: usize = 64;
 
 /// What is to be read of a process.
 enum Source {
-    Pool(Arc<File>),
+    Pool(Arc<OwnFile>),
     Final(Arc<PoolGroups>),
     Missing(String),
 }
@@ -192,7 +192,7 @@ fn shown(
 }
 
 /// The final totals of a process whose pool is about to go.
-pub(crate) fn final_groups(pool: &Arc<File>) -> Option<Arc<PoolGroups>> {
+pub(crate) fn final_groups(pool: &Arc<OwnFile>) -> Option<Arc<PoolGroups>> {
     let mut found = GroupReader::open(Arc::clone(pool)).and_then(|mut reader| reader.read()).ok()?;
     found.groups.retain(|group| !group.totals.is_idle());
     if found.groups.len() > MOST_FINAL {

@@ -295,7 +295,9 @@ impl Hub {
         match order {
             CaptureOrder::Begin { id, spec, inputs, asked } => {
                 self.capture = Some((id, inputs));
-                let able = self.links.iter_mut().filter(|(_, link)| link.gathering.is_none());
+                let writers = self.shared.processes.writers();
+                let able = |key: &PoolId, link: &Link| link.gathering.is_none() && writers.contains(key);
+                let able = self.links.iter_mut().filter(|(key, link)| able(key, link));
                 let keys = able.map(|(key, link)| {
                     link.send(&ToChild::GatherProfile { id, spec: spec.clone() });
                     *key
@@ -481,7 +483,7 @@ fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> O
     let Remains::Pool(file) = &process.remains else { return None };
     let grave = Grave::open(Arc::clone(file), died);
     let grave = grave.map_err(|error| process.damage = Some(error.to_string())).ok();
-    let true_bytes = process.charge(sys::allocated_bytes(&**file).unwrap_or(0));
+    let true_bytes = process.charge(file.get().map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)));
     let chunks = grave.as_ref().map(Grave::chunks).unwrap_or_default();
     let in_chunks: u64 = chunks.iter().map(|chunk| chunk.bytes).sum();
     process.grave = grave;

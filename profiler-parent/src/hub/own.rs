@@ -52,7 +52,7 @@ fn start(
     };
     let features = shared.own_features.unwrap_or(shared.params.features);
     session::start(SessionParams { features, ..shared.params.clone() }, options)?;
-    let remains = Remains::Pool(Arc::new(session::pool_file()?));
+    let remains = Remains::Pool(Arc::new(session::pool_file()?.into()));
     let mut process = Process::new(name, sys::process_id(), ProcessState::Parent, remains);
     process.in_file = shared.pools.is_some();
     shared.processes.add(key, process);

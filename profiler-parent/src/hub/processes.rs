@@ -3,8 +3,7 @@
 //! Written by the hub and by spawning, read by the session and by captures. A process stays when it is
 //! dead, and when its data is gone as long as it is one of the latest of those, or somebody waits for it.
 
-use std::collections::BTreeMap;
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,7 +14,7 @@ use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::losses::EntryCounts;
 use profiler_core::pool::layout::Life;
 use profiler_core::reader::PoolReader;
-use profiler_core::sys;
+use profiler_core::sys::{self, OwnFile};
 use profiler_core::time::Timestamp;
 
 use super::earlier::{Earlier, EarlierProcesses};
@@ -74,7 +73,7 @@ const FILE_SYSTEM_SLACK: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub(crate) enum Remains {
     /// Its pool.
-    Pool(Arc<File>),
+    Pool(Arc<OwnFile>),
     /// Nothing: all of it was older than what the limit keeps. Its final books are kept.
     Expired(EntryCounts),
     /// Nothing, because it never recorded, for this reason.
@@ -241,6 +240,12 @@ impl Processes {
         }
     }
 
+    /// Those that have a file to write their part to; of all others the pool is read.
+    pub(crate) fn writers(&self) -> BTreeSet<PoolId> {
+        let all = self.lock();
+        all.iter().filter(|(_, process)| process.outbox.is_some()).map(|(key, _)| *key).collect()
+    }
+
     /// What the pools of all processes occupy that have not ended, as far as they are to blame.
     pub(crate) fn occupied_by_the_living(&self) -> Vec<(PoolId, u64)> {
         let all = self.lock();
@@ -365,7 +370,7 @@ impl Process {
     /// What its pool occupies now.
     fn true_bytes(&self) -> u64 {
         match &self.remains {
-            Remains::Pool(file) => sys::allocated_bytes(&**file).unwrap_or(0),
+            Remains::Pool(file) => file.get().map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)),
             Remains::Expired(_) | Remains::Unprofiled(_) => 0,
         }
     }

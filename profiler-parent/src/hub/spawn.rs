@@ -4,7 +4,6 @@
 //! byte. What listens to it, once it runs, is `listen`; when the child ends, the exit watcher's
 //! event makes the hub give that up.
 
-use std::fs::File;
 use std::io;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::listener::Listener;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::pool::{self, PoolSpec};
+use profiler_core::sys::OwnFile;
 
 use super::listen::listen;
 use super::processes::{Process, ProcessState, Remains};
@@ -174,7 +174,7 @@ pub(crate) fn spawn_child(
     }
 }
 
-fn make_pool(shared: &Shared, key: PoolId, allowance: ByteLimit, name: &str) -> io::Result<Arc<File>> {
+fn make_pool(shared: &Shared, key: PoolId, allowance: ByteLimit, name: &str) -> io::Result<Arc<OwnFile>> {
     let spec = PoolSpec {
         id: key,
         limit: shared.limit.most(),
@@ -183,7 +183,7 @@ fn make_pool(shared: &Shared, key: PoolId, allowance: ByteLimit, name: &str) -> 
         params: shared.params.clone(),
         name: name.to_owned(),
     };
-    shared.make_pool(&spec).map(Arc::new)
+    shared.make_pool(&spec).map(|file| Arc::new(file.into()))
 }
 
 /// Asks for an allowance, patiently while memory is being freed for it.
@@ -208,32 +208,39 @@ fn spawn_profiled(
     shared: &Arc<Shared>,
     hub: &HubHandle,
     key: PoolId,
-    pool: Arc<File>,
+    pool: Arc<OwnFile>,
     (name, trust): (&str, Trust),
     command: Command,
 ) -> Result<ProfiledChild, SpawnedError> {
-    let outbox = Arc::new(Outbox::create()?);
+    // A child that is not trusted could fill the disk through it: its part is always read from its pool.
+    let outbox = match trust {
+        Trust::Trusted => Some(Arc::new(Outbox::create()?)),
+        Trust::Untrusted => None,
+    };
     let token = Token::generate()?;
     let (listener, line) = match trust {
         Trust::Trusted => Listener::named()?,
         Trust::Untrusted => Listener::inherited()?,
     };
     let abandon = listener.abandon_handle();
-    let gifts = Gifts { pool: Gift::Open(&pool), outbox: outbox.gift(), token: token.clone(), server: &line };
+    let gift = outbox.as_ref().map(|outbox| outbox.gift());
+    let gifts = Gifts {
+        pool: Gift::Open(pool.get().map_err(io::Error::from)?),
+        outbox: gift,
+        token: token.clone(),
+        server: &line,
+    };
     let mut child = spawn(command, &gifts)?;
     drop(line); // only the child has its end now, so that ends with the child
     let pid = ProcessId::new(child.id());
     let mut process = Process::new(name, pid, ProcessState::Starting, Remains::Pool(Arc::clone(&pool)));
-    process.outbox = Some(outbox);
+    process.outbox = outbox;
     process.in_file = shared.pools.is_some();
     process.abandon = Some(abandon);
     process.is_trusted = trust == Trust::Trusted;
     shared.processes.add(key, process);
     if let Err(error) = listen(hub, key, pid, listener, token) {
-        // The caller hears that nothing was started, so nothing may run.
-        let _ = (child.kill(), child.wait());
-        shared.processes.remove(key);
-        shared.groups.forget_reader(key);
+        end_unwatched(shared, key, &mut child);
         return Err(error.into());
     }
     Ok(adopt(shared, hub, key, child, true)?)
@@ -256,6 +263,14 @@ fn spawn_unprofiled(
     Ok(adopt(shared, hub, key, child, false)?)
 }
 
+/// Ends a child that cannot be part of the session. The caller hears that nothing was started, so nothing may run.
+fn end_unwatched(shared: &Shared, key: PoolId, child: &mut std::process::Child) {
+    let _ = (child.kill(), child.wait());
+    shared.processes.change(key, |process| process.hang_up()); // its receive thread ends
+    shared.processes.remove(key);
+    shared.groups.forget_reader(key);
+}
+
 /// From now on the session watches the child and takes its exit status.
 fn adopt(
     shared: &Arc<Shared>,
@@ -266,7 +281,10 @@ fn adopt(
 ) -> io::Result<ProfiledChild> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let pid = ProcessId::new(child.id());
-    hub.watcher().watch(key, child).map_err(|refused| refused.error)?;
+    if let Err(mut refused) = hub.watcher().watch(key, child) {
+        end_unwatched(shared, key, &mut refused.child);
+        return Err(refused.error);
+    }
     let (shared, hub) = (Arc::clone(shared), hub.clone());
     let alive = Arc::new(());
     shared.processes.change(key, |process| process.handle = Arc::downgrade(&alive));

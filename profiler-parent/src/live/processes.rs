@@ -4,12 +4,12 @@
 //! time that were not read for longest; their rates are over the time between. Nothing is asked of a process.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
 use profiler_core::losses::EntryCounts;
 use profiler_core::reader::{CounterDefinition, CounterInfo, PoolReader};
+use profiler_core::sys::OwnFile;
 use serde::Serialize;
 
 use super::query::Query;
@@ -117,7 +117,7 @@ impl Listed {
         !matches!(self.report.state, ProcessState::Exited(_))
     }
 
-    fn pool(&self) -> Option<&Arc<File>> {
+    fn pool(&self) -> Option<&Arc<OwnFile>> {
         if let Remains::Pool(pool) = &self.remains { Some(pool) } else { None }
     }
 
@@ -172,7 +172,7 @@ impl ProcessBook {
     fn note_books(&mut self, at: i64, listed: &[Listed]) {
         let pools = listed.iter().filter(|one| one.pool().is_some());
         for one in self.longest_ago(pools, |known| known.books.map(|(at, _)| at), BOOKS_AT_ONCE) {
-            let read = |pool: &Arc<File>| PoolReader::open(&**pool)?.snapshot();
+            let read = |pool: &Arc<OwnFile>| PoolReader::open(&**pool)?.snapshot();
             if let (Some(known), Some(Ok(snapshot))) = (self.0.get_mut(&one.key), one.pool().map(read)) {
                 known.note_books(at, snapshot.counts());
                 known.counters = snapshot.counters.into_iter().filter(is_the_programs).collect();

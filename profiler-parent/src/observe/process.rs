@@ -3,12 +3,12 @@
 //! Held by the reader thread, one per process that is not known to be over. Nothing is asked of the process.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
 use std::sync::Arc;
 
 use profiler_core::entry::{Entry, MarkerEntry, Timing};
 use profiler_core::ids::{ProcessId, ThreadId, ThreadIndex};
 use profiler_core::reader::{Followed, Follower, Progress, ThreadInfo};
+use profiler_core::sys::OwnFile;
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::decode::{Names, Payload, Role, SiteInfo};
@@ -41,7 +41,7 @@ pub(super) struct Pass<'a> {
 #[derive(Debug)]
 pub(super) struct Watched {
     identity: Identity,
-    follower: Option<Follower<Arc<File>>>,
+    follower: Option<Follower<Arc<OwnFile>>>,
     names: Names,
     spans: Spans,
     threads: HashMap<ThreadId, Known>,
@@ -69,7 +69,7 @@ struct Identity {
 }
 
 impl Watched {
-    pub(super) fn new(pid: ProcessId, name: &str, is_own: bool, pool: &Arc<File>) -> Self {
+    pub(super) fn new(pid: ProcessId, name: &str, is_own: bool, pool: &Arc<OwnFile>) -> Self {
         let follower = Follower::open(Arc::clone(pool)).ok();
         Self {
             identity: Identity { pid, name: name.into(), is_own },

@@ -1,7 +1,6 @@
 //! Pools written by hand that lie: what they name costs no more than they hold.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use profiler_core::pool::{self, PoolSpec};
 use profiler_core::profile::{JsonWriter, ProfileSpec};
 use profiler_core::reader::{ByteSource, PoolReader, ThreadInfo};
 use profiler_core::session::SessionParams;
+use profiler_core::sys::OwnFile;
 use profiler_core::time::{Anchor, SessionClock};
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ const MIB: u64 = 1 << 20;
 
 /// A pool with a chunk of the first thread.
 struct Forged {
-    file: Arc<File>,
+    file: Arc<OwnFile>,
     layout: Layout,
     clock: SessionClock,
 }
@@ -47,12 +47,12 @@ impl Forged {
         let spec = PoolSpec { id, limit, allowance: limit, clock, params, name: "liar".into() };
         let file = pool::create(&spec).unwrap();
         let layout = PoolReader::open(&file).unwrap().header().layout;
-        Self { file: Arc::new(file), layout, clock }
+        Self { file: Arc::new(file.into()), layout, clock }
     }
 
     fn put(&self, at: u64, words: &[u64]) {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        self.file.write_all_at(&bytes, at).unwrap();
+        self.file.get().unwrap().write_all_at(&bytes, at).unwrap();
     }
 
     /// Rows 1, 2, … are threads with these numbers.
@@ -121,7 +121,7 @@ fn cells_of_counters_that_nobody_defined_take_no_memory() {
 }
 
 /// Counts what is read of chunks.
-struct Counted<'f>(&'f File, Extent, Cell<u64>);
+struct Counted<'f>(&'f OwnFile, Extent, Cell<u64>);
 
 impl ByteSource for Counted<'_> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {

@@ -1,7 +1,6 @@
 //! The whole profile: pools are added one by one, then everything is written.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use profiler_core::profile::gecko::IncompleteProcess;
 use profiler_core::profile::gecko::shared::find_category;
 use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
 use profiler_core::reader::PoolReader;
+use profiler_core::sys::OwnFile;
 use profiler_core::time::{SessionClock, Timestamp};
 
 use super::meta::Meta;
@@ -23,7 +23,7 @@ use super::window::Window;
 use super::{counters, overhead, tables};
 
 /// Opens a pool; called once per look, so that not all of many are open at once.
-pub(crate) type OpenPool<'a> = Box<dyn Fn() -> io::Result<Arc<File>> + 'a>;
+pub(crate) type OpenPool<'a> = Box<dyn Fn() -> io::Result<Arc<OwnFile>> + 'a>;
 
 /// A profile while its processes are added.
 pub(crate) struct ProcessedProfile<'a> {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use profiler_core::ids::ProcessId;
@@ -143,7 +144,8 @@ impl<'a, W: Write> Merge<'a, W> {
         let root = Root::find(self.survey).map_err(|error| RecoverError::Root(error.to_string()))?;
         let mut parent = settled(&root.name, root.pid, &ProcessSummary::default(), root.verdict);
         self.note(&parent, root.died);
-        let own = OwnPart::start(self.survey.clock, root.pool, root.pid, &root.name, &self.spec);
+        let own =
+            OwnPart::start(self.survey.clock, Arc::new(root.pool.into()), root.pid, &root.name, &self.spec);
         let own = own.map_err(|error| RecoverError::Root(error.to_string()))?;
         let mut written = own.finish(self.incomplete).map_err(RecoverError::Root)?;
         let out = self.parts.end().map_err(failed)?;

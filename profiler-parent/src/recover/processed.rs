@@ -69,7 +69,7 @@ fn add_root(
     let failed = |error: io::Error| RecoverError::Root(error.to_string());
     let Root { pool, pid, name, verdict, died } = Root::find(survey).map_err(failed)?;
     let process = settled(&name, pid, &ProcessSummary::default(), verdict);
-    let pool = Arc::new(pool);
+    let pool = Arc::new(pool.into());
     let role = Role { pid, name, is_root: true, ended: died };
     profile.add(role, Box::new(move || Ok(Arc::clone(&pool)))).map_err(RecoverError::Root)?;
     Ok((pid, Settled { process, since: died.unwrap_or(spec.later.ticks), is_there: true }))
@@ -81,7 +81,8 @@ fn add_child<'a>(
     profile: &mut ProcessedProfile<'a>,
 ) -> Settled {
     let role = Role { pid: child.pid, name: child.name.clone(), is_root: false, ended: child.died() };
-    let (verdict, is_there) = match profile.add(role, Box::new(|| find::open(&child.path).map(Arc::new))) {
+    let open = || find::open(&child.path).map(|pool| Arc::new(pool.into()));
+    let (verdict, is_there) = match profile.add(role, Box::new(open)) {
         Ok(true) => (child.verdict(), true),
         Ok(false) => (missing(child), false),
         Err(message) => (Verdict::Missing { why: Why::Unreadable { message } }, false),

@@ -53,8 +53,8 @@ pub enum Gift<'a> {
 pub struct Gifts<'a> {
     /// The memory to record into.
     pub pool: Gift<'a>,
-    /// The file to write profiles to.
-    pub outbox: Gift<'a>,
+    /// The file to write profiles to; a child that is not trusted gets none.
+    pub outbox: Option<Gift<'a>>,
     /// What it proves itself with.
     pub token: Token,
     /// Where the parent listens for it.
@@ -70,7 +70,7 @@ pub fn spawn(mut command: Command, gifts: &Gifts<'_>) -> Result<Child, SpawnErro
     let mut inherited = Vec::new();
     let environment = ChildEnvironment {
         pool: hand_over("pool", gifts.pool, &mut inherited)?,
-        outbox: hand_over("outbox", gifts.outbox, &mut inherited)?,
+        outbox: gifts.outbox.map(|outbox| hand_over("outbox", outbox, &mut inherited)).transpose()?,
         token: gifts.token.clone(),
         server: match gifts.server {
             Line::Named(name) => Server::Named(name.clone()),

@@ -34,22 +34,21 @@ fn the_child_finds_its_gifts_in_the_environment() {
     let (pool, outbox) = (Path::new("/tmp/pool of mine"), Path::new("/tmp/outbox"));
     let gifts = Gifts {
         pool: Gift::At(pool),
-        outbox: Gift::At(outbox),
+        outbox: Some(Gift::At(outbox)),
         token: token(),
         server: &server("/tmp/server"),
     };
     let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &gifts);
     let environment = ChildEnvironment::parse(&value).unwrap();
     assert_eq!(environment.pool, Handover::Path(pool.to_owned()));
-    assert_eq!(environment.outbox, Handover::Path(outbox.to_owned()));
+    assert_eq!(environment.outbox, Some(Handover::Path(outbox.to_owned())));
     assert_eq!((environment.token, environment.server), (token(), Server::Named("/tmp/server".into())));
 }
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
     let nowhere = Path::new("/nowhere");
-    let gifts =
-        Gifts { pool: Gift::At(nowhere), outbox: Gift::At(nowhere), token: token(), server: &server("s") };
+    let gifts = Gifts { pool: Gift::At(nowhere), outbox: None, token: token(), server: &server("s") };
     let error = spawn(Command::new("/no/such/program"), &gifts).unwrap_err();
     assert!(matches!(error, SpawnError::Start { .. }));
     assert!(error.to_string().contains("/no/such/program"), "{error}");
@@ -73,13 +72,13 @@ mod inherited {
         let (pool, mut outbox) = (file("from the parent"), file(""));
         let gifts = Gifts {
             pool: Gift::Open(&pool),
-            outbox: Gift::Open(&outbox),
+            outbox: Some(Gift::Open(&outbox)),
             token: token(),
             server: &server("/tmp/s"),
         };
-        // Numbers are read out of the variable as a child would: version;fd:N:inode;fd:N:inode;…
+        // Numbers are read out of the variable as a child would: version;fd:N:device:inode;fd:N:device:inode;…
         let script = format!(
-            "IFS=';:'; set -- ${VARIABLE}; cat /proc/self/fd/$3; printf 'from the child' > /proc/self/fd/$6"
+            "IFS=';:'; set -- ${VARIABLE}; cat /proc/self/fd/$3; printf 'from the child' > /proc/self/fd/$7"
         );
         assert_eq!(output(shell(&script), &gifts), "from the parent");
         let mut written = String::new();
@@ -100,7 +99,7 @@ mod inherited {
         let (pool, outbox, secret) = (file("p"), file("o"), file("s"));
         let gifts = Gifts {
             pool: Gift::Open(&pool),
-            outbox: Gift::Open(&outbox),
+            outbox: Some(Gift::Open(&outbox)),
             token: token(),
             server: &server("/tmp/s"),
         };
@@ -114,7 +113,7 @@ mod inherited {
         let (pool, outbox) = (file("p"), file("o"));
         let gifts = Gifts {
             pool: Gift::Open(&pool),
-            outbox: Gift::Open(&outbox),
+            outbox: Some(Gift::Open(&outbox)),
             token: token(),
             server: &server("/tmp/s"),
         };
@@ -122,7 +121,7 @@ mod inherited {
         let environment = ChildEnvironment::parse(&value).unwrap();
         // The copies are closed: their numbers are free, or another test's files.
         assert!(environment.pool.open().is_err());
-        assert!(environment.outbox.open().is_err());
+        assert!(environment.outbox.unwrap().open().is_err());
         let listed = String::from_utf8(shell(LIST).output().unwrap().stdout).unwrap();
         assert!(listed.lines().all(|line| line != inode(&pool) && line != inode(&outbox)), "{listed}");
     }

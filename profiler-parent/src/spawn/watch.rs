@@ -4,9 +4,10 @@
 //! is only a hint, since a fork of the child may hold it open. Invariants: every watched child
 //! is told about exactly once, unless the watcher is stopped before; its exit status is taken
 //! (no zombie stays) unless the host took it first; the callback runs on the watcher's thread
-//! with no lock held, so it may call the watcher.
+//! with no lock held, so it may call the watcher; a program that closes the descriptors that are waited
+//! on delays the news by a second at most.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ExitStatus};
@@ -18,6 +19,9 @@ use crate::sys::{Bell, ChildHandle, Reaped};
 
 /// How often a child is asked where the system does not tell by itself.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often it is looked whether the program has closed what this thread waits on.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The signal that ends a process at once, everywhere.
 const KILL: i32 = 9;
@@ -42,7 +46,8 @@ pub struct ExitWatcher<K: Ord> {
 
 #[derive(Debug)]
 struct Shared<K> {
-    bell: Bell,
+    /// Made anew when the program has closed it.
+    bell: Mutex<Arc<Bell>>,
     state: Mutex<State<K>>,
 }
 
@@ -67,7 +72,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     /// When the system gives no thread or descriptor.
     pub fn start(on_exit: impl FnMut(K, Option<ExitStatus>) + Send + 'static) -> io::Result<Self> {
         let state = Mutex::new(State { children: BTreeMap::new(), stopped: false });
-        let shared = Arc::new(Shared { bell: Bell::new()?, state });
+        let shared = Arc::new(Shared { bell: Mutex::new(Arc::new(Bell::new()?)), state });
         let theirs = Arc::clone(&shared);
         let thread = profiler_core::sys::spawn_quiet("profiler-exits", move || theirs.run(on_exit))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
@@ -90,7 +95,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
         let handle = ChildHandle::open(&child).map(Arc::new);
         state.children.insert(key, Watched { child, handle });
         drop(state);
-        self.shared.bell.ring();
+        self.shared.bell().ring();
         Ok(())
     }
 
@@ -101,8 +106,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     pub fn kill(&self, key: &K) -> io::Result<bool> {
         match self.shared.lock().children.get_mut(key) {
             None => Ok(false),
-            Some(Watched { handle: Some(handle), .. }) => handle.signal(KILL).map(|()| true),
-            Some(Watched { child, .. }) => child.kill().map(|()| true),
+            Some(watched) => watched.signal(KILL).map(|()| true),
         }
     }
 
@@ -111,11 +115,9 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     /// # Errors
     /// What the system says.
     pub fn signal(&self, key: &K, signal: i32) -> io::Result<bool> {
-        match self.shared.lock().children.get(key) {
+        match self.shared.lock().children.get_mut(key) {
             None => Ok(false),
-            Some(Watched { handle: Some(handle), .. }) => handle.signal(signal).map(|()| true),
-            // Its status is taken under the same lock, so the number is still its own.
-            Some(Watched { child, .. }) => crate::sys::signal_by_number(child, signal).map(|()| true),
+            Some(watched) => watched.signal(signal).map(|()| true),
         }
     }
 
@@ -136,7 +138,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
 impl<K: Ord> ExitWatcher<K> {
     fn end(&self) {
         self.shared.lock().stopped = true;
-        self.shared.bell.ring();
+        self.shared.bell().ring();
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join(); // its panics are caught on it
@@ -155,14 +157,42 @@ impl<K> Shared<K> {
     fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn bell(&self) -> Arc<Bell> {
+        Arc::clone(&self.bell.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The bell, or a new one if the program has closed it.
+    fn working_bell(&self) -> Arc<Bell> {
+        let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
+        if !bell.is_ours()
+            && let Ok(new) = Bell::new()
+        {
+            *bell = Arc::new(new);
+        }
+        Arc::clone(&bell)
+    }
+}
+
+/// What is waited for at once.
+struct Round<K> {
+    keys: Vec<K>,
+    handles: Vec<Arc<ChildHandle>>,
+    timeout: Duration,
 }
 
 impl<K: Clone + Ord> Shared<K> {
     fn run(&self, mut on_exit: impl FnMut(K, Option<ExitStatus>)) {
-        while let Some((handles, timeout)) = self.to_wait_for() {
-            self.bell.wait(&handles, timeout);
-            drop(handles);
-            for (key, status) in self.take_ended() {
+        loop {
+            // Before the list, so that what is added after the list rings this one.
+            let bell = self.working_bell();
+            let Some(round) = self.to_wait_for() else { return };
+            let woken = bell.wait(&round.handles, round.timeout);
+            // If nothing happened, this may have waited on what the program has closed.
+            let is_overdue = !woken.rung && woken.children.is_empty();
+            let ready = woken.children.iter().filter_map(|place| round.keys.get(*place).cloned()).collect();
+            drop(round);
+            for (key, status) in self.take_ended(&ready, is_overdue) {
                 // A panic of the callback is the callback's loss, not that of all later exits.
                 let _ = catch_unwind(AssertUnwindSafe(|| on_exit(key, status)));
             }
@@ -170,17 +200,23 @@ impl<K: Clone + Ord> Shared<K> {
     }
 
     /// `None` once stopped.
-    fn to_wait_for(&self) -> Option<(Vec<Arc<ChildHandle>>, Option<Duration>)> {
+    fn to_wait_for(&self) -> Option<Round<K>> {
         let state = self.lock();
-        let handles: Vec<_> = state.children.values().filter_map(|watched| watched.handle.clone()).collect();
-        let timeout = (handles.len() < state.children.len()).then_some(ASK_INTERVAL);
-        (!state.stopped).then_some((handles, timeout))
+        let known = state.children.iter().filter_map(|(key, one)| Some((key.clone(), one.handle.clone()?)));
+        let (keys, handles): (Vec<K>, Vec<_>) = known.unzip();
+        let all_known = handles.len() == state.children.len();
+        let timeout = if all_known { LOOK_INTERVAL } else { ASK_INTERVAL };
+        (!state.stopped).then_some(Round { keys, handles, timeout })
     }
 
-    fn take_ended(&self) -> Vec<(K, Option<ExitStatus>)> {
+    /// Those that have ended, of the ones that are ready and those that do not tell, or of all.
+    fn take_ended(&self, ready: &BTreeSet<K>, of_all: bool) -> Vec<(K, Option<ExitStatus>)> {
         let mut ended = Vec::new();
         let mut state = self.lock();
         for (key, watched) in &mut state.children {
+            if !of_all && !ready.contains(key) && watched.handle.is_some() {
+                continue;
+            }
             match watched.reap() {
                 Reaped::Running => {}
                 Reaped::Ended(status) => ended.push((key.clone(), Some(status))),
@@ -195,8 +231,25 @@ impl<K: Clone + Ord> Shared<K> {
 }
 
 impl Watched {
+    /// Its handle; a new one if the program has closed the old one.
+    fn handle(&mut self) -> Option<&ChildHandle> {
+        if self.handle.as_ref().is_some_and(|handle| !handle.is_ours()) {
+            self.handle = ChildHandle::open(&self.child).map(Arc::new);
+        }
+        self.handle.as_deref()
+    }
+
+    fn signal(&mut self, signal: i32) -> io::Result<()> {
+        match self.handle() {
+            Some(handle) => handle.signal(signal),
+            None if signal == KILL => self.child.kill(),
+            // Its status is taken under the same lock, so the number is still its own.
+            None => crate::sys::signal_by_number(&self.child, signal),
+        }
+    }
+
     fn reap(&mut self) -> Reaped {
-        match &self.handle {
+        match self.handle() {
             Some(handle) => handle.reap(),
             None => match self.child.try_wait() {
                 Ok(None) => Reaped::Running,

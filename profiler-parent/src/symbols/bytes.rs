@@ -6,10 +6,10 @@
 //! budget, whatever the files say of themselves.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::ops::Range;
 
 use object::read::{ReadCache, ReadRef};
+use profiler_core::sys::ForeignFile;
 
 use super::reading::Budget;
 
@@ -17,7 +17,7 @@ use super::reading::Budget;
 #[derive(Debug)]
 enum Store {
     Memory(Vec<u8>),
-    File(ReadCache<File>),
+    File(ReadCache<ForeignFile>),
 }
 
 /// A file or an image in memory, with what may still be read of it.
@@ -35,8 +35,12 @@ impl Source {
     }
 
     /// An open file.
-    pub(super) fn file(file: File, limit: u64, budget: &Budget) -> Self {
-        Self { store: Store::File(ReadCache::new(file)), room: Cell::new(limit), budget: budget.clone() }
+    pub(super) fn file(file: impl Into<ForeignFile>, limit: u64, budget: &Budget) -> Self {
+        Self {
+            store: Store::File(ReadCache::new(file.into())),
+            room: Cell::new(limit),
+            budget: budget.clone(),
+        }
     }
 
     pub(super) fn bytes(&self) -> Bytes<'_> {

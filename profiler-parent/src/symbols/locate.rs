@@ -5,9 +5,10 @@
 //! says that it belongs to the module.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+use profiler_core::sys::ForeignFile;
 
 use super::bytes::Source;
 use super::image::Image;
@@ -110,7 +111,7 @@ pub(super) fn open(path: &Path, options: &Reading) -> Result<Opened, Problem> {
     Ok(Opened { path: path.to_owned(), source: Source::file(file, options.file_limit, &options.budget) })
 }
 
-fn open_regular(path: &Path) -> Result<File, Problem> {
+fn open_regular(path: &Path) -> Result<ForeignFile, Problem> {
     match crate::sys::open_regular(path) {
         Ok(Some(file)) => Ok(file),
         Ok(None) => Err(Problem::NotAFile(path.to_owned())),

@@ -6,13 +6,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use profiler_core::sys::{DescriptorLost, FileIdentity, ForeignFile, OwnDescriptor};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
-use super::Reaped;
+use super::{Reaped, Woken};
 
 /// Whether a child can inherit a descriptor.
 pub(crate) const INHERITS: bool = true;
@@ -82,32 +84,66 @@ fn clear_close_on_exec(file: &File) -> io::Result<()> {
     }
 }
 
-/// A child process, named beyond doubt: it never means a later process of the same number.
+/// A child process, named beyond doubt: it never means a later process of the same number, or what the program has
+/// put in the place of our descriptor.
 #[derive(Debug)]
-pub(crate) struct ChildHandle(OwnedFd);
+pub(crate) struct ChildHandle {
+    descriptor: OwnDescriptor<OwnedFd>,
+    pid: u32,
+}
 
 impl ChildHandle {
     /// The handle of a child that nobody has waited for. `None` on kernels without pidfds.
     pub(crate) fn open(child: &Child) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(child.id()).ok()?)?;
-        rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
+        let descriptor = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        Some(Self { descriptor: OwnDescriptor::new(descriptor), pid: child.id() })
+    }
+
+    /// Whether the program has left it alone.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.get().is_ok()
+    }
+
+    /// Before Linux 6.9 all handles have the same inode; then it is asked which process it is.
+    fn get(&self) -> io::Result<&OwnedFd> {
+        let descriptor = self.descriptor.get()?;
+        let is_known = *HANDLES_HAVE_INODES || names_process(descriptor.as_raw_fd(), self.pid);
+        if is_known { Ok(descriptor) } else { Err(DescriptorLost.into()) }
     }
 
     /// Sends it a signal. An error if it has ended already.
     pub(crate) fn signal(&self, signal: i32) -> io::Result<()> {
         let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(rustix::process::pidfd_send_signal(&self.0, signal)?)
+        Ok(rustix::process::pidfd_send_signal(self.get()?, signal)?)
     }
 
     /// Takes its exit status, if it has ended.
     pub(crate) fn reap(&self) -> Reaped {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        match rustix::process::waitid(WaitId::PidFd(self.0.as_fd()), options) {
-            Ok(None) | Err(rustix::io::Errno::INTR) => Reaped::Running,
+        let Ok(descriptor) = self.get() else { return Reaped::Running }; // asked again with another handle
+        match rustix::process::waitid(WaitId::PidFd(descriptor.as_fd()), options) {
+            Ok(None) | Err(rustix::io::Errno::INTR | rustix::io::Errno::BADF) => Reaped::Running,
             Ok(Some(status)) => exit_status(&status).map_or(Reaped::Elsewhere, Reaped::Ended),
             Err(_) => Reaped::Elsewhere,
         }
     }
+}
+
+/// Whether two handles of different processes have different inodes.
+static HANDLES_HAVE_INODES: LazyLock<bool> = LazyLock::new(|| {
+    let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
+    let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC);
+    let identity = |number: &OwnedFd| FileIdentity::of_number(number.as_raw_fd()).ok();
+    // An `eventfd` has the inode that files without one of their own share.
+    own.is_ok_and(|own| bell.is_ok_and(|bell| identity(&own) != identity(&bell)))
+});
+
+/// Whether the descriptor is a handle of this process.
+fn names_process(number: i32, pid: u32) -> bool {
+    let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
+    let named = about.lines().find_map(|line| line.strip_prefix("Pid:"));
+    named.is_some_and(|named| named.trim().parse() == Ok(pid))
 }
 
 /// The same in the form that `wait` uses: signal in the low bits, or code in the high ones.
@@ -118,28 +154,48 @@ fn exit_status(status: &WaitIdStatus) -> Option<ExitStatus> {
     code.or_else(|| status.terminating_signal().map(|signal| signal | core)).map(ExitStatus::from_raw)
 }
 
-/// Wakes the one thread that waits on it.
+/// Wakes the one thread that waits on it. A pipe, because its inode tells it from all other files.
 #[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
+pub(crate) struct Bell {
+    heard: OwnDescriptor<OwnedFd>,
+    rung: OwnDescriptor<OwnedFd>,
+}
 
 impl Bell {
     /// A bell that has not been rung.
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+        let (heard, rung) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok(Self { heard: OwnDescriptor::new(heard), rung: OwnDescriptor::new(rung) })
     }
 
     /// Ends the present wait, or the next.
     pub(crate) fn ring(&self) {
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes()); // full: it has been rung often enough
+        if let Ok(rung) = self.rung.get() {
+            let _ = rustix::io::write(rung, &[1]); // full: it has been rung often enough
+        }
     }
 
-    /// Waits until the bell rings, one of the children ends or the time is over.
-    pub(crate) fn wait(&self, children: &[Arc<ChildHandle>], timeout: Option<Duration>) {
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let fds = std::iter::once(self.0.as_fd()).chain(children.iter().map(|child| child.0.as_fd()));
-        let mut polled: Vec<PollFd<'_>> = fds.map(readable).collect();
+    /// Whether the program has left it alone. One that it has closed does not ring.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.heard.is_ours() && self.rung.is_ours()
+    }
+
+    /// Waits until the bell rings, one of the children may have ended, or the time is over. Says which children.
+    pub(crate) fn wait(&self, children: &[Arc<ChildHandle>], timeout: Duration) -> Woken {
+        let timeout = Timespec::try_from(timeout).ok();
+        // Waiting for a file of the program that has the number by now is harmless.
+        let handles = children.iter().map(|child| child.descriptor.unchecked());
+        let heard = self.heard.get().ok();
+        let mut polled: Vec<PollFd<'_>> = handles.chain(heard).map(|fd| readable(fd.as_fd())).collect();
         let _ = rustix::event::poll(&mut polled, timeout.as_ref()); // interrupted: the caller looks again
-        let _ = rustix::io::read(&self.0, &mut [0; 8]); // unrung: nothing to read
+        let ready = polled.iter().enumerate().filter(|(_, polled)| !polled.revents().is_empty());
+        let (children, bell): (Vec<usize>, Vec<usize>) =
+            ready.map(|(place, _)| place).partition(|place| *place < children.len());
+        let rung = !bell.is_empty();
+        if rung && let Ok(heard) = self.heard.get() {
+            let _ = rustix::io::read(heard, &mut [0; 64]); // what is left rings again
+        }
+        Woken { rung, children }
     }
 }
 
@@ -147,16 +203,21 @@ fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
 
-/// Opens a file for reading if it is a regular one. Looks before it opens: opening a FIFO waits, and
-/// opening a device may do anything.
-pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
+/// Opens a file for reading if it is a regular one. Looks before it opens: opening a FIFO waits, opening a
+/// device may do anything, and a file that the program has locked must not be opened a second time.
+pub(crate) fn open_regular(path: &Path) -> io::Result<Option<ForeignFile>> {
     use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+    // Closing a descriptor that is a path only leaves locks alone.
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
+    if let Some(kept) = ForeignFile::kept(FileIdentity::of_number(found.as_raw_fd())?) {
+        return Ok(Some(kept));
+    }
     let again = format!("/proc/self/fd/{}", found.as_raw_fd());
-    Ok(Some(open(&again, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?.into()))
+    let file: File = open(&again, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?.into();
+    Ok(Some(file.into()))
 }
 
 /// A path as a file on disk has it.

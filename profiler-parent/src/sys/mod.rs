@@ -39,6 +39,15 @@ pub(crate) struct Usage {
     pub(crate) resident_bytes: u64,
 }
 
+/// What ended the waiting at a bell.
+#[derive(Debug, Default)]
+pub(crate) struct Woken {
+    /// The bell was rung.
+    pub(crate) rung: bool,
+    /// Places of children that may have ended.
+    pub(crate) children: Vec<usize>,
+}
+
 /// What became of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reaped {

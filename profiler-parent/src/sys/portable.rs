@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Reaped;
+use super::{Reaped, Woken};
 
 /// Whether a child can inherit a descriptor.
 pub(crate) const INHERITS: bool = false;
@@ -55,6 +55,11 @@ impl ChildHandle {
     }
 
     /// Never called.
+    pub(crate) fn is_ours(&self) -> bool {
+        match *self {}
+    }
+
+    /// Never called.
     pub(crate) fn signal(&self, _: i32) -> io::Result<()> {
         match *self {}
     }
@@ -84,23 +89,24 @@ impl Bell {
         self.change.notify_one();
     }
 
-    /// Waits until the bell rings or the time is over.
-    pub(crate) fn wait(&self, _: &[Arc<ChildHandle>], timeout: Option<Duration>) {
+    /// Nothing can close it.
+    pub(crate) fn is_ours(&self) -> bool {
+        true
+    }
+
+    /// Waits until the bell rings or the time is over. No child is seen to end.
+    pub(crate) fn wait(&self, _: &[Arc<ChildHandle>], timeout: Duration) -> Woken {
         let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rung = match timeout {
-            Some(timeout) => {
-                let waited = self.change.wait_timeout_while(rung, timeout, |rung| !*rung);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => self.change.wait_while(rung, |rung| !*rung).unwrap_or_else(PoisonError::into_inner),
-        };
-        *rung = false;
+        let waited = self.change.wait_timeout_while(rung, timeout, |rung| !*rung);
+        let mut rung = waited.unwrap_or_else(PoisonError::into_inner).0;
+        Woken { rung: std::mem::take(&mut *rung), children: Vec::new() }
     }
 }
 
 /// Opens a file for reading if it is a regular one.
-pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
-    if std::fs::metadata(path)?.is_file() { File::open(path).map(Some) } else { Ok(None) }
+pub(crate) fn open_regular(path: &Path) -> io::Result<Option<profiler_core::sys::ForeignFile>> {
+    let is_file = std::fs::metadata(path)?.is_file();
+    if is_file { File::open(path).map(|file| Some(file.into())) } else { Ok(None) }
 }
 
 /// A path as a file on disk has it.

@@ -12,6 +12,7 @@ mod begin;
 mod books;
 mod channel_liar;
 mod end;
+mod files;
 mod groups;
 mod kin;
 mod limits;
@@ -47,6 +48,7 @@ const FAMILIES: &[Family] = &[
     spans::obey,
     sprawl::obey,
     groups::obey,
+    files::obey,
 ];
 
 fn main() -> anyhow::Result<()> {

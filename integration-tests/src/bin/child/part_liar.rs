@@ -61,7 +61,7 @@ pub(crate) fn begin(name: &str) -> Option<anyhow::Result<String>> {
 
 fn start(lie: Lie) -> anyhow::Result<String> {
     let given = ChildEnvironment::parse(&std::env::var(VARIABLE).context("no parent")?)?;
-    let (pool, outbox) = (given.pool.open()?, given.outbox.open()?);
+    let (pool, outbox) = (given.pool.open()?, given.outbox.context("no outbox")?.open()?);
     let (key, params) = session::attach(pool)?;
     session::start(params.context("no parameters")?, StartOptions::default())?;
     let (version, name) = (PROTOCOL_VERSION, "a liar".to_owned());

@@ -7,13 +7,15 @@
 //!
 //! Used by [`crate::transport::inherited`]. Invariants: a packet is received into memory that was
 //! there before, with room for the sender's number and for nothing else, so a packet can make the
-//! receiver neither grow nor hold a descriptor; a call that a signal interrupts is made again.
+//! receiver neither grow nor hold a descriptor; a call that a signal interrupts is made again; a socket that
+//! the program has closed is neither used nor closed.
 
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+use profiler_core::sys::OwnDescriptor;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 
 use super::Packet;
@@ -36,7 +38,7 @@ struct Control {
 
 /// One end.
 #[derive(Debug)]
-pub(crate) struct PacketSocket(OwnedFd);
+pub(crate) struct PacketSocket(OwnDescriptor<OwnedFd>);
 
 impl PacketSocket {
     /// A connected pair: the end to keep, and the one to give away.
@@ -47,18 +49,18 @@ impl PacketSocket {
             sockopt::set_socket_passcred(end, true)?;
             let _ = sockopt::set_socket_send_buffer_size(end, ROOM); // the default does, too
         }
-        Ok((Self(ours), File::from(theirs)))
+        Ok((Self(OwnDescriptor::new(ours)), File::from(theirs)))
     }
 
     /// The end that was given away.
     pub(crate) fn given(file: File) -> io::Result<Self> {
-        Ok(Self(file.into()))
+        Ok(Self(OwnDescriptor::new(file.into())))
     }
 
     /// Sends one packet; without `wait`, `WouldBlock` if there is no room for it now.
     pub(crate) fn send(&self, packet: &[u8], wait: bool) -> io::Result<()> {
         let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
-        again(|| send(self.0.as_raw_fd(), packet, flags)).map(|_| ())
+        again(|| Ok(send(self.0.get()?.as_raw_fd(), packet, flags))).map(|_| ())
     }
 
     /// Waits for a packet and receives what there is room for.
@@ -75,7 +77,7 @@ impl PacketSocket {
             message.msg_control = control.as_mut_ptr().cast();
             message.msg_controllen = CONTROL as _;
             message.msg_flags = 0;
-            receive(self.0.as_raw_fd(), message)
+            Ok(receive(self.0.get()?.as_raw_fd(), message))
         })?;
         // SAFETY: the control data began as zeroes, and all its fields are plain numbers.
         #[allow(unsafe_code)]
@@ -83,9 +85,16 @@ impl PacketSocket {
         Ok(judge(length, message, control))
     }
 
+    /// Whether the program has left it open.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.0.is_ours()
+    }
+
     /// Ends all waiting and sending on both ends; what has been sent can still be received.
     pub(crate) fn hang_up(&self) {
-        let _ = rustix::net::shutdown(&self.0, Shutdown::Both); // an error: it is closed already
+        if let Ok(socket) = self.0.get() {
+            let _ = rustix::net::shutdown(socket, Shutdown::Both); // an error: it is closed already
+        }
     }
 }
 
@@ -117,9 +126,9 @@ fn receive(socket: RawFd, message: &mut libc::msghdr) -> isize {
 }
 
 /// Makes a call again as long as a signal interrupts it.
-fn again(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+fn again(mut call: impl FnMut() -> io::Result<isize>) -> io::Result<usize> {
     loop {
-        match usize::try_from(call()) {
+        match usize::try_from(call()?) {
             Ok(length) => return Ok(length),
             Err(_) => match io::Error::last_os_error() {
                 error if error.kind() == io::ErrorKind::Interrupted => {}

@@ -31,6 +31,11 @@ impl PacketSocket {
     }
 
     /// Never called.
+    pub(crate) fn is_ours(&self) -> bool {
+        match *self {}
+    }
+
+    /// Never called.
     pub(crate) fn hang_up(&self) {
         match *self {}
     }

@@ -1,28 +1,59 @@
 //! Packets of ipc-channel: frames wrapped, errors and panics contained.
 //!
 //! Used by the transport above. Invariants: nothing is received that the guard did not find
-//! whole; the first error ends a receiver; a fork of the process neither sends nor receives.
+//! whole; the first error ends a receiver; a fork of the process neither sends nor receives; a
+//! descriptor that the program has closed is neither used nor closed.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ipc_channel::IpcError;
 use ipc_channel::ipc::{IpcReceiver, IpcSender};
-use serde::{Deserialize, Serialize};
+use profiler_core::sys::{DescriptorLost, OwnDescriptor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::limits::MAX_FRAME_BYTES;
-use crate::sys::{Guard, Peek};
+use crate::sys::listening::{Guard, Peek, own_channel};
 use crate::transport::{FrameReceiver, FrameSender, TransportError, check_frame, check_owner};
 
 /// Bytes that a packet may have beyond its frame: the packet's kind and the frame's length.
 const PACKET_SLACK: usize = 16;
 
+/// What is said of a peer by which ipc-channel's receiver fails.
+pub(super) const CANNOT_RECEIVE: &str = "a packet that cannot be received";
+
 /// What travels. Only the first packet of a channel may be another one than `Frame`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Packet {
     Frame(Vec<u8>),
-    Hello { frame: Vec<u8>, answers: IpcSender<Packet> },
+    Hello { frame: Vec<u8>, answers: Answers },
     Abandon,
+}
+
+/// The sender by which the parent answers. Travels as an [`IpcSender`].
+#[derive(Debug)]
+pub(super) struct Answers(OwnDescriptor<IpcSender<Packet>>);
+
+impl Answers {
+    pub(super) fn new(sender: IpcSender<Packet>) -> Self {
+        Self(own_channel(sender))
+    }
+
+    pub(super) fn into_sender(self) -> OwnDescriptor<IpcSender<Packet>> {
+        self.0
+    }
+}
+
+impl Serialize for Answers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.unchecked().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Answers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IpcSender::deserialize(deserializer).map(Self::new)
+    }
 }
 
 /// Runs what may panic inside ipc-channel; a panic is the loss of this peer, nothing more.
@@ -35,13 +66,13 @@ pub(super) fn guarded<T>(
 
 /// Sends frames as packets.
 pub(super) struct PacketSender {
-    pub(super) packets: IpcSender<Packet>,
+    pub(super) packets: OwnDescriptor<IpcSender<Packet>>,
     pub(super) owner: u32,
 }
 
 /// Receives packets and unpacks their frames.
 pub(super) struct PacketReceiver {
-    pub(super) packets: IpcReceiver<Packet>,
+    pub(super) packets: OwnDescriptor<IpcReceiver<Packet>>,
     pub(super) guard: Option<Guard>,
     pub(super) owner: u32,
     /// Set by the first error, after which nothing is received.
@@ -49,7 +80,7 @@ pub(super) struct PacketReceiver {
 }
 
 impl PacketSender {
-    pub(super) fn new(packets: IpcSender<Packet>) -> Self {
+    pub(super) fn new(packets: OwnDescriptor<IpcSender<Packet>>) -> Self {
         Self { packets, owner: std::process::id() }
     }
 }
@@ -58,14 +89,15 @@ impl FrameSender for PacketSender {
     fn send(&mut self, frame: &[u8]) -> Result<(), TransportError> {
         check_frame(frame)?;
         check_owner(self.owner)?;
+        let packets = &self.packets;
         retry_interrupted(|| {
-            guarded("a channel that fails", || Ok(self.packets.send(Packet::Frame(frame.to_vec()))?))
+            guarded("a channel that fails", || Ok(packets.get()?.send(Packet::Frame(frame.to_vec()))?))
         })
     }
 }
 
 impl PacketReceiver {
-    pub(super) fn new(packets: IpcReceiver<Packet>, guard: Option<Guard>) -> Self {
+    pub(super) fn new(packets: OwnDescriptor<IpcReceiver<Packet>>, guard: Option<Guard>) -> Self {
         Self { packets, guard, owner: std::process::id(), ended: false }
     }
 
@@ -74,7 +106,7 @@ impl PacketReceiver {
             check_packet(guard.peek()?)?;
         }
         let packets = &self.packets;
-        match retry_interrupted(|| guarded("a packet that cannot be received", || Ok(packets.recv()?)))? {
+        match retry_interrupted(|| guarded(CANNOT_RECEIVE, || Ok(packets.get()?.recv()?)))? {
             Packet::Frame(frame) if frame.len() <= MAX_FRAME_BYTES => Ok(frame),
             Packet::Frame(_) => Err(TransportError::PeerMisbehaved("a frame too large")),
             _ => Err(TransportError::PeerMisbehaved("a second Hello")),
@@ -89,6 +121,8 @@ impl FrameReceiver for PacketReceiver {
             return Err(TransportError::Disconnected);
         }
         let received = self.receive();
+        // Not obeyed any more: nothing could be answered, and the peer may know already.
+        let received = if self.packets.is_ours() { received } else { Err(DescriptorLost.into()) };
         self.ended = received.is_err();
         received
     }
@@ -97,13 +131,26 @@ impl FrameReceiver for PacketReceiver {
 fn check_packet(peek: Peek) -> Result<(), TransportError> {
     match peek {
         Peek::Closed => Err(TransportError::Disconnected),
-        Peek::Whole { length } if length <= MAX_FRAME_BYTES + PACKET_SLACK => Ok(()),
+        Peek::Whole { attached: true, .. } | Peek::Foreign => {
+            Err(TransportError::PeerMisbehaved("a packet of another kind"))
+        }
+        Peek::Whole { length, .. } if length <= MAX_FRAME_BYTES + PACKET_SLACK => Ok(()),
         Peek::Whole { .. } => Err(TransportError::PeerMisbehaved("a packet too large")),
-        Peek::Foreign => Err(TransportError::PeerMisbehaved("a packet of another kind")),
     }
 }
 
-fn retry_interrupted<T>(mut act: impl FnMut() -> Result<T, TransportError>) -> Result<T, TransportError> {
+/// The first packet has the sender of the answers attached.
+pub(super) fn check_first(peek: Peek) -> Result<(), TransportError> {
+    match peek {
+        Peek::Whole { length, attached: true } => check_packet(Peek::Whole { length, attached: false }),
+        Peek::Whole { .. } => Err(TransportError::PeerMisbehaved("a message before Hello")),
+        peek => check_packet(peek),
+    }
+}
+
+pub(super) fn retry_interrupted<T>(
+    mut act: impl FnMut() -> Result<T, TransportError>,
+) -> Result<T, TransportError> {
     loop {
         match act() {
             Err(TransportError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -11,8 +11,8 @@ fn refused(packet: Packet) -> TransportError {
     listener.accept(&Token::from_bytes([1; 16])).unwrap_err()
 }
 
-fn answers() -> IpcSender<Packet> {
-    ipc::channel().unwrap().0
+fn answers() -> Answers {
+    Answers::new(ipc::channel().unwrap().0)
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_name_that_would_be_cut_is_refused() {
 }
 
 #[test]
-fn the_suffix_is_what_ipc_channel_appends() {
+fn the_suffix_is_what_the_socket_appends() {
     let listener = Listener::new().unwrap();
     let directory = std::env::temp_dir();
     assert_eq!(listener.name().len(), directory.as_os_str().len() + SOCKET_SUFFIX, "{}", listener.name());
@@ -129,9 +129,10 @@ fn a_listener_leaves_nothing_behind() {
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 mod guarded_packets {
     use std::io::{IoSlice, IoSliceMut};
-    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
     use std::os::unix::fs::PermissionsExt;
 
+    use profiler_core::sys::FileIdentity;
     use rustix::net::{
         AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
         SocketType,
@@ -144,20 +145,12 @@ mod guarded_packets {
         let token = Token::from_bytes([3; 16]);
         let listener = Listener::new().unwrap();
         let packets = IpcSender::connect(listener.name().to_owned()).unwrap();
-        // ipc-channel does not show its descriptor: find the newest socket that is connected to the name.
         let frame = codec::encode(&ToParent::Hello(hello(&token))).unwrap();
         packets.send(Packet::Hello { frame, answers: answers() }).unwrap();
-        let socket = peer_socket(listener.name());
+        let number = own_channel(packets.clone()).number().unwrap();
+        // SAFETY: `packets` is alive, so the number is open.
+        let socket = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().unwrap();
         (listener.accept(&token).unwrap(), socket)
-    }
-
-    fn peer_socket(name: &str) -> OwnedFd {
-        let is_peer = |fd: &OwnedFd| {
-            let peer = rustix::net::getpeername(fd).ok().flatten();
-            let peer = peer.and_then(|address| SocketAddrUnix::try_from(address).ok());
-            peer.is_some_and(|address| address.path_bytes() == Some(name.as_bytes()))
-        };
-        (3..1024).filter_map(|n| sys::duplicate(n).ok()).find(is_peer).unwrap()
     }
 
     fn send(socket: &OwnedFd, parts: &[&[u8]], attached: bool) {
@@ -267,14 +260,42 @@ mod guarded_packets {
         assert!(matches!(waiting.join().unwrap(), Err(TransportError::Abandoned)));
     }
 
+    /// Numbers of sockets that were accepted from the listener of this name. Looks at bare numbers only.
     fn accepted_sockets(name: &str) -> Vec<i32> {
         let is_accepted = |number: &i32| {
-            let Ok(socket) = sys::duplicate(*number) else { return false };
-            let own = rustix::net::getsockname(&socket).ok().and_then(|a| SocketAddrUnix::try_from(a).ok());
+            if FileIdentity::of_number(*number).is_err() {
+                return false;
+            }
+            // SAFETY: the number was open just now; a wrong one makes the calls fail.
+            let socket = unsafe { BorrowedFd::borrow_raw(*number) };
+            let own = rustix::net::getsockname(socket).ok().and_then(|a| SocketAddrUnix::try_from(a).ok());
             own.is_some_and(|address| address.path_bytes() == Some(name.as_bytes()))
-                && rustix::net::getpeername(&socket).is_ok()
+                && rustix::net::getpeername(socket).is_ok()
         };
         (3..1024).filter(is_accepted).collect()
+    }
+
+    fn is_inherited(number: i32) -> bool {
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
+        i32::from_str_radix(flags, 8).unwrap() & libc::O_CLOEXEC == 0
+    }
+
+    #[test]
+    fn no_process_started_before_hello_inherits_the_accepted_socket() {
+        let listener = Listener::new().unwrap();
+        let (abandon, name) = (listener.abandon_handle(), listener.name().to_owned());
+        let waiting = on_thread(move || listener.accept(&Token::from_bytes([3; 16])));
+        let _silent: IpcSender<Packet> = IpcSender::connect(name.clone()).unwrap();
+        let accepted = loop {
+            match accepted_sockets(&name).as_slice() {
+                [] => std::thread::yield_now(),
+                accepted => break accepted.to_vec(),
+            }
+        };
+        assert!(!accepted.into_iter().any(is_inherited));
+        abandon.abandon();
+        assert!(waiting.join().unwrap().is_err());
     }
 
     #[test]
@@ -287,10 +308,7 @@ mod guarded_packets {
         let sockets = accepted_sockets(&name);
         assert!(!sockets.is_empty());
         for number in sockets {
-            let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap();
-            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
-            let flags = i32::from_str_radix(flags, 8).unwrap();
-            assert_ne!(flags & libc::O_CLOEXEC, 0, "descriptor {number} is inherited");
+            assert!(!is_inherited(number), "descriptor {number} is inherited");
         }
     }
 
@@ -309,6 +327,7 @@ mod guarded_packets {
         let (sender, receiver) = ipc::channel().unwrap();
         let owner = std::process::id() + 1;
         use crate::transport::{FrameReceiver, FrameSender};
+        let (sender, receiver) = (own_channel(sender), own_channel(receiver));
         let mut sender = PacketSender { packets: sender, owner };
         let mut receiver = PacketReceiver { packets: receiver, guard: None, owner, ended: false };
         assert!(matches!(sender.send(&[1]), Err(TransportError::Forked)));

@@ -148,6 +148,6 @@ impl Bench {
     }
 
     fn allocated(&self) -> u64 {
-        crate::sys::allocated_bytes(self.manager.pool().file()).unwrap()
+        crate::sys::allocated_bytes(self.manager.pool().file().unwrap()).unwrap()
     }
 }

@@ -139,7 +139,7 @@ impl Model {
         self.evicted += self.released.drain(..gone).map(|(_, entries)| entries).sum::<u64>();
         assert!(bench.allocated() <= bench.used(), "memory that nobody booked");
 
-        let reader = PoolReader::open(bench.manager.pool().file().try_clone().unwrap()).unwrap();
+        let reader = PoolReader::open(bench.manager.pool().file().unwrap().try_clone().unwrap()).unwrap();
         let counts = reader.snapshot().unwrap().counts();
         let kept: u64 = self.released.iter().chain(&self.open()).map(|(_, entries)| entries).sum();
         assert_eq!((counts.delivered, counts.evicted), (kept, self.evicted));

@@ -7,6 +7,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use crate::sys::OwnFile;
+
 /// A page is at least so large.
 const PAGE: u64 = 4096;
 
@@ -37,17 +39,17 @@ fn is_readable(address: u64) -> bool {
 /// A way to read.
 #[derive(Debug)]
 pub(crate) struct OwnMemory {
-    file: Option<File>,
+    file: Option<OwnFile>,
 }
 
 impl OwnMemory {
     pub(crate) fn open() -> Self {
-        Self { file: File::open("/proc/self/mem").ok() }
+        Self { file: File::open("/proc/self/mem").ok().map(OwnFile::from) }
     }
 
     /// Fills as much of `room` as is there from `address` on; says how many bytes.
     pub(crate) fn read(&self, address: u64, room: &mut [u8]) -> usize {
-        if let Some(read) = self.file.as_ref().and_then(|file| file.read_at(room, address).ok()) {
+        if let Some(read) = self.file.as_ref().and_then(|file| file.get().ok()?.read_at(room, address).ok()) {
             return read;
         }
         let own = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };

@@ -1,9 +1,154 @@
-//! Locks of the host that spawning drops, and how long a spawn takes.
+//! POSIX locks of the host that are lost while children come and go, and how long a spawn takes when there are many.
+//!
+//! The children are processes that call `init` and live until the end of the figure: the times at 1,000 are taken beside
+//! about 1,000 living children. Each is waited for until it has connected, so that no time has another child's start in it.
 
-use anyhow::Result;
+use std::fs::File;
+use std::process::{Command, Stdio};
 
-use crate::figure::Report;
+use anyhow::{Context, Result, ensure};
+use integration_tests::locks::{holder, take};
+use integration_tests::patience::{Stopwatch, until};
+use profiler_parent::core::session::Features;
+use profiler_parent::{Format, ProcessState, ProfiledChild, Session};
 
-pub(super) fn measure(_report: &mut Report) -> Result<()> {
+use crate::figure::{Figure, Promise, Report};
+use crate::roles::role;
+
+/// Children beside which the later times are taken.
+const CROWD: usize = 1000;
+/// Times of which the median is taken.
+const SAMPLES: usize = 50;
+/// More than the crowd needs, of which each child has a small share.
+const LIMIT: u64 = 4 << 30;
+/// Descriptors of the parent for each child, at most.
+const DESCRIPTORS: u64 = 10;
+
+pub(super) fn measure(report: &mut Report) -> Result<()> {
+    let lost = locks_lost()?;
+    report.put(Figure::new("host.locks_lost", lost, "locks").promised(Promise::AtMost(0.0)));
+    let missing = allow_descriptors(CROWD as u64 * DESCRIPTORS);
+    let times = if missing.is_none() { spawn_times()? } else { (f64::NAN, f64::NAN) };
+    let put = |name: &str, value: f64, unit| Figure::new(name, value, unit).unless(missing.clone());
+    report.put(put("host.spawn_ms.first", times.0, "ms"));
+    report.put(put("host.spawn_ms.at_1000", times.1, "ms"));
+    report.put(put("host.spawn_ms.ratio", times.1 / times.0, "x").promised(Promise::AtMost(1.5)));
+    Ok(())
+}
+
+/// Takes a lock, has children connect, be captured and end, and counts the times at which another process
+/// does not see it any more.
+fn locks_lost() -> Result<f64> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("lock");
+    let file = File::create_new(&path)?;
+    let mut lost = 0_u32;
+    take(&file)?;
+    let look = || -> Result<u32> {
+        let mut witness = role("lock-holder")?;
+        let output = witness.arg(&path).output()?;
+        let is_held = String::from_utf8(output.stdout)?.trim() == std::process::id().to_string();
+        if !is_held {
+            take(&file)?;
+        }
+        Ok(u32::from(!is_held))
+    };
+    let session = Session::builder().features(Features::NONE).start()?;
+    for untrusted in [false, true] {
+        let mut child = spawn(&session, untrusted)?;
+        lost += look()?;
+        for format in [Format::Gecko, Format::Processed] {
+            session.capture().format(format).save(directory.path().join("profile.json"))?;
+            lost += look()?;
+        }
+        child.kill()?;
+        child.wait();
+        lost += look()?;
+    }
+    drop(session);
+    Ok(f64::from(lost + look()?))
+}
+
+/// Median times of the first spawns and of those beside a crowd.
+fn spawn_times() -> Result<(f64, f64)> {
+    let session = Session::builder().features(Features::NONE).memory_limit(LIMIT).start()?;
+    let mut times = Vec::new();
+    let mut children = Vec::new();
+    for _ in 0..CROWD + SAMPLES {
+        let watch = Stopwatch::start();
+        children.push(start(&session, false)?);
+        times.push(watch.elapsed().as_secs_f64() * 1e3);
+        connected(&session, children.len())?;
+    }
+    let (first, last) = (median(times.iter().take(SAMPLES)), median(times.iter().skip(CROWD)));
+    for child in &mut children {
+        child.kill()?;
+    }
+    for child in &mut children {
+        child.wait();
+    }
+    Ok((first, last))
+}
+
+fn median<'a>(times: impl Iterator<Item = &'a f64>) -> f64 {
+    let mut times: Vec<f64> = times.copied().collect();
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn spawn(session: &Session, untrusted: bool) -> Result<ProfiledChild> {
+    let child = start(session, untrusted)?;
+    let pid = child.id();
+    let is_there = || {
+        session
+            .processes()
+            .iter()
+            .any(|process| process.pid == pid && process.state == ProcessState::Connected)
+    };
+    ensure!(until(is_there), "a child does not connect");
+    Ok(child)
+}
+
+fn start(session: &Session, untrusted: bool) -> Result<ProfiledChild> {
+    let mut command: Command = role("idle-child")?;
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let child =
+        if untrusted { session.spawn_untrusted("idle", command) } else { session.spawn("idle", command) }?;
+    ensure!(child.is_profiled(), "a child is not profiled");
+    Ok(child)
+}
+
+/// Waits until so many children are connected.
+fn connected(session: &Session, count: usize) -> Result<()> {
+    let are_connected = || {
+        let all = session.processes();
+        all.iter().filter(|process| process.state == ProcessState::Connected).count() >= count
+    };
+    ensure!(until(are_connected), "a child does not connect");
+    Ok(())
+}
+
+/// Raises this process's limit on descriptors; says why that is not possible.
+fn allow_descriptors(count: u64) -> Option<String> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    let raised =
+        rustix::process::Rlimit { current: Some(count.max(limit.current.unwrap_or(u64::MAX))), ..limit };
+    let set = || rustix::process::setrlimit(rustix::process::Resource::Nofile, raised);
+    (most < count || set().is_err()).then(|| format!("{count} descriptors are needed, {most} are allowed"))
+}
+
+/// `idle-child`: records for its parent until it is killed.
+pub(super) fn play_idle(_: &[String]) -> Result<()> {
+    profiler_child::init();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// `lock-holder PATH`: prints which other process holds a lock on the file.
+pub(super) fn play_holder(words: &[String]) -> Result<()> {
+    let path = words.first().context("which file?")?;
+    println!("{}", holder(path.as_ref())?.unwrap_or(0));
     Ok(())
 }

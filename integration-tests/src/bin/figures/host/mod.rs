@@ -15,7 +15,11 @@ use anyhow::Result;
 use crate::figure::Report;
 use crate::roles::Role;
 
-pub(crate) const ROLES: &[(&str, Role)] = &[(stacks::ROLE, stacks::record)];
+pub(crate) const ROLES: &[(&str, Role)] = &[
+    ("idle-child", locks::play_idle),
+    ("lock-holder", locks::play_holder),
+    (stacks::ROLE, stacks::record),
+];
 
 /// Measures the group.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {

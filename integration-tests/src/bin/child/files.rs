@@ -1,0 +1,99 @@
+//! Files and locks of the helper's own, as any program has them beside a profiler.
+//!
+//! `init` begins to record late. `lock PATH` takes a POSIX lock, `locker PATH` says which other process holds one.
+//! `close-all DIRECTORY` closes all descriptors from 3 on and opens files of the program in their place;
+//! `check-files` says whether those are still what they were. `fill MIB` writes to every file that this process has
+//! been given and may write, as long as that works.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Mutex;
+
+use anyhow::{Context, ensure};
+use integration_tests::locks;
+
+use crate::Words;
+
+/// More than the profiler has descriptors, so that each of its numbers is one of the program's.
+const FILES: usize = 96;
+/// Where each file's offset stands.
+const OFFSET: u64 = 7;
+
+static OPEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
+    let path = || words.first().map(Path::new).context("which file?");
+    Some(match name {
+        "init" => crate::begin::init().map(|status| format!("ok {status}")),
+        "lock" => path().and_then(lock),
+        "locker" => path().and_then(locks::holder).map(|holder| format!("ok {}", holder.unwrap_or(0))),
+        "close-all" => path().and_then(close_all),
+        "check-files" => check_files(),
+        "fill" => words.first().context("how much?").and_then(|most| fill(most.parse()?)),
+        _ => return None,
+    })
+}
+
+fn lock(path: &Path) -> anyhow::Result<String> {
+    let file = File::options().read(true).write(true).open(path)?;
+    locks::take(&file)?;
+    OPEN.lock().map_err(|_| anyhow::anyhow!("poisoned"))?.push(file);
+    Ok("ok".to_owned())
+}
+
+fn close_all(directory: &Path) -> anyhow::Result<String> {
+    // SAFETY: takes plain numbers. This program holds no descriptor from 3 on by a value that closes it.
+    let failed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+    ensure!(failed == 0, "close_range: {}", std::io::Error::last_os_error());
+    let mut open = OPEN.lock().map_err(|_| anyhow::anyhow!("poisoned"))?;
+    for number in 0..FILES {
+        let path = directory.join(number.to_string());
+        let mut file = File::options().read(true).write(true).create_new(true).open(path)?;
+        write!(file, "{}", content(number))?;
+        file.seek(SeekFrom::Start(OFFSET))?;
+        open.push(file);
+    }
+    let first = open.first().map_or(-1, AsRawFd::as_raw_fd);
+    Ok(format!("ok {first}"))
+}
+
+fn content(number: usize) -> String {
+    format!("file {number:4} of the program")
+}
+
+fn check_files() -> anyhow::Result<String> {
+    for (number, file) in OPEN.lock().map_err(|_| anyhow::anyhow!("poisoned"))?.iter_mut().enumerate() {
+        let at = file.stream_position().with_context(|| format!("file {number} is not open"))?;
+        ensure!(at == OFFSET, "the offset of file {number} is {at}");
+        let mut text = String::new();
+        file.rewind()?;
+        file.read_to_string(&mut text)?;
+        file.seek(SeekFrom::Start(OFFSET))?;
+        ensure!(text == content(number), "file {number} reads {text:?}");
+    }
+    Ok("ok".to_owned())
+}
+
+/// Appends to every regular file that is open, and says how many bytes found room.
+fn fill(most: u64) -> anyhow::Result<String> {
+    let (mut written, piece) = (0_u64, vec![b'x'; 1 << 20]);
+    for number in 3..256 {
+        let Ok(mut file) = File::options().append(true).open(format!("/proc/self/fd/{number}")) else {
+            continue;
+        };
+        if !file.metadata()?.is_file() {
+            continue;
+        }
+        for _ in 0..most {
+            match file.write(&piece) {
+                Ok(0) | Err(_) => break,
+                Ok(bytes) => written += u64::try_from(bytes)?,
+            }
+        }
+    }
+    Ok(format!("ok {written}"))
+}

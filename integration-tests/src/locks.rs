@@ -1,0 +1,47 @@
+//! POSIX locks of files, and who holds them. Closing any descriptor of a file ends all that its process holds on it.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use anyhow::ensure;
+
+fn whole_file(kind: libc::c_int) -> anyhow::Result<libc::flock> {
+    let (l_type, l_whence) = (kind.try_into()?, libc::SEEK_SET.try_into()?);
+    Ok(libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 })
+}
+
+#[allow(unsafe_code)]
+fn control(file: &File, command: libc::c_int, lock: &mut libc::flock) -> anyhow::Result<()> {
+    // SAFETY: the kernel reads and writes one `flock` through the pointer, which is valid for one.
+    let failed = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut *lock) };
+    ensure!(failed == 0, "fcntl: {}", std::io::Error::last_os_error());
+    Ok(())
+}
+
+/// Takes a lock against writers and readers.
+///
+/// # Errors
+/// When another process has one.
+pub fn take(file: &File) -> anyhow::Result<()> {
+    control(file, libc::F_SETLK, &mut whole_file(libc::F_WRLCK)?)
+}
+
+/// Takes a lock against writers, for which the file need not be writable.
+///
+/// # Errors
+/// When another process has one.
+pub fn take_shared(file: &File) -> anyhow::Result<()> {
+    control(file, libc::F_SETLK, &mut whole_file(libc::F_RDLCK)?)
+}
+
+/// Which other process holds a lock on this file. Ends all locks of this process on it.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn holder(path: &Path) -> anyhow::Result<Option<u32>> {
+    let mut lock = whole_file(libc::F_WRLCK)?;
+    control(&File::open(path)?, libc::F_GETLK, &mut lock)?;
+    let is_held = libc::c_int::from(lock.l_type) != libc::F_UNLCK;
+    Ok(if is_held { Some(u32::try_from(lock.l_pid)?) } else { None })
+}

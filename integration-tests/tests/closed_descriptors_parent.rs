@@ -1,0 +1,95 @@
+//! A parent whose program closes all descriptors from 3 on, and gets their numbers for files of its own. In a process of
+//! its own, because it closes those of the whole process.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::mem::forget;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use integration_tests::patience::until;
+use integration_tests::puppet::Puppet;
+use integration_tests::session;
+use profiler_parent::Format;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+const OFFSET: u64 = 7;
+
+fn content(number: usize) -> String {
+    format!("file {number:4} of the program")
+}
+
+fn open_files(directory: &std::path::Path) -> anyhow::Result<Vec<File>> {
+    std::fs::create_dir(directory)?;
+    let open = |number: usize| {
+        let path = directory.join(number.to_string());
+        let mut file = File::options().read(true).write(true).create_new(true).open(path)?;
+        write!(file, "{}", content(number))?;
+        file.seek(SeekFrom::Start(OFFSET))?;
+        anyhow::Ok(file)
+    };
+    (0..200).map(open).collect()
+}
+
+fn check(files: &mut [File], when: &str) -> anyhow::Result<()> {
+    for (number, file) in files.iter_mut().enumerate() {
+        let at = file.stream_position().with_context(|| format!("{when}: file {number} is not open"))?;
+        ensure!(at == OFFSET, "{when}: the offset of file {number} is {at}");
+        let mut text = String::new();
+        file.rewind()?;
+        file.read_to_string(&mut text)?;
+        file.seek(SeekFrom::Start(OFFSET))?;
+        ensure!(text == content(number), "{when}: file {number} reads {text:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_parent_that_closes_all_descriptors_keeps_its_files_and_hears_of_its_children() -> anyhow::Result<()> {
+    let mut session = session::start(|builder| builder)?;
+    let mut puppets = vec![
+        Puppet::spawn(&session, CHILD, "trusted", "init")?,
+        Puppet::spawn_untrusted(&session, CHILD, "untrusted", "init")?,
+        Puppet::spawn(&session, CHILD, "third", "init")?,
+    ];
+    for puppet in &mut puppets {
+        puppet.ask("record 1 100")?;
+    }
+    // The pipes are this program's, which closes them by number.
+    let children: Vec<_> = puppets
+        .into_iter()
+        .map(|mut puppet| {
+            forget((puppet.child.stdin.take(), puppet.child.stderr.take()));
+            puppet
+        })
+        .collect();
+    let files = session.path("files");
+    // SAFETY: takes plain numbers; values that hold descriptors of this program are forgotten, those of the profiler
+    // are what is tested.
+    let failed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+    assert_eq!(failed, 0);
+    let mut files = open_files(&files)?;
+    // The first has ended by itself, because its standard input has.
+    let mut children: Vec<_> = children.into_iter().map(std::mem::ManuallyDrop::new).collect();
+    check(&mut files, "at first")?;
+    let _ = session.session()?.capture().format(Format::Gecko).save(session.path("gecko.json"));
+    check(&mut files, "after a capture")?;
+    let _ = session.session()?.capture().format(Format::Processed).save(session.path("processed.json"));
+    check(&mut files, "after another capture")?;
+    for puppet in &mut children {
+        puppet.child.wait();
+    }
+    assert!(children.iter().all(|puppet| puppet.child.has_ended()));
+    check(&mut files, "after children ended")?;
+    let mut command = Command::new(CHILD);
+    command.arg("init").stdin(Stdio::null()).stdout(Stdio::null());
+    let mut late = session.session()?.spawn("late", command)?;
+    assert!(late.wait().context("its status")?.success(), "a child that comes later is heard of");
+    check(&mut files, "after a child that came later")?;
+    assert!(until(|| late.has_ended()));
+    session.end();
+    check(&mut files, "after the session")?;
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! POSIX locks of a host: closing any descriptor of a file ends all locks that the process holds on it, so the profiler
+//! may close none that it did not make. This process is the host of the parent.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use integration_tests::puppet::Puppet;
+use integration_tests::{locks, session};
+use profiler_parent::Format;
+use profiler_parent::core::session::Features;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+
+/// Another process, which can see this one's locks.
+struct Witness {
+    puppet: Puppet,
+    path: PathBuf,
+}
+
+impl Witness {
+    fn check(&mut self, when: &str) -> anyhow::Result<()> {
+        let answer = self.puppet.ask(&format!("locker {}", self.path.display()))?;
+        ensure!(answer == format!("ok {}", std::process::id()), "{when}: {answer}");
+        Ok(())
+    }
+}
+
+fn locked(path: &Path) -> anyhow::Result<File> {
+    let file = File::create_new(path)?;
+    locks::take(&file)?;
+    Ok(file)
+}
+
+#[test]
+fn a_lock_of_the_host_survives_children_captures_and_the_end_of_the_session() -> anyhow::Result<()> {
+    let mut session = session::start(|builder| builder)?;
+    let path = session.path("lock");
+    let file = locked(&path)?;
+    let mut witness = Witness { puppet: Puppet::spawn_as(&session, CHILD, "witness", "no-init")?, path };
+    witness.check("before")?;
+    let mut trusted = Puppet::spawn(&session, CHILD, "trusted", "init")?;
+    witness.check("after a child connected")?;
+    let untrusted = Puppet::spawn_untrusted(&session, CHILD, "untrusted", "init")?;
+    witness.check("after a child that is not trusted connected")?;
+    let silent = Puppet::spawn_as(&session, CHILD, "silent", "no-init")?;
+    ensure!(silent.child.kill()?, "it ran");
+    trusted.ask("record 1 10")?;
+    session.capture()?;
+    witness.check("after a capture in the Gecko format")?;
+    session.session()?.capture().format(Format::Processed).save(session.path("processed.json"))?;
+    witness.check("after a capture in the processed format")?;
+    ensure!(trusted.end("exit 0")?.success(), "it ends in order");
+    drop(untrusted);
+    witness.check("after children ended")?;
+    session.end();
+    witness.check("after the session")?;
+    drop(file);
+    Ok(())
+}
+
+#[test]
+fn a_lock_of_the_host_on_its_own_executable_survives_the_reading_of_symbols() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder.features(Features::default()))?;
+    let path = std::env::current_exe()?;
+    let file = File::open(&path)?;
+    locks::take_shared(&file)?;
+    let mut witness = Witness { puppet: Puppet::spawn_as(&session, CHILD, "witness", "no-init")?, path };
+    witness.check("before")?;
+    // Names are looked for if there are samples, so there must be some of this program.
+    let mut is_named = false;
+    while !is_named {
+        add_up_for_a_while();
+        let saved =
+            session.session()?.capture().format(Format::Processed).save(session.path("profile.json"))?;
+        is_named = std::fs::read_to_string(saved.path)?.contains("add_up_for_a_while");
+        witness.check("after a capture with symbols")?;
+    }
+    drop(file);
+    Ok(())
+}
+
+#[inline(never)]
+fn add_up_for_a_while() {
+    (0..20_000_000_u64).fold(0, |sum, one| std::hint::black_box(sum ^ one));
+}
+
+#[test]
+fn a_lock_of_a_child_survives_its_profiler() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let path = session.path("lock");
+    std::fs::write(&path, "")?;
+    for trusted in [true, false] {
+        let spawn = if trusted { Puppet::spawn_as } else { Puppet::spawn_untrusted };
+        let mut child = spawn(&session, CHILD, "child", "no-init")?;
+        let mut witness = Puppet::spawn_as(&session, CHILD, "witness", "no-init")?;
+        let pid = child.pid();
+        let mut check = |when: &str| {
+            let answer = witness.ask(&format!("locker {}", path.display()))?;
+            ensure!(answer == format!("ok {pid}"), "{when}: {answer}");
+            anyhow::Ok(())
+        };
+        child.ask(&format!("lock {}", path.display()))?;
+        check("before init")?;
+        child.ask("init")?;
+        check("after init")?;
+        child.ask("record 1 10")?;
+        session.capture()?;
+        check("after a capture")?;
+        child.end("exit 0").context("it ends")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! Linux: a listening socket of our own, and a guard in front of ipc-channel's receivers.
+//!
+//! The guard exists because ipc-channel believes the header of every packet: a forged one makes
+//! it wait for ever, panic, or abort the process. So the header is looked at first, with
+//! `MSG_PEEK`, which also tells (as truncated control data) whether descriptors are attached,
+//! without receiving them.
+//!
+//! ipc-channel's own server accepts without `SOCK_CLOEXEC` and does not show the descriptor, so the connection is
+//! accepted here and then put, by `dup3`, in the place of one end of a new channel of ipc-channel's:
+//!
+//! ```text
+//! child's connect() ──▶ accept4(SOCK_CLOEXEC) ──▶ socket ──┬──▶ Guard
+//!                       ipc::channel() ──▶ receiver, number n ◀─ dup3(socket, n)
+//! ```
+//!
+//! Invariants: every descriptor is closed by the next `exec` from the moment it exists; no descriptor of the program
+//! is looked at, duplicated or closed; the number of descriptors that the program has makes no difference.
+
+use std::fmt::Debug;
+use std::io::{self, IoSliceMut};
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Weak};
+
+use ipc_channel::ipc::{self, IpcReceiver, IpcSender};
+use profiler_core::ids::ProcessId;
+use profiler_core::sys::OwnDescriptor;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tempfile::TempDir;
+
+use super::{Opened, Peek, own_channel};
+
+/// Connections that may wait; there is one child.
+const BACKLOG: i32 = 10;
+
+/// A socket with a name, in a directory of its own that is removed with it.
+#[derive(Debug)]
+pub(crate) struct ListeningSocket<T> {
+    socket: Arc<OwnDescriptor<OwnedFd>>,
+    name: String,
+    _directory: TempDir,
+    packets: PhantomData<fn() -> T>,
+}
+
+/// A connection from which nothing has been received.
+#[derive(Debug)]
+pub(crate) struct Connection<T> {
+    guard: Guard,
+    packets: PhantomData<fn() -> T>,
+}
+
+/// Ends the waiting on a [`ListeningSocket`], or an accepted channel. Keeps no socket open.
+#[derive(Clone, Debug)]
+pub(crate) struct HangUp(Weak<OwnDescriptor<OwnedFd>>);
+
+impl HangUp {
+    /// Ends it now; what was sent can still be received.
+    pub(crate) fn hang_up(&self) {
+        if let Some(socket) = self.0.upgrade()
+            && let Ok(socket) = socket.get()
+        {
+            let _ = rustix::net::shutdown(socket, Shutdown::Both); // an error: it has ended
+        }
+    }
+}
+
+impl<T> ListeningSocket<T> {
+    /// Listens as `DIRECTORY/.tmpXXXXXX/socket`, where only this user may enter.
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut builder = tempfile::Builder::new();
+        let directory = builder.permissions(std::fs::Permissions::from_mode(0o700)).tempdir()?;
+        let path = directory.path().join("socket");
+        let flags = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path)?)?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        let name = path.into_os_string().into_string().map_err(|_| io::ErrorKind::InvalidInput)?;
+        let socket = Arc::new(OwnDescriptor::new(socket));
+        Ok(Self { socket, name, _directory: directory, packets: PhantomData })
+    }
+
+    /// The name to connect to.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What ends [`Self::accept`] from another thread.
+    pub(crate) fn hang_up_handle(&self) -> HangUp {
+        HangUp(Arc::downgrade(&self.socket))
+    }
+
+    /// Waits for the first to connect.
+    pub(crate) fn accept(self) -> io::Result<Connection<T>> {
+        loop {
+            match rustix::net::accept_with(self.socket.get()?, SocketFlags::CLOEXEC) {
+                Ok(socket) => {
+                    let guard = Guard { socket: Arc::new(OwnDescriptor::new(socket)) };
+                    return Ok(Connection { guard, packets: PhantomData });
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Debug> Connection<T> {
+    /// What looks at the packets of this connection.
+    pub(crate) fn guard(&self) -> Option<&Guard> {
+        Some(&self.guard)
+    }
+
+    /// What receives from this connection, the first packet if that was received already, and the guard.
+    pub(crate) fn open(self) -> io::Result<Opened<T>> {
+        Ok(Opened { packets: self.guard.receiver()?, first: None, guard: Some(self.guard) })
+    }
+}
+
+/// A connection that was accepted: looks at packets before ipc-channel receives them.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    socket: Arc<OwnDescriptor<OwnedFd>>,
+}
+
+impl Guard {
+    /// Bytes of ipc-channel's packet header: length of the packet, length of the message.
+    const HEADER: usize = 2 * size_of::<usize>();
+
+    /// What ends this channel from another thread.
+    pub(crate) fn hang_up_handle(&self) -> HangUp {
+        HangUp(Arc::downgrade(&self.socket))
+    }
+
+    /// What receives from this connection.
+    fn receiver<T>(&self) -> io::Result<OwnDescriptor<IpcReceiver<T>>>
+    where
+        T: Serialize + DeserializeOwned + Debug,
+    {
+        let (probe, receiver) = ipc::channel::<T>()?;
+        let (probe, receiver) = (own_channel(probe), own_channel(receiver));
+        let number = replaceable(&probe, &receiver).ok_or(io::ErrorKind::Unsupported)?;
+        put_in_place(self.socket.get()?, number)?;
+        // What its number means has just changed.
+        Ok(receiver.renewed())
+    }
+
+    /// The process that connected, as the kernel says it; `None` if it cannot be seen from here.
+    #[allow(unsafe_code)]
+    pub(crate) fn peer_process(&self) -> Option<ProcessId> {
+        // Not by rustix, whose process numbers cannot be the 0 that the kernel may say.
+        let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
+        let (place, room) = ((&raw mut peer).cast(), &raw mut length);
+        let number = self.socket.get().ok()?.as_raw_fd();
+        // SAFETY: the kernel writes at most `length` bytes into a local of that size, and the length.
+        let failed = unsafe { libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PEERCRED, place, room) };
+        u32::try_from(peer.pid).ok().filter(|pid| failed == 0 && *pid != 0).map(ProcessId::new)
+    }
+
+    /// Waits for the next packet and judges it, leaving it where it is.
+    pub(crate) fn peek(&self) -> io::Result<Peek> {
+        let mut header = [0; Self::HEADER];
+        let (bytes, attached) = self.peek_into(&mut header)?;
+        Ok(match judge(&header, bytes) {
+            _ if bytes == 0 => Peek::Closed,
+            Some(length) => Peek::Whole { length, attached },
+            None => Peek::Foreign,
+        })
+    }
+
+    /// The packet's true length, and whether descriptors are attached.
+    fn peek_into(&self, header: &mut [u8]) -> io::Result<(usize, bool)> {
+        let flags = RecvFlags::PEEK | RecvFlags::TRUNC;
+        loop {
+            let (socket, mut parts) = (self.socket.get()?, [IoSliceMut::new(header)]);
+            match rustix::net::recvmsg(socket, &mut parts, &mut RecvAncillaryBuffer::default(), flags) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => {
+                    return other
+                        .map(|got| (got.bytes, got.flags.contains(ReturnFlags::CTRUNC)))
+                        .map_err(Into::into);
+                }
+            }
+        }
+    }
+}
+
+/// The length of the message, if the packet of `bytes` bytes holds all of it.
+fn judge(header: &[u8; Guard::HEADER], bytes: usize) -> Option<usize> {
+    let (packet, message) = header.split_first_chunk::<{ size_of::<usize>() }>()?;
+    let message = usize::from_ne_bytes(message.try_into().ok()?);
+    let whole = usize::from_ne_bytes(*packet) == bytes && message.checked_add(Guard::HEADER)? == bytes;
+    whole.then_some(message)
+}
+
+/// The number of `receiver`, if the socket there is beyond doubt the other end of `probe`: what is written to
+/// one of the two can be seen at the other.
+fn replaceable<T: Serialize>(
+    probe: &OwnDescriptor<IpcSender<T>>,
+    receiver: &OwnDescriptor<IpcReceiver<T>>,
+) -> Option<RawFd> {
+    let (from, to) = (probe.number()?, receiver.number()?);
+    let mut mark = [0_u8; 16];
+    getrandom::fill(&mut mark).ok()?;
+    let sent = send_without_waiting(from, &mark);
+    let mut seen = [0_u8; 17];
+    (sent && peek_without_waiting(to, &mut seen) == Some(mark.len()) && seen.starts_with(&mark)).then_some(to)
+}
+
+#[allow(unsafe_code)]
+fn send_without_waiting(number: RawFd, bytes: &[u8]) -> bool {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: reads the slice, which lives through the call; the kernel checks the number.
+    let sent = unsafe { libc::send(number, bytes.as_ptr().cast(), bytes.len(), flags) };
+    usize::try_from(sent) == Ok(bytes.len())
+}
+
+#[allow(unsafe_code)]
+fn peek_without_waiting(number: RawFd, room: &mut [u8]) -> Option<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: writes at most the slice's length into it; the kernel checks the number.
+    let seen = unsafe { libc::recv(number, room.as_mut_ptr().cast(), room.len(), flags) };
+    usize::try_from(seen).ok()
+}
+
+/// Has `number` mean the same socket as `socket`.
+#[allow(unsafe_code)]
+fn put_in_place(socket: &OwnedFd, number: RawFd) -> io::Result<()> {
+    // SAFETY: takes plain numbers. The second is ipc-channel's own, as was found out just now; its receiver does not
+    // care which socket it is.
+    match unsafe { libc::dup3(socket.as_raw_fd(), number, libc::O_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(packet: usize, message: usize) -> [u8; Guard::HEADER] {
+        let mut header = [0; Guard::HEADER];
+        header[..8].copy_from_slice(&packet.to_ne_bytes());
+        header[8..].copy_from_slice(&message.to_ne_bytes());
+        header
+    }
+
+    #[test]
+    fn only_a_packet_that_is_what_it_says_is_whole() {
+        assert_eq!(judge(&header(20, 4), 20), Some(4));
+        assert_eq!(judge(&header(21, 4), 20), None);
+        assert_eq!(judge(&header(20, 1 << 40), 20), None);
+        assert_eq!(judge(&header(20, usize::MAX), 20), None);
+        assert_eq!(judge(&header(3, 0), 3), None);
+    }
+
+    #[test]
+    fn only_the_two_ends_of_one_channel_are_taken_for_one() {
+        let ends = || {
+            let (sender, receiver) = ipc::channel::<u64>().unwrap();
+            (own_channel(sender), own_channel(receiver))
+        };
+        let (one, other) = (ends(), ends());
+        assert_eq!(replaceable(&one.0, &other.1), None);
+        assert_eq!(replaceable(&one.0, &one.1), None, "something else is there to be received");
+        let fresh = ends();
+        assert_eq!(replaceable(&fresh.0, &fresh.1), fresh.1.number());
+    }
+}

@@ -1,0 +1,75 @@
+//! The socket by which a parent waits for one child that speaks ipc-channel, and the guard in front of what it
+//! accepts. `linux` makes and accepts both by itself; `portable` leaves that to ipc-channel and guards nothing.
+
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+#[path = "linux.rs"]
+mod imp;
+
+#[cfg(not(all(target_os = "linux", not(profiler_portable))))]
+#[path = "portable.rs"]
+mod imp;
+
+use std::os::fd::RawFd;
+
+use ipc_channel::ipc::IpcReceiver;
+use profiler_core::sys::OwnDescriptor;
+
+pub(crate) use imp::{Connection, Guard, HangUp, ListeningSocket};
+
+/// A connection that is ready to be received from.
+pub(crate) struct Opened<T> {
+    pub(crate) packets: OwnDescriptor<IpcReceiver<T>>,
+    /// The first packet, where it cannot be looked at before it is received.
+    pub(crate) first: Option<T>,
+    pub(crate) guard: Option<Guard>,
+}
+
+/// What the first bytes of a packet say, and what is true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(all(target_os = "linux", not(profiler_portable))), allow(dead_code))]
+pub(crate) enum Peek {
+    /// The other side is gone and nothing is left.
+    Closed,
+    /// One whole packet of ipc-channel.
+    Whole {
+        /// Bytes of its content.
+        length: usize,
+        /// Descriptors are attached to it.
+        attached: bool,
+    },
+    /// Anything else.
+    Foreign,
+}
+
+/// A sender or receiver of ipc-channel. Those panic when their descriptor cannot be closed, and close any file that
+/// has its number, so they are held as this.
+pub(crate) fn own_channel<T: std::fmt::Debug>(channel: T) -> OwnDescriptor<T> {
+    let number = socket_number(&format!("{channel:?}"));
+    OwnDescriptor::of_number(channel, number)
+}
+
+/// The number of the socket inside: ipc-channel shows it in its debug text only. `None` for a text of another form.
+fn socket_number(text: &str) -> Option<RawFd> {
+    let receiver = "IpcReceiver { os_receiver: OsIpcReceiver { fd: Cell { value: ";
+    let sender = "IpcSender { os_sender: OsIpcSender { fd: SharedFileDescriptor(";
+    let after = text.strip_prefix(receiver).or_else(|| text.strip_prefix(sender))?;
+    let (digits, _) = after.split_once([' ', ')'])?;
+    digits.parse().ok()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_of_a_channel_is_found() {
+        let (sender, receiver) = ipc_channel::ipc::channel::<u64>().unwrap();
+        let (sender, receiver) = (own_channel(sender), own_channel(receiver));
+        let (one, other) = (sender.number().unwrap(), receiver.number().unwrap());
+        assert_ne!(one, other);
+        for number in [one, other] {
+            let target = std::fs::read_link(format!("/proc/self/fd/{number}"));
+            assert!(target.is_ok_and(|target| target.to_string_lossy().starts_with("socket:")));
+        }
+    }
+}

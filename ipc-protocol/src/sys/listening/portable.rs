@@ -1,0 +1,89 @@
+//! Every other system: ipc-channel listens and accepts, and the other side of a channel is trusted with packet headers.
+
+use std::fmt::Debug;
+use std::io;
+
+use ipc_channel::ipc::{IpcOneShotServer, IpcReceiver};
+use profiler_core::ids::ProcessId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Opened, Peek, own_channel};
+
+/// ipc-channel's server.
+pub(crate) struct ListeningSocket<T> {
+    server: IpcOneShotServer<T>,
+    name: String,
+}
+
+/// A connection, with the first packet.
+pub(crate) struct Connection<T> {
+    packets: IpcReceiver<T>,
+    first: T,
+}
+
+impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
+    /// Listens under a new name.
+    pub(crate) fn new() -> io::Result<Self> {
+        let (server, name) = IpcOneShotServer::new()?;
+        Ok(Self { server, name })
+    }
+
+    /// The name to connect to.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Ends nothing: the caller sends a message of its own.
+    pub(crate) fn hang_up_handle(&self) -> HangUp {
+        HangUp
+    }
+
+    /// Waits for the first packet of the first to connect.
+    pub(crate) fn accept(self) -> io::Result<Connection<T>> {
+        let (packets, first) = self.server.accept().map_err(io::Error::other)?;
+        Ok(Connection { packets, first })
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Debug> Connection<T> {
+    /// None.
+    pub(crate) fn guard(&self) -> Option<&Guard> {
+        None
+    }
+
+    /// What receives from this connection, and the first packet.
+    pub(crate) fn open(self) -> io::Result<Opened<T>> {
+        Ok(Opened { packets: own_channel(self.packets), first: Some(self.first), guard: None })
+    }
+}
+
+/// Looks at packets before they are received; never made here.
+#[derive(Debug)]
+pub(crate) enum Guard {}
+
+/// Ends nothing here.
+#[derive(Clone, Debug)]
+pub(crate) struct HangUp;
+
+impl HangUp {
+    /// Does nothing.
+    pub(crate) fn hang_up(&self) {}
+}
+
+impl Guard {
+    /// Never called.
+    pub(crate) fn hang_up_handle(&self) -> HangUp {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(crate) fn peer_process(&self) -> Option<ProcessId> {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(crate) fn peek(&self) -> io::Result<Peek> {
+        match *self {}
+    }
+}

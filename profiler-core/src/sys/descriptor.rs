@@ -1,0 +1,182 @@
+//! Descriptors of the profiler, in a process whose program may close any descriptor at any time.
+//!
+//! A program that becomes a daemon, or that prepares to execute another one, closes all descriptors from 3 on. It
+//! does not know which of them are the profiler's. The numbers are then given to files of the program, and a call by
+//! number reaches those. So whoever keeps a descriptor for long keeps it as an [`OwnDescriptor`], which remembers what
+//! file it was made for. Invariants: a number that means another file is neither used nor closed; it is
+//! forgotten, because it belongs to the program now. The check is one system call, `statx`; a program that closes our descriptor
+//! between the check and the use can still be hit, which no process can prevent for itself.
+//!
+//! Files without an inode of their own (`eventfd`, and process descriptors before Linux 6.9) cannot be told from each
+//! other: do not keep those.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// The program has closed a descriptor of the profiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the program has closed a descriptor of the profiler")]
+pub struct DescriptorLost;
+
+impl From<DescriptorLost> for io::Error {
+    fn from(lost: DescriptorLost) -> Self {
+        Self::other(lost)
+    }
+}
+
+impl DescriptorLost {
+    /// Whether this is what `error` reports.
+    pub fn is_in(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Self>())
+    }
+}
+
+/// What tells an open file from all others of its time: device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileIdentity {
+    /// The device.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+}
+
+impl FileIdentity {
+    /// Of the file that has this number now. Looks only: no descriptor is made or closed, because closing any
+    /// descriptor of a file ends all POSIX locks that the process holds on that file.
+    ///
+    /// # Errors
+    /// `EBADF` for a number that means no file.
+    pub fn of_number(number: RawFd) -> io::Result<Self> {
+        super::file_identity(number)
+    }
+}
+
+/// Something that closes a descriptor when it is dropped, for as long as the number is still its own.
+#[derive(Debug)]
+pub struct OwnDescriptor<T> {
+    value: ManuallyDrop<T>,
+    /// `None`: not known, then the value is used unchecked.
+    known: Option<(RawFd, FileIdentity)>,
+}
+
+impl<T: AsRawFd> OwnDescriptor<T> {
+    /// Remembers what the number means now.
+    pub fn new(value: T) -> Self {
+        let number = value.as_raw_fd();
+        Self::of_number(value, Some(number))
+    }
+}
+
+impl<T> OwnDescriptor<T> {
+    /// For a type that does not show its number: the caller knows it, or does not.
+    pub fn of_number(value: T, number: Option<RawFd>) -> Self {
+        let known = number.and_then(|number| Some((number, FileIdentity::of_number(number).ok()?)));
+        Self { value: ManuallyDrop::new(value), known }
+    }
+
+    /// The same, after the caller has put another file of ours under the number.
+    #[must_use]
+    pub fn renewed(mut self) -> Self {
+        self.known = self.known.and_then(|(number, _)| Some((number, FileIdentity::of_number(number).ok()?)));
+        self
+    }
+
+    /// Whether the number still means the same file.
+    pub fn is_ours(&self) -> bool {
+        self.known.is_none_or(|(number, identity)| {
+            match FileIdentity::of_number(number) {
+                Ok(now) => now == identity,
+                // A sandbox may refuse the question; then nothing is known against it.
+                Err(error) => error.raw_os_error() != Some(libc::EBADF),
+            }
+        })
+    }
+
+    /// The value, for one use now.
+    ///
+    /// # Errors
+    /// [`DescriptorLost`].
+    pub fn get(&self) -> Result<&T, DescriptorLost> {
+        if self.is_ours() { Ok(&self.value) } else { Err(DescriptorLost) }
+    }
+
+    /// The value without a check, for what is harmless with any file.
+    pub fn unchecked(&self) -> &T {
+        &self.value
+    }
+
+    /// The number, where it is known.
+    pub fn number(&self) -> Option<RawFd> {
+        self.known.map(|(number, _)| number)
+    }
+}
+
+impl<T> Drop for OwnDescriptor<T> {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // SAFETY: dropped once, here, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
+    }
+}
+
+/// A file of ours that another thread or a later call uses.
+pub type OwnFile = OwnDescriptor<File>;
+
+impl From<File> for OwnFile {
+    fn from(file: File) -> Self {
+        Self::new(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+
+    use super::*;
+
+    fn pipe() -> (OwnedFd, OwnedFd) {
+        rustix::pipe::pipe().unwrap()
+    }
+
+    #[test]
+    fn a_number_that_means_another_file_is_neither_used_nor_closed() {
+        let (ours, _writer) = pipe();
+        let number = ours.as_raw_fd();
+        let own = OwnDescriptor::new(ours);
+        assert!(own.get().is_ok());
+        // The program closes it, and gets the number for a file of its own.
+        let (theirs, _) = pipe();
+        // SAFETY: both numbers are open; that of `own` is replaced on purpose.
+        assert_eq!(unsafe { libc::dup2(theirs.as_raw_fd(), number) }, number);
+        assert_eq!(own.get().err(), Some(DescriptorLost));
+        drop(own);
+        assert_eq!(
+            FileIdentity::of_number(number).unwrap(),
+            FileIdentity::of_number(theirs.as_raw_fd()).unwrap()
+        );
+        // SAFETY: the number was made above and belongs to nobody else.
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+
+    #[test]
+    fn a_descriptor_that_is_still_ours_is_closed() {
+        let (ours, _writer) = pipe();
+        let identity = FileIdentity::of_number(ours.as_raw_fd()).unwrap();
+        let number = ours.into_raw_fd();
+        // SAFETY: the number was just given up by its owner.
+        drop(OwnDescriptor::new(unsafe { OwnedFd::from_raw_fd(number) }));
+        // Another test may have the number by now, but not for this pipe.
+        assert!(FileIdentity::of_number(number).map_or(true, |now| now != identity));
+    }
+
+    #[test]
+    fn the_loss_is_recognised_in_an_error_of_the_system() {
+        assert!(DescriptorLost::is_in(&DescriptorLost.into()));
+        assert!(!DescriptorLost::is_in(&io::ErrorKind::BrokenPipe.into()));
+    }
+}
