@@ -13,6 +13,7 @@ mod portable;
 #[cfg(not(all(target_os = "linux", not(profiler_portable))))]
 use portable as imp;
 
+mod thread_end;
 mod threads;
 
 /// What sampling needs. Where it is missing nothing is sampled, see `sampler`.
@@ -24,10 +25,12 @@ mod threads;
 pub(crate) mod native;
 
 pub(crate) use imp::{
-    ResidentMemory, advise_mapping, at_thread_end, barrier_on_all_threads, cannot_shrink, current_thread_id,
-    current_thread_name, on_fork, populate, process_start, read_only, release, stretch, wipe_on_fork,
+    ResidentMemory, THREAD_NAME_BYTES, advise_mapping, barrier_on_all_threads, cannot_shrink,
+    current_thread_id, current_thread_name, on_fork, populate, process_name, process_start, read_only,
+    release, running_process, stretch, time_namespace, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
+pub(crate) use thread_end::ThreadEnd;
 pub(crate) use threads::is_quiet_thread;
 pub use threads::spawn_quiet;
 
