@@ -6,6 +6,7 @@
 
 pub mod acks;
 pub mod counting;
+pub mod exits;
 pub mod family;
 pub mod kills;
 pub mod locks;

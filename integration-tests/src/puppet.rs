@@ -46,6 +46,14 @@ impl Puppet {
         Self::begin(session.spawn(name, command(program, beginning))?)
     }
 
+    /// Starts the helper by a command that a test has made of [`command`], and waits until it has begun.
+    ///
+    /// # Errors
+    /// As [`Self::spawn`].
+    pub fn spawn_by(session: &Session, name: &str, command: Command) -> anyhow::Result<Self> {
+        Self::begin(session.spawn(name, command)?)
+    }
+
     /// Starts the helper `program` as one that is not trusted, and waits until it has begun,
     /// connected or not.
     ///
@@ -150,7 +158,8 @@ impl Puppet {
     }
 }
 
-fn command(program: &str, beginning: &str) -> Command {
+/// The command for the helper `program`, for a test that changes it.
+pub fn command(program: &str, beginning: &str) -> Command {
     let mut command = Command::new(program);
     command.arg(beginning).stdin(Stdio::piped()).stdout(Stdio::piped());
     command

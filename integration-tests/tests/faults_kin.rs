@@ -66,6 +66,11 @@ fn a_process_in_our_memory_records_as_the_thread_that_it_stands_in_for() -> anyh
 }
 
 #[test]
+fn a_process_in_our_memory_that_exits_does_not_end_its_makers_profile() -> anyhow::Result<()> {
+    only_the_maker_records("vfork-exit 50", "ok 0", &[(1000, 20), (2000, 100)])
+}
+
+#[test]
 fn forks_from_threads_disturb_nobody_who_records_meanwhile() -> anyhow::Result<()> {
     let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(256 << 20))?;
     let mut puppet = scene.child("maker", "init")?;

@@ -45,3 +45,11 @@ fn the_filter_kills_whatever_is_not_a_wake() -> anyhow::Result<()> {
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"alive\n"[..]), "{output:?}");
     Ok(())
 }
+
+#[test]
+fn nothing_of_ours_runs_in_exit_or_around_a_fork_but_atomics_and_a_getpid() -> anyhow::Result<()> {
+    let output = run(&["exit"])?;
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "allocations 0 active false Closed\n");
+    Ok(())
+}

@@ -1,8 +1,9 @@
-//! Ending in order: the parent learns that nothing more will come.
+//! The end of the process, and an earlier end of the profiler that the host asks for.
 //!
-//! Called by the host, or by the C library when the process exits by itself. The data stays in
-//! the pool, from which the parent reads it whenever it captures; nothing is written or waited for
-//! here, so an exit takes no longer than without the profiler.
+//! At an exit nothing of ours runs but atomics, because `exit` may be called by a signal handler
+//! that interrupted any code. The data stays in the pool, and the parent sees the end of the process
+//! by itself. [`shutdown`], which the host calls from ordinary code, also ends the profiler's
+//! threads and tells the parent.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +16,10 @@ use crate::control::Outgoing;
 
 static OUTGOING: Mutex<Option<Outgoing>> = Mutex::new(None);
 
-/// Stops recording for good and tells the parent so. Called by itself at a normal exit.
+/// Stops recording for good and tells the parent so. There is no need to call it before an exit.
+///
+/// Waits for threads of the profiler, allocates and takes locks. **Do not call it from a signal
+/// handler**, nor in the child of a `vfork`; `exit` may be called there.
 ///
 /// The message says that there are 0 bytes in the outbox: the pool holds everything.
 pub fn shutdown() {
@@ -33,13 +37,13 @@ pub(crate) fn set_outgoing(outgoing: Outgoing) {
     *OUTGOING.lock().unwrap_or_else(PoisonError::into_inner) = Some(outgoing);
 }
 
-/// Has [`shutdown`] called when the process exits by itself.
+/// Has the pool closed when the process exits by itself.
 pub(crate) fn register() {
     // SAFETY: the handler is a static function; registering allocates and cannot run it.
     unsafe { libc::atexit(at_exit) };
 }
 
+/// Runs inside `exit`: see the [module](self).
 extern "C" fn at_exit() {
-    // A panic must not cross into C. There is none to expect; if there is, exiting goes on.
-    let _ = std::panic::catch_unwind(shutdown);
+    session::close_at_exit();
 }

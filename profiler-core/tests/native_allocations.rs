@@ -4,10 +4,10 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use profiler_core::alloc::ProfilingAllocator;
@@ -241,22 +241,39 @@ impl Drop for Late {
     }
 }
 
-thread_local! {
-    static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+static LATE_KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Comes twice: the profiler's own call at the end of the thread is in the first round of such calls,
+/// so what happens in the second comes after it.
+extern "C" fn drop_in_the_second_round(late: *mut libc::c_void) {
+    thread_local!(static HAS_COME: Cell<bool> = const { Cell::new(false) });
+    if HAS_COME.replace(true) {
+        // SAFETY: from `Box::into_raw` below, and the system forgot it before this call.
+        drop(unsafe { Box::from_raw(late.cast::<Late>()) });
+    } else {
+        // SAFETY: the key was made below.
+        unsafe { libc::pthread_setspecific(LATE_KEY.load(Ordering::Relaxed), late) };
+    }
 }
 
 #[test]
 fn what_destructors_of_a_thread_allocate_after_ours_is_counted_and_starts_nothing_anew() {
     let _alone = alone();
     start(Features::NATIVE_ALLOCATIONS);
+    let mut key = 0;
+    // SAFETY: writes into a key that lives through the call; the destructor is a static function.
+    let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(drop_in_the_second_round)) };
+    assert_eq!(failed, 0);
+    LATE_KEY.store(key, Ordering::Relaxed);
     let mut threads = 0;
     while threads < 50 || LOOKS.load(Ordering::Relaxed) < 10 {
         threads += 1;
         assert!(threads < 10_000, "a chunk is never ready");
-        on_a_thread(|| {
-            LATE.set(None); // before the profiler's own: so it is destroyed after that
+        on_a_thread(move || {
             marker!("joins the session", &category::TEST);
-            LATE.set(Some(Late((0..50).map(|_| vec![1_u8; 1000]).collect())));
+            let late = Box::into_raw(Box::new(Late((0..50).map(|_| vec![1_u8; 1000]).collect())));
+            // SAFETY: the key was made above; its destructor takes the value over.
+            unsafe { libc::pthread_setspecific(key, late.cast::<libc::c_void>()) };
         });
     }
     let (recorded, snapshot) = read();

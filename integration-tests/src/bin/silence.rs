@@ -5,8 +5,10 @@
 //! chunks were switched, and prints what was seen; the thread's join and the first use of each call
 //! site come before the filter. First in bursts that are shorter than a chunk, each begun when the
 //! maintenance thread has nothing to do any more, so that a chunk is always ready: allocations are
-//! counted there, in all bursts but those that found no chunk ready: then recording goes the slow way, which keeps
-//! lists. Then at full speed, which is too fast for that thread, so that recording goes the slow way often. `getppid`, `wait`, `wake`: the filter itself, shown with one call. The silent thread
+//! counted there, in all bursts but those that found no chunk ready: then recording goes the slow way, which
+//! keeps lists. Then at full speed, which is too fast for that thread, so that recording goes the slow way
+//! often. `getppid`, `wait`, `wake`: the filter itself, shown with one call. `exit`: what runs in `exit` and
+//! around a fork, under a filter that also lets `getpid` through. The silent thread
 //! cannot end, since that takes system calls: it spins until the process ends.
 
 #![allow(unsafe_code)]
@@ -23,9 +25,10 @@ use integration_tests::patience::Stopwatch;
 use profiler_core::counter::Counter;
 use profiler_core::ids::ByteLimit;
 use profiler_core::marker::{MarkerOptions, category};
+use profiler_core::pool::{self, PoolSpec};
 use profiler_core::reader::{PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartOptions};
-use profiler_core::time::Timestamp;
+use profiler_core::time::{SessionClock, Timestamp};
 use profiler_core::{marker, scope, text_marker};
 
 #[global_allocator]
@@ -58,7 +61,8 @@ fn main() -> Result<()> {
     match words[..] {
         ["record", entries, switches] => record(entries.parse()?, switches.parse()?),
         [call @ ("getppid" | "wait" | "wake")] => show_filter(call),
-        _ => bail!("usage: silence record ENTRIES SWITCHES | getppid | wait | wake"),
+        ["exit"] => exit_silently(),
+        _ => bail!("usage: silence record ENTRIES SWITCHES | getppid | wait | wake | exit"),
     }
 }
 
@@ -175,7 +179,7 @@ impl Seen {
 fn record_silently() {
     long_text();
     (0..10).for_each(all_kinds); // joins the session, and makes every call site known
-    if install_filter().is_err() {
+    if install_filter(NO_CALL).is_err() {
         return; // whoever waits for the thread says so
     }
     READY.store(true, Ordering::Release);
@@ -234,6 +238,44 @@ const LONG: &str = match std::str::from_utf8(&[b'x'; 20_000]) {
     Err(_) => "",
 };
 
+/// Closes an attached pool while another thread records.
+fn exit_silently() -> Result<()> {
+    let params = SessionParams { limit: ByteLimit::new(LIMIT), ..SessionParams::default() };
+    let spec = PoolSpec {
+        id: pool::new_id()?,
+        limit: params.limit,
+        allowance: params.limit,
+        clock: SessionClock::start_now(),
+        params: params.clone(),
+        name: String::new(),
+    };
+    session::attach(pool::create(&spec)?)?;
+    session::start(params, StartOptions::default())?;
+    std::thread::Builder::new().spawn(|| (0..).for_each(all_kinds))?;
+    let close = || {
+        all_kinds(0);
+        if install_filter(libc::SYS_getpid as u32).is_err() {
+            return; // whoever waits for the thread says so
+        }
+        ALLOCATIONS.store(
+            allocations_of(|| {
+                session::pass_through_fork_handlers();
+                session::close_at_exit();
+            }),
+            Ordering::Release,
+        );
+        DONE.store(true, Ordering::Release);
+        loop {
+            spin_loop();
+        }
+    };
+    std::thread::Builder::new().spawn(close)?;
+    wait_for(&DONE)?;
+    let life = PoolReader::open(session::pool_file()?)?.header().life;
+    println!("allocations {} active {} {life:?}", ALLOCATIONS.load(Ordering::Acquire), session::is_active());
+    std::process::exit(0)
+}
+
 /// Makes one call under the filter; returns only if the filter lets it.
 fn show_filter(call: &str) -> Result<()> {
     let call = match call {
@@ -244,7 +286,7 @@ fn show_filter(call: &str) -> Result<()> {
         _ => || futex(libc::FUTEX_WAKE),
     };
     let thread = move || {
-        if install_filter().is_ok() {
+        if install_filter(NO_CALL).is_ok() {
             READY.store(true, Ordering::Release);
             call();
             DONE.store(true, Ordering::Release);
@@ -274,8 +316,11 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// Kills the process when the calling thread makes any call but a futex wake, for ever.
-fn install_filter() -> io::Result<()> {
+/// No call has this number.
+const NO_CALL: u32 = u32::MAX;
+
+/// Kills the process when the calling thread makes any call but a futex wake and `allowed`, for ever.
+fn install_filter(allowed: u32) -> io::Result<()> {
     const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
     const RETURN: u16 = 0x06; // BPF_RET | BPF_K
@@ -285,8 +330,9 @@ fn install_filter() -> io::Result<()> {
     // `struct seccomp_data`: number at 0, architecture at 4, arguments at 16, 24, …; low halves first.
     let mut steps = [
         step(LOAD, 0, 0, 4),
-        step(EQUAL, 0, 6, ARCHITECTURE),
+        step(EQUAL, 0, 7, ARCHITECTURE),
         step(LOAD, 0, 0, 0),
+        step(EQUAL, 4, 0, allowed),
         step(EQUAL, 0, 4, libc::SYS_futex as u32),
         step(LOAD, 0, 0, 24),
         step(EQUAL, 1, 0, wake),

@@ -20,6 +20,7 @@ use crate::manager::ChunkManager;
 use crate::pool::layout::header as at;
 use crate::record::{gate, local};
 use crate::sync::fixed::{AtomicU64, Ordering};
+use crate::sys;
 use crate::template::Template;
 
 /// Bit of the word: groups are counted.
@@ -32,18 +33,20 @@ static WANTED: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     /// The thread's stopwatch, once it has one. Bare and without destructor, so that finding it costs one instruction.
     static OWN: Cell<*const RefCell<Own>> = const { Cell::new(ptr::null()) };
-    static KEEPER: RefCell<Option<Keeper>> = const { RefCell::new(None) };
+    /// The thread has handed its stopwatch over, and makes no other one.
+    static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Frees the thread's stopwatch when the thread ends.
-struct Keeper(*mut RefCell<Own>);
+static AT_END: sys::ThreadEnd = sys::ThreadEnd::new(free_own);
 
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        OWN.set(ptr::null());
-        // SAFETY: it was made by `Box::into_raw` for this keeper alone. Nobody uses it: whoever does, does so inside of a call on
-        // this thread, and finds it by the pointer that has just been cleared.
-        drop(unsafe { Box::from_raw(self.0) });
+extern "C" fn free_own(_: *mut std::ffi::c_void) {
+    HAS_ENDED.set(true);
+    let own = OWN.replace(ptr::null());
+    if !own.is_null() {
+        // SAFETY: from `Box::into_raw` in `make_own`, for this thread alone. No call on this thread uses
+        // it: the thread is about to end, and a later call finds the pointer cleared.
+        drop(unsafe { Box::from_raw(own.cast_mut()) });
     }
 }
 
@@ -142,14 +145,13 @@ fn with_own<T>(word: u64, body: impl FnOnce(&mut Own) -> T) -> Option<T> {
 /// Makes the thread's stopwatch; `None` while the thread ends.
 #[cold]
 fn make_own() -> Option<*const RefCell<Own>> {
-    let keep = |keeper: &RefCell<Option<Keeper>>| {
-        let mut keeper = keeper.try_borrow_mut().ok()?;
-        let own = Box::into_raw(NEW.boxed());
-        *keeper = Some(Keeper(own));
-        OWN.set(own);
-        Some(own.cast_const())
-    };
-    KEEPER.try_with(keep).ok().flatten()
+    if HAS_ENDED.get() {
+        return None;
+    }
+    AT_END.arm();
+    let own = Box::into_raw(NEW.boxed());
+    OWN.set(own);
+    Some(own.cast_const())
 }
 
 impl Own {

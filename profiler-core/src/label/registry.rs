@@ -10,7 +10,7 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
@@ -38,17 +38,19 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     static OWN: Cell<Option<&'static LabelStack>> = const { Cell::new(None) };
     static MAKING: Cell<bool> = const { Cell::new(false) };
-    static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) };
+    /// Where `OWN` is.
+    static PLACE: Cell<Option<&'static ThreadLabels>> = const { Cell::new(None) };
 }
 
 /// Gives the place back when the thread ends.
-struct Guard(&'static ThreadLabels);
+static AT_END: sys::ThreadEnd = sys::ThreadEnd::new(give_back);
 
-impl Drop for Guard {
-    fn drop(&mut self) {
-        OWN.set(None);
-        self.0.stack.leave(0);
-        self.0.owner.store(0, Ordering::Release);
+extern "C" fn give_back(_: *mut std::ffi::c_void) {
+    MAKING.set(true); // for ever: what still runs on the thread takes no other place
+    OWN.set(None);
+    if let Some(place) = PLACE.take() {
+        place.stack.leave(0);
+        place.owner.store(0, Ordering::Release);
     }
 }
 
@@ -69,7 +71,7 @@ fn push_first(tag: u64, label: DefinitionId, address: u64) -> u32 {
     }
     let own = take_place();
     MAKING.set(false);
-    own.map_or(NONE, |stack| stack.push(tag, label, address))
+    own.push(tag, label, address)
 }
 
 /// Closes the calling thread's labels but the `outside` outermost ones.
@@ -85,21 +87,15 @@ pub(crate) fn own() -> OpenLabels<'static> {
     OWN.get().map_or_else(OpenLabels::none, |stack| stack.open(pool_tag()))
 }
 
-/// A place for the calling thread; `None` while it ends.
-fn take_place() -> Option<&'static LabelStack> {
+/// A place for the calling thread.
+fn take_place() -> &'static LabelStack {
     let tid = sys::current_thread_id().get();
     let place = all().find(|place| place.claim(tid)).unwrap_or_else(|| add(tid));
-    let kept = GUARD.try_with(|guard| {
-        *guard.try_borrow_mut().ok()? = Some(Guard(place));
-        Some(())
-    });
-    if kept.ok().flatten().is_none() {
-        drop(Guard(place));
-        return None;
-    }
+    AT_END.arm();
+    PLACE.set(Some(place));
     TAKEN.fetch_add(1, Ordering::Release);
     OWN.set(Some(&place.stack));
-    Some(&place.stack)
+    &place.stack
 }
 
 impl ThreadLabels {

@@ -12,7 +12,7 @@ use super::layout::{self, Backing, Extent, Layout, Life, MAX_NAME_BYTES, MAX_PAR
 use crate::codec;
 use crate::ids::{BootId, ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
 use crate::params::SessionParams;
-use crate::time::{Anchor, ClockKind, MonotonicNs, SessionClock, Timestamp, UnixNs};
+use crate::time::{Anchor, ClockKind, LineAnchor, MonotonicNs, SessionClock, Timestamp, UnixNs};
 
 /// Why bytes are not a pool that this build can read.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +46,8 @@ pub struct Header {
     pub id: PoolId,
     /// The session's clock.
     pub clock: SessionClock,
+    /// When the pool was made, for a process whose clocks begin elsewhere.
+    pub made: LineAnchor,
     /// Process that attached; 0 if none did.
     pub pid: ProcessId,
     /// Its start time.
@@ -109,6 +111,7 @@ impl Header {
             layout: parse_layout(page, file_len)?,
             id: PoolId::new(u128::from(word(at::ID_LOW)?) | (u128::from(word(at::ID_HIGH)?) << 64)),
             clock: parse_clock(page)?,
+            made: parse_made(page)?,
             pid: ProcessId::new(pid),
             start: ProcessStart::new(word(at::PROCESS_START)?),
             life: Life::from_u64(word(at::LIFE)?).ok_or(HeaderError::Damaged("life"))?,
@@ -146,6 +149,10 @@ impl HeaderPage {
             (at::START_TICKS, clock.start.ticks.raw()),
             (at::START_MONOTONIC, clock.start.monotonic.0),
             (at::START_UNIX, clock.start_unix.0),
+            (at::MADE_NAMESPACE, header.made.namespace),
+            (at::MADE_SHIFT, header.made.shift.cast_unsigned()),
+            (at::MADE_LINE, header.made.line.0),
+            (at::MADE_UNIX, header.made.unix.0),
             (at::PID, u64::from(header.pid.get())),
             (at::PROCESS_START, header.start.get()),
             (at::LIFE, header.life as u64),
@@ -210,6 +217,15 @@ fn parse_clock(page: &[u8]) -> Result<SessionClock, HeaderError> {
     })
 }
 
+fn parse_made(page: &[u8]) -> Result<LineAnchor, HeaderError> {
+    Ok(LineAnchor {
+        namespace: word_at(page, at::MADE_NAMESPACE)?,
+        shift: word_at(page, at::MADE_SHIFT)?.cast_signed(),
+        line: MonotonicNs(word_at(page, at::MADE_LINE)?),
+        unix: UnixNs(word_at(page, at::MADE_UNIX)?),
+    })
+}
+
 fn parse_params(page: &[u8]) -> Result<Option<SessionParams>, HeaderError> {
     let bytes = counted_bytes(page, at::PARAMS, MAX_PARAMS_BYTES)?;
     if bytes.is_empty() {
@@ -253,6 +269,7 @@ mod tests {
             layout: Layout::for_limit(1 << 20, 4096),
             id: PoolId::new(0x1234_5678_9abc_def0_0fed_cba9_8765_4321),
             clock: SessionClock::start_now(),
+            made: LineAnchor::take(),
             pid: ProcessId::new(0),
             start: ProcessStart::new(0),
             life: Life::Created,

@@ -30,7 +30,7 @@ use crate::ids::{
 use crate::params::SessionParams;
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::{self, DescriptorLost, OwnFile};
-use crate::time::{SessionClock, Timestamp};
+use crate::time::{LineAnchor, SessionClock, Timestamp};
 use budget::Budget;
 use definitions::{DefineError, Definition, DefinitionWriter};
 use header::{Header, HeaderError};
@@ -108,6 +108,7 @@ fn header_of(spec: &PoolSpec, layout: Layout, backing: Backing) -> Header {
         layout,
         id: spec.id,
         clock: spec.clock,
+        made: LineAnchor::take(),
         pid: ProcessId::new(0),
         start: ProcessStart::new(0),
         life: Life::Created,
@@ -207,6 +208,11 @@ impl Pool {
         if let Some(word) = self.map.word(offset) {
             word.store(value, Ordering::Release);
         }
+    }
+
+    /// A word of the header, as long as the pool is mapped.
+    pub(crate) fn header_word(&self, offset: u64) -> Option<&AtomicU64> {
+        self.map.word(offset)
     }
 
     pub(crate) const fn map(&self) -> &Mapping {

@@ -1,7 +1,7 @@
 //! The gate: one word that says whether this process records, and in which session.
 //!
 //! Loaded once by every record call, stored by `session` only. Layout of the word: bit 0 active,
-//! bit 1 paused, bits 8… epoch of the session. A thread that set itself up for exactly this
+//! bit 1 paused, bit 2 closed for good, bits 8… epoch of the session. A thread that set itself up for exactly this
 //! word needs no other check.
 //!
 //! The word lies on a page of its own that the kernel wipes in every forked child, however it
@@ -17,6 +17,8 @@ use crate::sys;
 pub(crate) const ACTIVE: u64 = 1;
 /// Bit of the word: it is paused.
 pub(crate) const PAUSED: u64 = 2;
+/// Bit of the word, then without any other: the process records no more.
+const CLOSED: u64 = 4;
 const EPOCH_SHIFT: u32 = 8;
 
 // One page each on both architectures; aarch64 kernels may have 64 KiB pages.
@@ -57,12 +59,30 @@ pub(crate) fn is_active() -> bool {
     word() & ACTIVE != 0
 }
 
-/// Opens or closes the gate.
+/// Opens or closes the gate, unless it is closed for good.
 pub(crate) fn set(word: u64) {
     if word & ACTIVE == 0 {
         GATE.groups.store(0, Ordering::SeqCst);
     }
-    GATE.word.store(word, Ordering::SeqCst);
+    let change = |now: u64| (now & CLOSED == 0).then_some(word);
+    let _ = GATE.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
+}
+
+/// Closes the gate for good. Two stores: it may be called by a signal handler.
+pub(crate) fn close() {
+    GATE.word.store(CLOSED, Ordering::SeqCst);
+    GATE.groups.store(0, Ordering::SeqCst);
+}
+
+/// Whether the gate is closed for good.
+pub(crate) fn is_closed() -> bool {
+    word() & CLOSED != 0
+}
+
+/// Lets the gate be opened again, for another pool.
+pub(crate) fn revoke_closing() {
+    let change = |now: u64| (now & CLOSED != 0).then_some(0);
+    let _ = GATE.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
 }
 
 /// What groups are to count.
@@ -75,6 +95,10 @@ pub(crate) fn groups() -> u64 {
 pub(crate) fn set_groups(begins: bool, next: impl Fn(u64) -> u64) {
     let change = |now: u64| (begins || now != 0).then(|| next(now));
     let _ = GATE.groups.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
+    // `close` stores the word first: either it wipes what was just stored, or its word is seen here.
+    if GATE.word.load(Ordering::SeqCst) & CLOSED != 0 {
+        GATE.groups.store(0, Ordering::SeqCst);
+    }
 }
 
 /// The word for a session.
@@ -138,6 +162,14 @@ pub(crate) fn may_have_lost_locks() -> bool {
 pub(crate) fn is_forked_child() -> bool {
     SET_UP.load(Ordering::Acquire) != 0 && is_foreign()
 }
+
+/// See [`crate::session`].
+pub(crate) fn pass_through_fork_handlers() {
+    fork_begins();
+    fork_is_over();
+}
+
+// These three store to atomics and do nothing else: a fork may be made by a signal handler.
 
 extern "C" fn fork_begins() {
     FORKING.fetch_add(1, Ordering::AcqRel);

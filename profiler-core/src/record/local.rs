@@ -1,14 +1,15 @@
 //! From a thread to its recorder: the thread-local, and joining a session on first use.
 //!
-//! Invariants: the hot thread-local is a bare pointer without destructor, so reading it costs one
-//! instruction and works at any point of a thread's life; the recorder behind it is freed only
-//! after the pointer was cleared, by the guard's destructor, on the same thread.
+//! Invariants: no thread-local that recording uses has a destructor, so reading one costs one
+//! instruction and works at any point of a thread's life, and nothing of ours runs when a thread
+//! calls `exit`; the exception is in `unregistered_name`. The recorder
+//! is freed only after the pointer to it was cleared, on the same thread, when that ends.
 
 #![allow(unsafe_code)]
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 
 use super::gate;
 use super::patience::once_per_thread;
@@ -37,10 +38,15 @@ static CURRENT: RwLock<Option<Arc<ActiveSession>>> = RwLock::new(None);
 static RECORDERS: Mutex<Vec<Arc<Recorder>>> = Mutex::new(Vec::new());
 
 thread_local! {
+    /// From `Arc::into_raw`.
     static RECORDER: Cell<*const Recorder> = const { Cell::new(ptr::null()) };
     static MAKING: Cell<bool> = const { Cell::new(false) };
-    static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) };
-    static NAME: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// The thread has given its recorder up because it ends, and makes no other one.
+    static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
+    /// The name that the program gave it, from `Box::into_raw`.
+    static NAME: Cell<*const String> = const { Cell::new(ptr::null()) };
+    /// Destroyed before the standard library's handle of the thread, which may then not be asked for.
+    static LIBRARY_KNOWS_THREAD: NeedsDrop = const { NeedsDrop };
     /// How often the thread was named.
     static NAMED: Cell<u32> = const { Cell::new(0) };
     /// The thread is inside the program's allocator.
@@ -54,25 +60,43 @@ pub(crate) fn select_always() {
     ALWAYS_SELECTED.with(|always| always.set(true));
 }
 
-/// Ends the thread's part when the thread ends.
-struct Guard(Arc<Recorder>);
+struct NeedsDrop;
 
-impl Drop for Guard {
-    fn drop(&mut self) {
-        RECORDER.with(|cell| cell.set(ptr::null()));
-        // In a forked child the pool is not mapped and no lock may be taken.
-        let is_forked = gate::is_forked_child();
-        if is_forked || !self.0.close() {
-            // In the middle of an entry the recorder is in use further up the stack: it stays for ever.
-            std::mem::forget(Arc::clone(&self.0));
-        }
-        if is_forked {
-            return;
-        }
-        // Off the list in any case: a stop would wait for the end of an entry that may never end.
-        let mut all = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|recorder| !Arc::ptr_eq(recorder, &self.0));
+impl Drop for NeedsDrop {
+    fn drop(&mut self) {}
+}
+
+/// Ends the thread's part when the thread ends.
+static AT_END: sys::ThreadEnd = sys::ThreadEnd::new(end_thread);
+
+extern "C" fn end_thread(_: *mut std::ffi::c_void) {
+    HAS_ENDED.set(true);
+    give_up_recorder();
+    set_name(None);
+}
+
+/// What the system calls the process, and each of its threads that has no other name.
+static PROCESS_NAME: OnceLock<Option<String>> = OnceLock::new();
+
+/// Called by the thread that starts a session, before any thread can join it.
+pub(crate) fn learn_process_name() {
+    let _ = PROCESS_NAME.get_or_init(sys::process_name);
+}
+
+/// Takes the recorder of a thread off the list and gives its row and chunk up.
+fn let_go(recorder: Arc<Recorder>) {
+    // In a forked child the pool is not mapped and no lock may be taken.
+    let is_forked = gate::is_forked_child();
+    if is_forked || !recorder.close() {
+        // In the middle of an entry the recorder is in use further up the stack: it stays for ever.
+        std::mem::forget(Arc::clone(&recorder));
     }
+    if is_forked {
+        return;
+    }
+    // Off the list in any case: a stop would wait for the end of an entry that may never end.
+    let mut all = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|listed| !Arc::ptr_eq(listed, &recorder));
 }
 
 /// Runs `body` with the calling thread's recorder, making one if it has none.
@@ -129,29 +153,17 @@ fn new_recorder() -> *const Recorder {
 /// Makes the thread's recorder; `None` while the thread ends, or if another thread has the list.
 fn make_recorder() -> Option<Arc<Recorder>> {
     // First of all: a thread that ends may come here many times, from its allocator.
-    GUARD.try_with(|guard| guard.try_borrow().is_ok()).ok().filter(|can_be_kept| *can_be_kept)?;
-    let recorder = Arc::new(Recorder::new(sys::current_thread_id()));
-    list_recorder(&recorder)?;
-    let kept = GUARD.try_with(|guard| {
-        let mut guard = guard.try_borrow_mut().ok()?;
-        *guard = Some(Guard(Arc::clone(&recorder)));
-        Some(())
-    });
-    if kept.ok().flatten().is_none() {
-        drop(Guard(recorder)); // takes it off the list again
+    if HAS_ENDED.get() {
         return None;
     }
-    // A thread that has run its destructors of thread-locals already runs no more of them. What is left out: a thread that
-    // comes here in its fourth and last round of such calls is not called again, and its recorder stays on the list for ever;
-    // and the call is code of ours, so a library that we are linked into must not be unloaded (nor may our signal
-    // handler be).
-    sys::at_thread_end(leave_at_end);
-    RECORDER.with(|cell| cell.set(Arc::as_ptr(&recorder)));
+    let recorder = Arc::new(Recorder::new(sys::current_thread_id()));
+    list_recorder(&recorder)?;
+    // What is left out: a thread that comes here for the first time in its fourth and last round of such calls is not
+    // called again, and its recorder stays on the list for ever. And the call is code of ours, so a library that we
+    // are linked into must not be unloaded (nor may our signal handler be).
+    AT_END.arm();
+    RECORDER.set(Arc::into_raw(Arc::clone(&recorder)));
     Some(recorder)
-}
-
-extern "C" fn leave_at_end(_: *mut std::ffi::c_void) {
-    leave_thread();
 }
 
 fn list_recorder(recorder: &Arc<Recorder>) -> Option<()> {
@@ -233,21 +245,39 @@ fn row_for(session: &ActiveSession, tid: ThreadId, name: &str) -> Result<(Thread
 
 /// The name given by `register_thread`, else the thread's own; and whether that is only what the system calls it.
 pub(super) fn thread_name() -> (String, bool) {
-    let given = NAME.try_with(|name| name.try_borrow().ok().and_then(|name| name.clone())).ok().flatten();
+    let given = given_name();
     let is_asked_of_system = given.is_none() && is_in_allocator();
-    let name = given.or_else(|| {
-        if is_asked_of_system {
-            return sys::current_thread_name();
-        }
-        std::thread::current().name().map(str::to_owned)
-    });
+    let name =
+        given.or_else(|| if is_asked_of_system { sys::current_thread_name() } else { unregistered_name() });
     (name.unwrap_or_else(|| format!("Thread {}", sys::current_thread_id())), is_asked_of_system)
 }
 
 /// The name of the calling thread, if it has one.
 pub(crate) fn own_name() -> Option<String> {
-    let given = NAME.try_with(|name| name.try_borrow().ok().and_then(|name| name.clone())).ok().flatten();
-    given.or_else(|| std::thread::current().name().map(str::to_owned))
+    given_name().or_else(unregistered_name)
+}
+
+fn given_name() -> Option<String> {
+    // SAFETY: null, or from `Box::into_raw` in `set_name`, which this thread alone calls.
+    unsafe { NAME.get().as_ref() }.cloned()
+}
+
+/// What the thread is called by the system, or by the standard library where the system keeps only
+/// the beginning.
+///
+/// The standard library is asked last: in a thread that it did not make, such as those of a C
+/// program, the question registers a destructor, which then runs inside `exit`.
+fn unregistered_name() -> Option<String> {
+    let of_library =
+        || LIBRARY_KNOWS_THREAD.try_with(|_| std::thread::current().name().map(str::to_owned)).ok().flatten();
+    if sys::current_thread_id().get() == u64::from(sys::process_id().get()) {
+        return Some("main".to_owned());
+    }
+    let Some(name) = sys::current_thread_name() else { return of_library() };
+    if PROCESS_NAME.get().is_some_and(|process| process.as_ref() == Some(&name)) {
+        return None; // inherited, because nobody named it
+    }
+    if name.len() < sys::THREAD_NAME_BYTES { Some(name) } else { of_library() }
 }
 
 /// How often the calling thread was named, for whoever remembers what follows from its name.
@@ -259,11 +289,8 @@ pub(crate) fn times_named() -> u32 {
 /// Names the calling thread for this and later sessions.
 pub(crate) fn name_thread(name: &str) {
     NAMED.set(NAMED.get().wrapping_add(1));
-    let _ = NAME.try_with(|own| {
-        if let Ok(mut own) = own.try_borrow_mut() {
-            *own = Some(name.to_owned());
-        }
-    });
+    AT_END.arm();
+    set_name(Some(name.to_owned()));
     if !gate::is_active() {
         return;
     }
@@ -286,8 +313,25 @@ pub(crate) fn leave_thread() {
     if unsafe { recorder.as_ref() }.is_some_and(Recorder::is_busy) {
         return;
     }
-    let guard = GUARD.try_with(|guard| guard.try_borrow_mut().ok().and_then(|mut guard| guard.take()));
-    drop(guard.ok().flatten());
+    give_up_recorder();
+}
+
+fn give_up_recorder() {
+    let own = RECORDER.replace(ptr::null());
+    if !own.is_null() {
+        // SAFETY: from `Arc::into_raw` in `make_recorder`; the pointer to it has just been cleared.
+        let_go(unsafe { Arc::from_raw(own) });
+    }
+}
+
+/// Replaces the name that the program gave the calling thread.
+fn set_name(name: Option<String>) {
+    let new = name.map_or(ptr::null(), |name| Box::into_raw(Box::new(name)).cast_const());
+    let old = NAME.replace(new);
+    if !old.is_null() {
+        // SAFETY: from `Box::into_raw` above, by this thread; nothing refers to it any more.
+        drop(unsafe { Box::from_raw(old.cast_mut()) });
+    }
 }
 
 /// Counts an entry that no thread's row can count.

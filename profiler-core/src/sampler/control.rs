@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::schedule::now;
 use crate::manager::ChunkManager;
 use crate::params::{Features, SessionParams};
+use crate::record::gate;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::thread::ThreadFilter;
 
@@ -88,6 +89,13 @@ struct State {
     done: u64,
 }
 
+impl State {
+    /// At the exit of the process nobody says stop, since that takes a lock.
+    fn is_ending(&self) -> bool {
+        self.stop || gate::is_closed()
+    }
+}
+
 /// What the sampler's thread shares with the session.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
@@ -129,12 +137,12 @@ impl Shared {
         let mut state = self.lock();
         let runs = !state.paused;
         state.begun += u64::from(runs);
-        (!state.stop).then_some(runs)
+        (!state.is_ending()).then_some(runs)
     }
 
     /// Whether the sampler is to end.
     pub(super) fn is_ending(&self) -> bool {
-        self.lock().stop
+        self.lock().is_ending()
     }
 
     pub(super) fn end_tick(&self) {

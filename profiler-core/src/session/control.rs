@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 
-use super::{Runtime, StartError, with_runtime};
+use super::{Runtime, StartError, exit, with_runtime};
 use crate::ids::{ByteLimit, ProcessKey};
 use crate::manager::Listener;
 use crate::params::SessionParams;
@@ -26,28 +26,31 @@ pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartEr
     gate::set_up();
     with_runtime(|runtime| {
         runtime.stop();
-        runtime.closed = false;
-        let (_, header) = runtime.take(pool, true)?;
+        gate::revoke_closing();
+        let (manager, header) = runtime.take(pool, true)?;
+        exit::prepare(&manager);
         Ok((header.key(), header.params))
     })
 }
 
 /// Says that this process writes no more. Its data stays where it is, for the parent; from now
-/// on no session starts here.
+/// on no session starts here: the parent's word may still be on its way, and a late start would
+/// destroy what is to stay.
+///
+/// Waits for threads of the profiler and takes locks: not for signal handlers, nor for `exit`,
+/// see [`close_at_exit`](super::close_at_exit).
 pub fn close_pool() {
     if gate::is_forked_child() {
         return;
     }
     with_runtime(|runtime| {
-        // The parent's word may still be on its way: a late start would destroy what is to stay.
-        runtime.closed = true;
+        gate::close();
         let running = runtime.running.take().map(|mut running| {
             if let Some(sampler) = running.sampler.take() {
                 sampler.stop();
             }
             running
         });
-        gate::set(0);
         crate::record::local::set_current(None);
         if let Some(running) = running {
             running.maintenance.stop();

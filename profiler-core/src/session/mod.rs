@@ -6,6 +6,7 @@
 //! system has no expedited barrier, the chunks that idle threads still own).
 
 mod control;
+mod exit;
 mod pauses;
 
 pub use crate::params::{Features, SessionParams};
@@ -13,6 +14,7 @@ pub use control::{
     attach, close_pool, destroy_released_chunks_at_or_before, pool_file, pool_outlives_all, set_allowance,
     set_chunk_listener,
 };
+pub use exit::{close_at_exit, pass_through_fork_handlers};
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +36,7 @@ use crate::sampler::control::Sampler;
 use crate::sync::Ordering;
 use crate::sys;
 use crate::thread::ThreadFilter;
-use crate::time::{Anchor, SessionClock, Timestamp, use_clock};
+use crate::time::{Anchor, SessionClock, Timestamp, join_line, use_clock};
 
 /// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
@@ -90,8 +92,6 @@ struct Runtime {
     manager: Option<Arc<ChunkManager>>,
     /// The pool was given by a parent and stays for the life of the process.
     attached: bool,
-    /// Nothing is recorded any more, and nothing may disturb what the pool holds.
-    closed: bool,
     key: Option<ProcessKey>,
     epoch: u64,
     sampling_paused: bool,
@@ -243,12 +243,13 @@ pub fn own_key() -> Option<ProcessKey> {
 
 impl Runtime {
     fn check_open(&self) -> Result<(), StartError> {
-        if self.closed { Err(StartError::Closed) } else { Ok(()) }
+        if gate::is_closed() { Err(StartError::Closed) } else { Ok(()) }
     }
 
     fn start(&mut self, params: SessionParams, options: StartOptions) -> Result<(), StartError> {
         let allowance = options.allowance.unwrap_or(params.limit);
         let manager = self.pool_for(&params, allowance, options)?;
+        local::learn_process_name();
         let now = Timestamp::now();
         let main = begin(&manager, now).ok_or(StartError::NoBudget(allowance))?;
         self.epoch += 1;
@@ -313,6 +314,7 @@ impl Runtime {
     fn take(&mut self, file: File, attached: bool) -> Result<(Arc<ChunkManager>, Header), StartError> {
         let (pool, header) = Pool::attach(file)?;
         use_clock(header.clock.kind);
+        join_line(&header.made);
         let manager = Arc::new(ChunkManager::new(pool));
         use_pool_tag(manager.tag());
         self.attached = attached;
@@ -322,6 +324,10 @@ impl Runtime {
     }
 
     fn stop(&mut self) {
+        // Nothing may disturb what a closed pool holds.
+        if gate::is_closed() {
+            return;
+        }
         let Some(mut running) = self.running.take() else { return };
         if let Some(sampler) = running.sampler.take() {
             sampler.stop();

@@ -178,20 +178,25 @@ pub(crate) fn current_thread_name() -> Option<String> {
     (failed == 0 && !name.is_empty()).then(|| name.to_string_lossy().into_owned())
 }
 
-/// Has `run` called when the calling thread ends, after the destructors of its thread-locals; also if it is in the
-/// middle of such calls. False if that is not to be had.
-pub(crate) fn at_thread_end(run: extern "C" fn(*mut std::ffi::c_void)) -> bool {
-    static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
-    let make = || {
-        let mut key = 0;
-        // SAFETY: writes into a key that lives through the call; `run` is a static function.
-        let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(run)) };
-        (failed == 0).then_some(key)
-    };
-    // Any value but null; it is not read.
-    let value = std::ptr::without_provenance(1);
-    // SAFETY: the key was made above and is never given back.
-    KEY.get_or_init(make).is_some_and(|key| unsafe { libc::pthread_setspecific(key, value) == 0 })
+/// What the system calls this process: the name of its first thread.
+pub(crate) fn process_name() -> Option<String> {
+    std::fs::read_to_string("/proc/self/comm").ok().map(|name| name.trim_end_matches('\n').to_owned())
+}
+
+/// The number of this process's time namespace; 0 where it cannot be known.
+pub(crate) fn time_namespace() -> u64 {
+    rustix::fs::stat("/proc/self/ns/time").map_or(0, |stat| stat.st_ino)
+}
+
+/// The longest name that the system keeps of a thread; a longer one is cut.
+pub(crate) const THREAD_NAME_BYTES: usize = 15;
+
+/// The number of the process that runs this, asked of the system and not of the C library: in the
+/// child of a `vfork` it is another one than in its parent, whose memory it uses.
+pub(crate) fn running_process() -> u64 {
+    // SAFETY: has no arguments, touches no memory and cannot fail.
+    let pid = unsafe { libc::syscall(libc::SYS_getpid) };
+    u64::try_from(pid).unwrap_or(0)
 }
 
 /// When a process started, in clock ticks since boot; 0 when there is no such process any more.

@@ -137,9 +137,22 @@ pub(crate) fn current_thread_name() -> Option<String> {
     None
 }
 
-/// Not to be had here.
-pub(crate) fn at_thread_end(_run: extern "C" fn(*mut std::ffi::c_void)) -> bool {
-    false
+/// Not known here.
+pub(crate) fn process_name() -> Option<String> {
+    None
+}
+
+/// There are none here.
+pub(crate) fn time_namespace() -> u64 {
+    0
+}
+
+/// Not used here, where the system is not asked for names.
+pub(crate) const THREAD_NAME_BYTES: usize = 15;
+
+/// The number of the process that runs this.
+pub(crate) fn running_process() -> u64 {
+    u64::from(std::process::id())
 }
 
 /// Unknown here; the pool's random number alone tells two lives of a pid apart.

@@ -1,4 +1,4 @@
-//! Anchors: pairs of tick and monotonic time, and the one conversion built on them.
+//! Anchors: pairs of ticks and a position on the session's line, and the one conversion built on them.
 //!
 //! The parent takes an anchor when the session starts and another when it captures. All
 //! processes convert with the parent's two anchors. Between the anchors the conversion is an
@@ -7,9 +7,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::clock::{ClockKind, Timestamp, clock_kind, monotonic_ns};
+use super::clock::{ClockKind, Timestamp, clock_kind};
+use super::line;
 
-/// Nanoseconds on `CLOCK_MONOTONIC` since boot.
+/// Nanoseconds on `CLOCK_MONOTONIC` since boot, as the session's line goes on from there: see `line`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MonotonicNs(pub u64);
@@ -24,7 +25,7 @@ pub struct UnixNs(pub u64);
 pub struct Anchor {
     /// The session clock's count.
     pub ticks: Timestamp,
-    /// The same instant on `CLOCK_MONOTONIC`.
+    /// The same instant on the session's line, which begins at `CLOCK_MONOTONIC`.
     pub monotonic: MonotonicNs,
 }
 
@@ -40,7 +41,7 @@ impl Anchor {
         let mut best = (u64::MAX, Self { ticks: Timestamp::ZERO, monotonic: MonotonicNs(0) });
         for _ in 0..Self::TRIES {
             let before = Timestamp::now();
-            let monotonic = MonotonicNs(monotonic_ns());
+            let monotonic = MonotonicNs(line::now_ns());
             let width = Timestamp::now().since(before);
             if width < best.0 {
                 let ticks = Timestamp::from_raw(before.raw().saturating_add(width / 2));
@@ -65,6 +66,7 @@ pub struct SessionClock {
 impl SessionClock {
     /// The clock of a session that starts now.
     pub fn start_now() -> Self {
+        line::begin();
         #[allow(clippy::disallowed_methods)] // the one place that reads wall time
         let wall = std::time::SystemTime::now();
         let since_epoch = wall.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -171,9 +173,9 @@ mod tests {
         let clock = SessionClock::start_now();
         std::thread::sleep(std::time::Duration::from_millis(20));
         let converter = clock.converter(Anchor::take());
-        let before = monotonic_ns();
+        let before = line::now_ns();
         let mine = converter.since_start_ns(Timestamp::now());
-        let after = monotonic_ns();
+        let after = line::now_ns();
         let mine = clock.start.monotonic.0 + u64::try_from(mine).unwrap();
         assert!(mine + 2_000 >= before && mine <= after + 2_000, "{before} {mine} {after}");
     }

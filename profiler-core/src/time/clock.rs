@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use super::line;
+
 /// An instant on the session's clock: an opaque count that grows with time.
 ///
 /// Two timestamps of the same session may be compared, also across processes. Turn them into
@@ -25,7 +27,7 @@ pub struct Timestamp(u64);
 pub enum ClockKind {
     /// CPU cycle counter (x86-64 `rdtsc`, aarch64 `cntvct_el0`).
     CycleCounter = 1,
-    /// `CLOCK_MONOTONIC` in nanoseconds.
+    /// `CLOCK_MONOTONIC` in nanoseconds, of the process that started the session.
     Monotonic = 2,
 }
 
@@ -72,7 +74,7 @@ impl Timestamp {
     fn now_slow() -> Self {
         match clock_kind() {
             ClockKind::CycleCounter => Self(cycles()),
-            ClockKind::Monotonic => Self(monotonic_ns()),
+            ClockKind::Monotonic => Self(line::now_ns()),
         }
     }
 
@@ -109,13 +111,6 @@ pub fn best_clock() -> ClockKind {
 /// before anything is recorded: by the attach to a pool, and by tests that force the fallback.
 pub fn use_clock(kind: ClockKind) {
     KIND.store(kind as u8, Ordering::Relaxed);
-}
-
-/// `CLOCK_MONOTONIC` in nanoseconds since boot.
-pub(super) fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(all(target_os = "linux", not(profiler_portable), target_arch = "x86_64"))]
@@ -164,7 +159,7 @@ fn cycles() -> u64 {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline(always)]
 fn cycles() -> u64 {
-    monotonic_ns()
+    line::now_ns()
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 
 mod anchors;
 mod clock;
+mod line;
 
 pub use anchors::{Anchor, MonotonicNs, SessionClock, TimeConverter, UnixNs};
 pub use clock::{ClockKind, Timestamp, best_clock, clock_kind, use_clock};
+pub use line::{LineAnchor, join_line};

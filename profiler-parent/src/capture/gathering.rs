@@ -102,6 +102,7 @@ pub(super) fn run(
         shown: ShownRange::default(),
         announced: Vec::new(),
     };
+    gathering.log.note_restarted_counter();
     gathering.gather(&asked, &incoming).map_err(|end| match end {
         End::Output(source) => failed(source),
         End::SessionOver => CaptureError::SessionOver,

@@ -25,6 +25,14 @@ impl GatheringLog {
         Self { converter, begin: Timestamp::now(), rows: Vec::new() }
     }
 
+    /// Notes that the session's clock stands before the session's start, if it does: then the
+    /// machine has slept in a way that starts the counter again, and times are not to be believed.
+    pub(crate) fn note_restarted_counter(&mut self) {
+        if self.begin < self.converter.start().ticks {
+            self.note("the cycle counter was started again: times of this session are wrong");
+        }
+    }
+
     /// Notes something, now.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
         self.rows.push((Timestamp::now(), text.into()));
@@ -83,4 +91,23 @@ fn write_counts<W: Write>(counts: &EntryCounts, out: &mut JsonWriter<W>) {
     out.begin_object();
     counts.dropped.iter().for_each(|(reason, count)| out.entry_u64(reason.name(), count));
     out.end_object();
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::time::{Anchor, ClockKind, MonotonicNs};
+
+    use super::*;
+
+    #[test]
+    fn a_counter_that_was_started_again_is_told() {
+        let started_at = |ticks: u64| {
+            let start = Anchor { ticks: Timestamp::from_raw(ticks), monotonic: MonotonicNs(5) };
+            let mut log =
+                GatheringLog::new(TimeConverter::new(ClockKind::CycleCounter, start, Anchor::take()));
+            log.note_restarted_counter();
+            log.rows.len()
+        };
+        assert_eq!((started_at(1), started_at(u64::MAX)), (0, 1));
+    }
 }

@@ -44,6 +44,7 @@ pub(super) fn run(
     let until = range.map(|range| roster::instant(shared, spec.later, range.to));
     let root = members.first().filter(|member| member.is_parent).ok_or(CaptureError::SessionOver)?;
     let mut log = GatheringLog::new(shared.clock.converter(spec.later));
+    log.note_restarted_counter();
     let mut profile = ProcessedProfile::new(shared.clock, &spec, members.len()).until(until);
     let mut settled = Vec::new();
     for (number, member) in members.iter().enumerate() {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::sys;
-use profiler_core::time::{Anchor, MonotonicNs, SessionClock, TimeConverter, Timestamp, use_clock};
+use profiler_core::time::{
+    Anchor, MonotonicNs, SessionClock, TimeConverter, Timestamp, join_line, use_clock,
+};
 
 use super::survey::{Life, SurveyedProcess};
 
@@ -31,12 +33,13 @@ pub(super) fn last_entry<S: ByteSource>(reader: &PoolReader<S>, snapshot: &Snaps
 }
 
 /// Converts the times of a session.
-fn converter(clock: &SessionClock, of_this_boot: bool) -> TimeConverter {
+fn converter(clock: &SessionClock, processes: &[SurveyedProcess]) -> TimeConverter {
     use_clock(clock.kind);
-    let first = Anchor::take();
-    if of_this_boot {
-        return clock.converter(first);
+    if let Some(process) = processes.first().filter(|_| is_of_this_boot(processes)) {
+        join_line(&process.header.made);
+        return clock.converter(Anchor::take());
     }
+    let first = Anchor::take();
     std::thread::sleep(MEASURE);
     let second = Anchor::take();
     clock.converter(Anchor {
@@ -54,7 +57,7 @@ fn is_of_this_boot(processes: &[SurveyedProcess]) -> bool {
 
 /// Says when each process recorded.
 pub(super) fn place(clock: &SessionClock, processes: &mut [SurveyedProcess]) {
-    let converter = converter(clock, is_of_this_boot(processes));
+    let converter = converter(clock, processes);
     for process in processes.iter_mut() {
         let began = converter.since_start_ns(process.header.recording_start);
         let last = converter.since_start_ns(process.last_seen);
@@ -66,7 +69,7 @@ pub(super) fn place(clock: &SessionClock, processes: &mut [SurveyedProcess]) {
 /// recorded, so that a profile does not show the time since then.
 pub(super) fn end(clock: &SessionClock, processes: &[SurveyedProcess]) -> Anchor {
     let of_this_boot = is_of_this_boot(processes);
-    let converter = converter(clock, of_this_boot);
+    let converter = converter(clock, processes);
     if processes.iter().any(|process| process.life == Life::Running) {
         return Anchor::take();
     }

@@ -20,7 +20,8 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "fork-exec" => fork_and_record(words, become_another),
         "fork-in-threads" => fork_in_threads(words),
         "daemon" => daemon(words),
-        "vfork" => vfork(words),
+        "vfork" => vfork(words, || ()),
+        "vfork-exit" => vfork(words, in_handlers_of_exit),
         "grandchild" => grandchild(),
         _ => return None,
     })
@@ -121,17 +122,27 @@ fn live_on(mut writer: std::io::PipeWriter, scribbles: bool) {
     }
 }
 
+/// Runs all handlers of an orderly exit, and ends.
+fn in_handlers_of_exit() {
+    // SAFETY: in a process that shares our memory this is not safe by the book, and done by programs.
+    unsafe { libc::exit(0) }
+}
+
 /// `vfork COUNT`: a process in our memory, which stands in for the calling thread until it ends,
-/// records so many markers; then the thread goes on counting.
-fn vfork(words: Words<'_>) -> anyhow::Result<String> {
-    extern "C" fn body(count: *mut libc::c_void) -> libc::c_int {
-        (0..count.addr() as u64).for_each(|sequence| marks::record(2000, sequence));
+/// records so many markers; then the thread goes on counting. `vfork-exit COUNT`: it ends by `exit`.
+fn vfork(words: Words<'_>, end: fn()) -> anyhow::Result<String> {
+    extern "C" fn body(argument: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: what is passed below, which lives until this process has ended.
+        let (count, end) = unsafe { argument.cast::<(u64, fn())>().read() };
+        (0..count).for_each(|sequence| marks::record(2000, sequence));
+        end();
         0
     }
     let count = number(words, 0)?;
+    let mut told = (count, end);
     let mut stack = vec![0_u128; 1 << 14];
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    let argument = std::ptr::without_provenance_mut(usize::try_from(count)?);
+    let argument = (&raw mut told).cast();
     // SAFETY: the stack is ours alone and outlives the process, for which the call waits; the end
     // of the vector is its aligned top.
     let pid = unsafe { libc::clone(body, stack.as_mut_ptr_range().end.cast(), flags, argument) };

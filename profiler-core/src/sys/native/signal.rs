@@ -5,7 +5,8 @@
 //! lost; a SIGPROF there would end it. It means so little that Go's runtime wakes its threads with it, for the
 //! same reason; debuggers pass it on silently; and programs that set a profiling timer keep SIGPROF for themselves.
 //!
-//! The handler that was there before is kept and goes on being called. Ours is never taken away again. If the program puts a handler of its own in our place later, nothing is sent any more ([`is_ours`]).
+//! The handler that was there before is kept and goes on being called, with the signal mask that it asked for. Ours
+//! is never taken away again. If the program puts a handler of its own in our place later, nothing is sent any more ([`is_ours`]).
 //!
 //! Of two signals that wait in one thread the system keeps the first. So one that is sent to a single thread (by the
 //! program itself, as Go does, or by the system for urgent data of a socket whose owner is a thread) may be merged into
@@ -41,7 +42,7 @@ pub(crate) fn install(answer: Answer) -> io::Result<bool> {
     }
     let mut action: libc::sigaction = before;
     action.sa_sigaction = on_signal as *const () as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | restart_flag(&before);
     // Nobody else's handler leaves ours by a long jump; a fault in it is still the program's to report.
     // SAFETY: initialises the set, which is ours.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
@@ -55,6 +56,18 @@ pub(crate) fn install(answer: Answer) -> io::Result<bool> {
     // SAFETY: the handler is a static function with the three arguments that SA_SIGINFO promises.
     let failed = unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) };
     if failed == 0 { Ok(true) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `SA_RESTART` or nothing: what happens to a system call that the signal interrupts.
+///
+/// A program that handles the signal itself has decided that, and may rely on `EINTR` to end its own
+/// waits. So its decision wins also for the sampler's signals, which are sent to threads that run.
+fn restart_flag(before: &libc::sigaction) -> libc::c_int {
+    if is_handler(before.sa_sigaction) { before.sa_flags & libc::SA_RESTART } else { libc::SA_RESTART }
+}
+
+fn is_handler(handler: libc::sighandler_t) -> bool {
+    handler != libc::SIG_DFL && handler != libc::SIG_IGN
 }
 
 fn current() -> io::Result<libc::sigaction> {
@@ -177,9 +190,11 @@ unsafe fn chain(
     context: *mut libc::c_void,
 ) {
     let handler = before.sa_sigaction;
-    if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
+    if !is_handler(handler) {
         return;
     }
+    // SAFETY: the caller's promise.
+    unsafe { set_mask_of(before, context) };
     if before.sa_flags & libc::SA_SIGINFO != 0 {
         type Full = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
         // SAFETY: the program installed it as a handler of three arguments.
@@ -190,6 +205,38 @@ unsafe fn chain(
         let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(handler) };
         handler(signal);
     }
+}
+
+/// Sets the signal mask that the system would have set for the program's handler. Ours blocks all
+/// signals; nothing of ours is left to do, and the mask from before comes back with the handler's return.
+///
+/// # Safety
+/// `context` is that of a handler that runs now.
+unsafe fn set_mask_of(before: &libc::sigaction, context: *const libc::c_void) {
+    let context = context.cast::<libc::ucontext_t>();
+    // SAFETY: the caller's promise.
+    let interrupted = unsafe { &raw const (*context).uc_sigmask };
+    // SAFETY: the kernel's mask is the first 64 bits of the C library's; it writes no more of it.
+    let interrupted = unsafe { interrupted.cast::<u64>().read() };
+    let mask = interrupted | mask_of(before);
+    // SAFETY: the kernel reads 8 bytes, and the C library's own signals are as the program had them.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const mask,
+            std::ptr::null_mut::<u64>(),
+            8_usize,
+        )
+    };
+}
+
+/// The signals that an action blocks while its handler runs.
+fn mask_of(action: &libc::sigaction) -> u64 {
+    // SAFETY: the set is longer than 64 bits on every system of this module.
+    let asked = unsafe { (&raw const action.sa_mask).cast::<u64>().read() };
+    let own = 1_u64 << (SIGNAL - 1);
+    if action.sa_flags & libc::SA_NODEFER != 0 { asked } else { asked | own }
 }
 
 #[cfg(test)]
@@ -222,5 +269,29 @@ pub(crate) mod tests {
         assert_eq!((info.si_signo, info.si_code, sender), (SIGNAL, libc::SI_TKILL, pid));
         // SAFETY: as above; what is not a word of ours comes to the handler that was there before.
         assert_eq!(unsafe { word_in(merged.as_ptr().cast()) }, None);
+    }
+
+    fn action(handler: usize, flags: libc::c_int) -> libc::sigaction {
+        // SAFETY: all zeros are an action without flags and with an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        (action.sa_sigaction, action.sa_flags) = (handler, flags);
+        action
+    }
+
+    #[test]
+    fn a_program_s_handler_keeps_its_say_on_restarts_and_masks() {
+        let handler = on_signal as *const () as usize;
+        assert_eq!(restart_flag(&action(handler, 0)), 0);
+        assert_eq!(restart_flag(&action(handler, libc::SA_RESTART)), libc::SA_RESTART);
+        for none in [libc::SIG_DFL, libc::SIG_IGN] {
+            assert_eq!(restart_flag(&action(none, 0)), libc::SA_RESTART, "nobody has decided");
+        }
+        let mut action = action(handler, 0);
+        assert_eq!(mask_of(&action), 1 << (SIGNAL - 1));
+        action.sa_flags = libc::SA_NODEFER;
+        assert_eq!(mask_of(&action), 0);
+        // SAFETY: the set is initialised.
+        unsafe { libc::sigaddset(&raw mut action.sa_mask, libc::SIGUSR1) };
+        assert_eq!(mask_of(&action), 1 << (libc::SIGUSR1 - 1));
     }
 }

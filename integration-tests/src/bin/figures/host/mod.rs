@@ -16,6 +16,7 @@ use crate::figure::Report;
 use crate::roles::Role;
 
 pub(crate) const ROLES: &[(&str, Role)] = &[
+    ("exiter", exits::play),
     ("idle-child", locks::play_idle),
     ("lock-holder", locks::play_holder),
     (stacks::ROLE, stacks::record),

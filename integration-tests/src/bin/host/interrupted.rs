@@ -1,0 +1,114 @@
+//! What runs in `exit` and around a fork, run in a signal handler that interrupted the allocator.
+//!
+//! `interrupted TIMES`: so many signals come to a thread that takes and gives memory, while another
+//! one records. Each handler also makes a process by the bare system call, which records nothing.
+//! Prints how many handlers ran, and how many of them allocated.
+
+#![allow(unsafe_code)]
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::{Result, ensure};
+use integration_tests::counting::{CountingAllocator, allocations_of};
+use integration_tests::exits;
+use integration_tests::patience::until;
+use profiler_core::marker;
+use profiler_core::pool::{self, PoolSpec};
+use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::time::SessionClock;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static STRANGE: AtomicU64 = AtomicU64::new(0);
+static STOP: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn run(times: u64) -> Result<()> {
+    start()?;
+    exits::handle(libc::SIGUSR1, handler);
+    let (recorder, churner) = (std::thread::spawn(record), std::thread::spawn(churn));
+    use std::os::unix::thread::JoinHandleExt;
+    for sent in 1..=times {
+        // SAFETY: the thread runs until it is joined below.
+        unsafe { libc::pthread_kill(churner.as_pthread_t(), libc::SIGUSR1) };
+        ensure!(until(|| HANDLED.load(Ordering::Acquire) >= sent), "handler {sent} does not come back");
+    }
+    STOP.store(true, Ordering::Relaxed);
+    ensure!(recorder.join().is_ok() && churner.join().is_ok(), "a thread panicked");
+    println!(
+        "handled {} allocations {} strange {}",
+        HANDLED.load(Ordering::Acquire),
+        ALLOCATIONS.load(Ordering::Acquire),
+        STRANGE.load(Ordering::Acquire)
+    );
+    Ok(())
+}
+
+/// An attached pool, which alone is closed at an exit.
+fn start() -> Result<()> {
+    let params = SessionParams::default();
+    let spec = PoolSpec {
+        id: pool::new_id()?,
+        limit: params.limit,
+        allowance: params.limit,
+        clock: SessionClock::start_now(),
+        params: params.clone(),
+        name: String::new(),
+    };
+    session::attach(pool::create(&spec)?)?;
+    session::start(params, StartOptions::default())?;
+    Ok(())
+}
+
+fn record() {
+    while !STOP.load(Ordering::Relaxed) {
+        marker!("recorded");
+    }
+}
+
+fn churn() {
+    let mut kept: Vec<Vec<u8>> = Vec::new();
+    for round in 0_usize.. {
+        if STOP.load(Ordering::Relaxed) {
+            return;
+        }
+        kept.push(black_box(Vec::with_capacity(16 << (round % 13))));
+        if round.is_multiple_of(64) {
+            kept.clear();
+        }
+        marker!("churned");
+    }
+}
+
+extern "C" fn handler(_: libc::c_int) {
+    let half = HANDLED.load(Ordering::Relaxed);
+    let allocations = allocations_of(|| {
+        session::pass_through_fork_handlers();
+        STRANGE.fetch_add(u64::from(!fork_ends_well()), Ordering::Relaxed);
+        // At first threads still record when a process is made.
+        if half >= 100 {
+            session::close_at_exit();
+        }
+    });
+    ALLOCATIONS.fetch_add(allocations, Ordering::Relaxed);
+    HANDLED.fetch_add(1, Ordering::Release);
+}
+
+/// Makes a process that tries to record and to close the pool, neither of which it may.
+fn fork_ends_well() -> bool {
+    // SAFETY: a fork without the C library's handlers, which take the allocator's lock.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    if pid == 0 {
+        marker!("in the fork");
+        session::close_at_exit();
+        // SAFETY: ends the process; nothing of it is used afterwards.
+        unsafe { libc::_exit(i32::from(session::is_active())) };
+    }
+    let mut status = -1;
+    let pid = libc::pid_t::try_from(pid).unwrap_or(-1);
+    // SAFETY: waits for a process made here, into a local.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) == pid && status == 0 }
+}

@@ -1,0 +1,37 @@
+//! A program's own handler of the sampler's signal keeps its flags and its mask.
+
+#![cfg(all(
+    target_os = "linux",
+    not(profiler_portable),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+
+use std::process::Command;
+
+use integration_tests::session;
+
+fn read_gives(order: &str, flags: &str, expected: &str) -> anyhow::Result<()> {
+    let _turn = session::turn();
+    let output = Command::new(env!("CARGO_BIN_EXE_host")).args(["own-signal", order, flags]).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {complained}", output.status);
+    assert_eq!(said.trim(), expected, "{order}, {flags}");
+    Ok(())
+}
+
+#[test]
+fn a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_later() -> anyhow::Result<()> {
+    read_gives("handler-first", "no-restart", "eintr")
+}
+
+#[test]
+fn a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_first() -> anyhow::Result<()> {
+    read_gives("profiler-first", "no-restart", "eintr")
+}
+
+#[test]
+fn a_read_that_a_program_s_handler_restarts_goes_on() -> anyhow::Result<()> {
+    read_gives("handler-first", "restart", "data")?;
+    read_gives("profiler-first", "restart", "data")
+}

@@ -1,0 +1,114 @@
+//! A child in a time namespace, as in a container: its clocks say other times, its profile does not.
+//!
+//! Needs the right to make a namespace; without it, and on systems without such namespaces, the
+//! tests say so and check nothing.
+
+#![cfg(all(target_os = "linux", not(profiler_portable)))]
+#![allow(unsafe_code)]
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::Context;
+use integration_tests::pairs;
+use integration_tests::patience::{Stopwatch, until};
+use integration_tests::puppet::{self, Puppet};
+use integration_tests::session::{self, TestSession};
+use profiler_parent::SessionBuilder;
+use profiler_parent::core::time::ClockKind;
+use profiler_parent::groups::{GroupKind, Probes};
+
+const CHILD: &str = env!("CARGO_BIN_EXE_child");
+const ROUNDS: u64 = 200;
+/// 20 days for CLOCK_MONOTONIC, 10 for CLOCK_BOOTTIME.
+const OFFSETS: &str = "monotonic 1728000 0\nboottime 864000 0\n";
+
+/// Has the program run in a time namespace of its own.
+fn in_namespace(mut command: Command) -> Command {
+    let enter = || {
+        // SAFETY: concerns only what the program sees after the exec that follows.
+        if unsafe { libc::unshare(libc::CLONE_NEWTIME) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        std::fs::write("/proc/self/timens_offsets", OFFSETS)
+    };
+    // SAFETY: two system calls on files and no lock, in a fork that runs an exec next.
+    unsafe { command.pre_exec(enter) };
+    command
+}
+
+/// Whether programs can be run so here. Says why not.
+fn is_possible() -> bool {
+    let link = |mut command: Command| -> Option<Vec<u8>> {
+        let output = command.arg("/proc/self/ns/time").output().ok()?;
+        output.status.success().then_some(output.stdout)
+    };
+    let (here, there) = (link(Command::new("readlink")), link(in_namespace(Command::new("readlink"))));
+    let is_possible = here.is_some() && there.is_some() && here != there;
+    if !is_possible {
+        println!("not checked: no time namespace can be made here");
+    }
+    is_possible
+}
+
+fn set(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<(TestSession, Puppet)> {
+    let session = session::start(build)?;
+    let child = Puppet::spawn_by(&session, "away", in_namespace(puppet::command(CHILD, "init")))?;
+    assert_eq!(child.status, "Recording");
+    Ok((session, child))
+}
+
+#[test]
+fn markers_of_a_child_in_a_time_namespace_stand_between_those_that_caused_them() -> anyhow::Result<()> {
+    markers_stand_right(|builder| builder)
+}
+
+#[test]
+fn so_they_do_with_the_fallback_clock() -> anyhow::Result<()> {
+    markers_stand_right(|builder| builder.clock(ClockKind::Monotonic))
+}
+
+/// The parent sends, the child in the namespace answers, and so on: their markers alternate.
+fn markers_stand_right(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<()> {
+    if !is_possible() {
+        return Ok(());
+    }
+    let (session, mut child) = set(build)?;
+    let (there, back) = (session.path("down"), session.path("up"));
+    [&there, &back].into_iter().try_for_each(|path| pairs::make_pipe(path))?;
+    child.tell(&format!("pong {} {} 20 {ROUNDS}", there.display(), back.display()))?;
+    pairs::ping(&there, &back, 20, ROUNDS)?;
+    assert_eq!(child.line()?, "ok");
+    let (_, profile) = session.capture()?;
+    let times = |process: &str, name: &str| -> anyhow::Result<Vec<f64>> {
+        let process = if process == "parent" { profile.parent() } else { profile.process(process)? };
+        Ok(process.named(name).map(|mark| mark.time).collect())
+    };
+    let (sent, heard) = (times("parent", "send")?, times("away", "receive")?);
+    let (answered, back) = (times("away", "send")?, times("parent", "receive")?);
+    assert_eq!([sent.len(), heard.len(), answered.len(), back.len()], [ROUNDS as usize; 4]);
+    for round in 0..ROUNDS as usize {
+        let times = [sent[round], heard[round], answered[round], back[round]];
+        assert!(times.is_sorted(), "round {round}: {times:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn groups_of_a_child_in_a_time_namespace_have_the_time_that_passed() -> anyhow::Result<()> {
+    if !is_possible() {
+        return Ok(());
+    }
+    let watch = Stopwatch::start();
+    let (session, mut child) = set(|builder| builder)?;
+    let _monitor = session.monitor(Probes::ALL);
+    assert!(until(|| session.groups().processes.iter().all(|process| process.probes == Probes::ALL)));
+    child.ask("work-for plugin a 5 20000")?;
+    let snapshot = session.groups();
+    let away = snapshot.process("away").context("no such process")?;
+    let totals = &away.group(GroupKind::Plugin, "a").context("no such group")?.totals;
+    let passed = u64::try_from(watch.elapsed().as_nanos())?;
+    assert!(totals.wall_ns >= 100_000_000 && totals.wall_ns <= passed, "{} of {passed}", totals.wall_ns);
+    assert!(totals.longest_ns >= 20_000_000 && totals.longest_ns <= passed, "{totals:?}");
+    Ok(())
+}

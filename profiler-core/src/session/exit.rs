@@ -1,0 +1,63 @@
+//! The end of the process: what may run inside `exit`.
+//!
+//! `exit` can be called anywhere: in a signal handler that interrupted `malloc` or a thread of the
+//! profiler's lock, or in the child of a `vfork`, which uses its parent's memory. So
+//! [`close_at_exit`] reads and writes atomics and makes one system call, `getpid`; it takes no
+//! lock, waits for nothing, allocates nothing and uses no thread-local. Everything else goes on
+//! until the system ends the process. The parent learns of that end by itself.
+//!
+//! Invariant: the words behind [`LIFE`] stay mapped for the life of the process.
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicPtr;
+
+use crate::manager::ChunkManager;
+use crate::pool::layout::{Life, header as at};
+use crate::record::gate;
+use crate::sync::AtomicU64;
+use crate::sync::fixed::{self, Ordering};
+use crate::sys;
+
+/// The word of the attached pool that says how far it has come; null while there is none.
+static LIFE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+/// The process that attached it.
+static OWNER: fixed::AtomicU64 = fixed::AtomicU64::new(0);
+
+/// Keeps the pool mapped, for [`close_at_exit`].
+pub(super) fn prepare(manager: &Arc<ChunkManager>) {
+    let kept: &'static Arc<ChunkManager> = Box::leak(Box::new(Arc::clone(manager)));
+    if let Some(life) = kept.pool().header_word(at::LIFE) {
+        OWNER.store(sys::running_process(), Ordering::Relaxed);
+        LIFE.store(ptr::from_ref(life).cast_mut(), Ordering::Release);
+    }
+}
+
+/// Says that this process writes no more, and records nothing from now on. Unlike
+/// [`close_pool`](super::close_pool) it may be called by a signal handler and inside `exit`.
+///
+/// Entries that other threads are in the middle of become whole. Nothing happens in a forked child,
+/// or in the child of a `vfork`, whose exit is not this process's.
+#[allow(unsafe_code)]
+pub fn close_at_exit() {
+    if !is_owner() {
+        return;
+    }
+    gate::close();
+    // SAFETY: null, or a word of a pool that `prepare` keeps mapped for the life of the process.
+    if let Some(life) = unsafe { LIFE.load(Ordering::Acquire).as_ref() } {
+        life.store(Life::Closed as u64, Ordering::Release);
+    }
+}
+
+/// Runs what runs around a fork in the process that forks. For tests alone.
+#[doc(hidden)]
+pub fn pass_through_fork_handlers() {
+    gate::pass_through_fork_handlers();
+}
+
+/// Whether this is the process that attached the pool. The first question is for a child in a new
+/// namespace, which may have the same number.
+pub(super) fn is_owner() -> bool {
+    !gate::is_forked_child() && OWNER.load(Ordering::Relaxed) == sys::running_process()
+}

@@ -1,0 +1,88 @@
+//! A call when a thread ends, which the C library does not make when the process exits.
+//!
+//! Used by everything that a host's thread owns: its recorder, its name, its labels, its stopwatch.
+//! A destructor of a Rust thread-local would also run inside `exit`, for the thread that calls it,
+//! and the C library frees the record of that destructor there. `exit` may be called by a signal
+//! handler that interrupted `malloc`, so neither may happen. The destructor of a key runs only when
+//! its thread returns or calls `pthread_exit`, after the destructors of all thread-locals.
+//!
+//! Invariant: no thread waits for another one here, so a forked child finds no lock held.
+
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::ptr;
+
+use crate::sync::fixed::{AtomicU64, Ordering};
+
+/// A function that runs at the end of each thread that has called [`ThreadEnd::arm`].
+#[derive(Debug)]
+pub(crate) struct ThreadEnd {
+    /// The key's number plus one; 0 while there is none.
+    key: AtomicU64,
+    run: extern "C" fn(*mut c_void),
+}
+
+impl ThreadEnd {
+    pub(crate) const fn new(run: extern "C" fn(*mut c_void)) -> Self {
+        Self { key: AtomicU64::new(0), run }
+    }
+
+    /// Has the function called when the calling thread ends. A thread that is in the middle of such
+    /// calls gets it once more, up to `PTHREAD_DESTRUCTOR_ITERATIONS` times. False if the system
+    /// has no key left: then what the thread owns stays until the process ends.
+    pub(crate) fn arm(&self) -> bool {
+        let Some(key) = self.key() else { return false };
+        // Any value but null; it is not read.
+        let value = ptr::without_provenance(1);
+        // SAFETY: the key was made by `make` and is never given back.
+        unsafe { libc::pthread_setspecific(key, value) == 0 }
+    }
+
+    fn key(&self) -> Option<libc::pthread_key_t> {
+        match self.key.load(Ordering::Acquire) {
+            0 => self.make(),
+            key => libc::pthread_key_t::try_from(key - 1).ok(),
+        }
+    }
+
+    #[cold]
+    fn make(&self) -> Option<libc::pthread_key_t> {
+        let mut key = 0;
+        // SAFETY: writes into a key that lives through the call; `run` is a static function.
+        if unsafe { libc::pthread_key_create(&raw mut key, Some(self.run)) } != 0 {
+            return None;
+        }
+        #[allow(clippy::useless_conversion)] // another type on other systems
+        let word = u64::from(key) + 1;
+        match self.key.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Some(key),
+            Err(first) => {
+                // SAFETY: made above, and no thread has stored a value under it.
+                unsafe { libc::pthread_key_delete(key) };
+                libc::pthread_key_t::try_from(first - 1).ok()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static ENDED: AtomicU64 = AtomicU64::new(0);
+    static AT_END: ThreadEnd = ThreadEnd::new(count);
+
+    extern "C" fn count(_: *mut c_void) {
+        ENDED.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_thread_that_asked_for_the_call_gets_it_once() {
+        for asks in [1, 2, 0] {
+            let thread = move || assert!((0..asks).all(|_| AT_END.arm()));
+            std::thread::Builder::new().spawn(thread).unwrap().join().unwrap();
+        }
+        assert_eq!(ENDED.load(Ordering::Relaxed), 2);
+    }
+}
