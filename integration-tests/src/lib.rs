@@ -7,6 +7,8 @@
 pub mod acks;
 pub mod counting;
 pub mod family;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub mod interrupted;
 pub mod kills;
 pub mod marks;
 pub mod own;
