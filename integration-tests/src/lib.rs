@@ -17,6 +17,8 @@ pub mod patience;
 pub mod peer;
 pub mod profile;
 pub mod puppet;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub mod reloads;
 pub mod samples;
 pub mod scene;
 pub mod session;

@@ -5,10 +5,12 @@
 
 #![allow(unsafe_code)]
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -56,6 +58,30 @@ pub(super) fn all() -> Result<(Vec<(&'static str, Wait)>, Partner)> {
     Ok((waits, Partner(wakes)))
 }
 
+/// A thread is about to wait, and the partner has not come by since.
+#[derive(Clone, Default)]
+struct Wish(Arc<AtomicBool>);
+
+impl Wish {
+    fn make(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+
+    /// Does `wake` once for each wish: so no call finds what another left over, and each waits.
+    fn granted_by(&self, mut wake: impl FnMut() + Send + 'static) -> Wake {
+        let wish = self.clone();
+        Box::new(move || {
+            if wish.take() {
+                wake();
+            }
+        })
+    }
+}
+
 fn was_interrupted(result: impl Into<i64>) -> bool {
     result.into() < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
 }
@@ -73,11 +99,11 @@ fn nanosleep() -> Result<Kind> {
 }
 
 /// A pipe of which the partner writes into one end.
-fn pipe() -> Result<(RawFd, Wake)> {
-    let (read, write) = io::pipe()?;
-    let descriptor = keep(read).as_raw_fd();
-    let mut write = write;
-    Ok((descriptor, Box::new(move || _ = write.write(&[1]))))
+fn pipe() -> Result<(RawFd, Wish, Wake)> {
+    let (read, mut write) = io::pipe()?;
+    let (descriptor, wish) = (keep(read).as_raw_fd(), Wish::default());
+    let wake = wish.granted_by(move || _ = write.write(&[1]));
+    Ok((descriptor, wish, wake))
 }
 
 fn read_one(descriptor: RawFd) -> isize {
@@ -87,13 +113,18 @@ fn read_one(descriptor: RawFd) -> isize {
 }
 
 fn read() -> Result<Kind> {
-    let (descriptor, wake) = pipe()?;
-    Ok((Box::new(move || was_interrupted(read_one(descriptor) as i64)), Some(wake)))
+    let (descriptor, wish, wake) = pipe()?;
+    let wait = move || {
+        wish.make();
+        was_interrupted(read_one(descriptor) as i64)
+    };
+    Ok((Box::new(wait), Some(wake)))
 }
 
 fn poll() -> Result<Kind> {
-    let (descriptor, wake) = pipe()?;
+    let (descriptor, wish, wake) = pipe()?;
     let wait = move || {
+        wish.make();
         let mut entry = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, which lives through the call.
         let found = unsafe { libc::poll(&raw mut entry, 1, 1000) };
@@ -107,7 +138,7 @@ fn poll() -> Result<Kind> {
 }
 
 fn epoll_wait() -> Result<Kind> {
-    let (descriptor, wake) = pipe()?;
+    let (descriptor, wish, wake) = pipe()?;
     // SAFETY: takes no memory. Never closed: the process ends with the scene.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
     let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
@@ -115,6 +146,7 @@ fn epoll_wait() -> Result<Kind> {
     let failed = unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, descriptor, &raw mut event) };
     ensure!(failed == 0, "epoll_ctl: {}", io::Error::last_os_error());
     let wait = move || {
+        wish.make();
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         // SAFETY: room for one event, which lives through the call.
         let found = unsafe { libc::epoll_wait(epoll, &raw mut event, 1, 1000) };
@@ -137,14 +169,17 @@ fn address(name: &str) -> Result<std::os::unix::net::SocketAddr> {
 fn accept() -> Result<Kind> {
     let address = address("accept")?;
     let listener = keep(UnixListener::bind_addr(&address)?).as_raw_fd();
+    let wish = Wish::default();
+    let wake = wish.granted_by(move || _ = UnixStream::connect_addr(&address));
     let wait = move || {
+        wish.make();
         // SAFETY: wants no address.
         let descriptor = unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) };
         let is_interrupted = was_interrupted(descriptor);
         close(descriptor);
         is_interrupted
     };
-    Ok((Box::new(wait), Some(Box::new(move || _ = UnixStream::connect_addr(&address)))))
+    Ok((Box::new(wait), Some(wake)))
 }
 
 fn close(descriptor: RawFd) {
@@ -160,7 +195,7 @@ fn connect() -> Result<Kind> {
     // SAFETY: all zeros are an address.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    address.sun_path.iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = byte.cast_signed());
+    address.sun_path.iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = byte as libc::c_char);
     let len = (size_of::<libc::sa_family_t>() + name.len()) as libc::socklen_t;
     let listener = stream_socket(libc::SOCK_NONBLOCK)?;
     // SAFETY: an address of that length, which lives through the call.
@@ -168,18 +203,21 @@ fn connect() -> Result<Kind> {
     ensure!(failed == 0, "bind: {}", io::Error::last_os_error());
     // SAFETY: plain numbers.
     ensure!(unsafe { libc::listen(listener, 0) } == 0, "listen: {}", io::Error::last_os_error());
+    let wish = Wish::default();
+    let wake = wish.granted_by(move || {
+        // SAFETY: wants no address.
+        close(unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) });
+    });
     let wait = move || {
+        wish.make();
         let Ok(socket) = stream_socket(0) else { return false };
         // SAFETY: an address of that length, which lives through the call.
-        let is_interrupted = was_interrupted(unsafe { libc::connect(socket, (&raw const address).cast(), len) });
+        let is_interrupted =
+            was_interrupted(unsafe { libc::connect(socket, (&raw const address).cast(), len) });
         close(socket);
         is_interrupted
     };
-    let wake = move || {
-        // SAFETY: wants no address.
-        close(unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) });
-    };
-    Ok((Box::new(wait), Some(Box::new(wake))))
+    Ok((Box::new(wait), Some(wake)))
 }
 
 fn stream_socket(flags: libc::c_int) -> Result<RawFd> {
@@ -230,7 +268,13 @@ impl Semaphore {
 
 fn sem_wait() -> Result<Kind> {
     let semaphore = Semaphore::new()?;
-    Ok((Box::new(move || semaphore.wait()), Some(Box::new(move || semaphore.post()))))
+    let wish = Wish::default();
+    let wake = wish.granted_by(move || semaphore.post());
+    let wait = move || {
+        wish.make();
+        semaphore.wait()
+    };
+    Ok((Box::new(wait), Some(wake)))
 }
 
 fn sem_timedwait() -> Result<Kind> {
@@ -259,36 +303,50 @@ fn flock() -> Result<Kind> {
 
 /// A message: its kind, and no text.
 #[repr(C)]
-struct Message {
-    kind: libc::c_long,
-    text: [u8; 8],
-}
+#[allow(dead_code)] // the kernel reads and writes it
+struct Message(libc::c_long);
 
 fn msgrcv() -> Result<Kind> {
-    // SAFETY: plain numbers.
-    let queue = unsafe { libc::msgget(libc::IPC_PRIVATE, 0o666) };
-    ensure!(queue >= 0, "msgget: {}", io::Error::last_os_error());
-    let mut message = Message { kind: 1, text: [0; 8] };
+    let (queue, wish) = (MessageQueue::new()?, Wish::default());
+    let number = queue.0;
+    let wake = wish.granted_by(move || queue.send());
     let wait = move || {
+        wish.make();
+        let mut message = Message(0);
         // SAFETY: room for a message without text, which lives through the call.
-        was_interrupted(unsafe { libc::msgrcv(queue, (&raw mut message).cast(), 0, 0, 0) } as i64)
+        was_interrupted(unsafe { libc::msgrcv(number, (&raw mut message).cast(), 0, 0, 0) } as i64)
     };
-    let wake = Waker(queue);
-    Ok((Box::new(wait), Some(Box::new(move || wake.send()))))
+    Ok((Box::new(wait), Some(wake)))
 }
 
-/// Takes the queue away in the end, which no process would do by its exit.
-struct Waker(libc::c_int);
+/// Taken away in the end, which no process would do by its exit.
+struct MessageQueue(libc::c_int);
 
-impl Waker {
+impl MessageQueue {
+    /// One that everybody may use, and that belongs to the user whom a scene makes of this process.
+    fn new() -> Result<Self> {
+        // SAFETY: plain numbers.
+        let queue = Self(unsafe { libc::msgget(libc::IPC_PRIVATE, 0o666) });
+        ensure!(queue.0 >= 0, "msgget: {}", io::Error::last_os_error());
+        let mut about = MaybeUninit::<libc::msqid_ds>::zeroed();
+        // SAFETY: writes what is known of the queue, into memory of its type.
+        unsafe { libc::msgctl(queue.0, libc::IPC_STAT, about.as_mut_ptr()) };
+        // SAFETY: written by the call; zeroed before it.
+        let mut about = unsafe { about.assume_init() };
+        about.msg_perm.uid = super::scenes::NOBODY;
+        // SAFETY: reads it, which lives through the call. Only root may; nobody else needs to.
+        unsafe { libc::msgctl(queue.0, libc::IPC_SET, &raw mut about) };
+        Ok(queue)
+    }
+
     fn send(&self) {
-        let message = Message { kind: 1, text: [0; 8] };
+        let message = Message(1);
         // SAFETY: a message without text, which lives through the call.
         unsafe { libc::msgsnd(self.0, (&raw const message).cast(), 0, libc::IPC_NOWAIT) };
     }
 }
 
-impl Drop for Waker {
+impl Drop for MessageQueue {
     fn drop(&mut self) {
         // SAFETY: takes the queue away; the pointer is not used.
         unsafe { libc::msgctl(self.0, libc::IPC_RMID, std::ptr::null_mut()) };

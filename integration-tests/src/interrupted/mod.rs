@@ -57,8 +57,8 @@ pub fn play(scene: Scene, least: u64, patience: Duration) -> Result<Outcome> {
             .into_iter()
             .map(|(name, wait)| (name, scope.spawn(move || wait_often(wait, stop, made))))
             .collect();
-        scope.spawn(|| compute_until(stop));
-        let waker = scope.spawn(|| wake_until(partner, stop));
+        scope.spawn(move || compute_until(stop));
+        let waker = scope.spawn(move || wake_until(partner));
         let watch = Stopwatch::start();
         while made.load(Ordering::Relaxed) < least && watch.elapsed() < patience {
             std::thread::sleep(Duration::from_millis(10));
@@ -93,8 +93,7 @@ fn wait_often(mut wait: Wait, stop: &AtomicBool, made: &AtomicU64) -> (u64, u64)
     (calls, interrupted)
 }
 
-fn wake_until(mut partner: Partner, stop: &AtomicBool) {
-    let _ = stop;
+fn wake_until(mut partner: Partner) {
     while !END.load(Ordering::Relaxed) {
         partner.wake_all();
         std::thread::sleep(Duration::from_micros(100));

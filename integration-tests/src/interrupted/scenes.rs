@@ -6,6 +6,9 @@ use std::io;
 
 use anyhow::{Result, ensure};
 
+/// The user without rights.
+pub(super) const NOBODY: libc::uid_t = 65534;
+
 /// A process in which less and less is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
@@ -43,7 +46,7 @@ impl Scene {
 
     /// Why it cannot be set here.
     pub fn missing(self) -> Option<String> {
-        let needs_root = matches!(self, Self::Setuid | Self::NotDumpable | Self::NoProc);
+        let needs_root = matches!(self, Self::Setuid | Self::NoProc);
         let is_root = rustix::process::geteuid().is_root();
         (needs_root && !is_root).then(|| "needs root".to_owned())
     }
@@ -59,8 +62,11 @@ impl Scene {
                 let failed = unsafe { libc::mount(none, c"/".as_ptr(), none, flags, std::ptr::null()) };
                 done(failed, "private mounts")
             }
-            // Not dumpable alone changes nothing for root.
-            Self::NotDumpable => become_nobody(),
+            // It changes nothing for root.
+            Self::NotDumpable if rustix::process::geteuid().is_root() => {
+                become_nobody()?;
+                set_dumpable(1)
+            }
             _ => Ok(()),
         }
     }
@@ -70,8 +76,7 @@ impl Scene {
         match self {
             Self::Plain => Ok(()),
             Self::Setuid => become_nobody(),
-            // SAFETY: plain numbers.
-            Self::NotDumpable => done(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }, "dumpable"),
+            Self::NotDumpable => set_dumpable(0),
             Self::NoProc => {
                 let (kind, none) = (c"tmpfs".as_ptr(), std::ptr::null());
                 // SAFETY: names that end with a zero; in a namespace of this process.
@@ -87,9 +92,13 @@ fn done(failed: libc::c_int, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// All threads of the process, which can be dumped again then.
+fn set_dumpable(can_be_dumped: libc::c_ulong) -> Result<()> {
+    // SAFETY: plain numbers.
+    done(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, can_be_dumped, 0, 0, 0) }, "dumpable")
+}
+
+/// All threads of the process.
 fn become_nobody() -> Result<()> {
-    const NOBODY: u32 = 65534;
     // SAFETY: a plain number.
     done(unsafe { libc::setgid(NOBODY) }, "setgid")?;
     // SAFETY: as above.
