@@ -87,7 +87,7 @@ fn was_interrupted(result: impl Into<i64>) -> bool {
 }
 
 /// For as long as the process: threads may still use it when others are done.
-fn keep<T>(value: T) -> &'static T {
+fn keep<T: 'static>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 

@@ -1,10 +1,11 @@
 //! Threads at rest: they cost an entry when they fall asleep and one when they wake, and none in between.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
 
 use profiler_core::session;
 
-use crate::busy::{Stop, beside};
+use crate::busy::beside;
 use crate::read::{Session, samples, until};
 
 fn ticks() -> u64 {
@@ -16,22 +17,32 @@ fn wait_for_ticks(more: u64) {
     until(|| (ticks() >= begun + more).then_some(()));
 }
 
+/// Threads that end when this is dropped, also by a panic.
+struct Idle<'a> {
+    stop: &'a AtomicBool,
+    threads: Vec<Thread>,
+}
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.iter().for_each(Thread::unpark);
+    }
+}
+
 #[test]
 fn threads_at_rest_are_not_recorded_at_every_tick() {
     const IDLE: usize = 200;
     let _session = Session::start(&[]);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let idle: Vec<_> = (0..IDLE)
-            .map(|_| {
-                scope.spawn(|| {
-                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                        std::thread::park();
-                    }
-                })
-            })
-            .collect();
-        let stop_in_the_end = Stop(&stop);
+        let rest = || {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::park();
+            }
+        };
+        let idle = (0..IDLE).map(|_| scope.spawn(rest).thread().clone()).collect();
+        let woken_in_the_end = Idle { stop: &stop, threads: idle };
         until(|| (samples().0.len() >= IDLE).then_some(()));
         wait_for_ticks(500); // each has been asked for its stack by then
         let recorded = || {
@@ -44,8 +55,7 @@ fn threads_at_rest_are_not_recorded_at_every_tick() {
         // One a second for each, and this thread and the test's own, which look at the clock now and then.
         let most = IDLE as u64 * (passed / 1000 + 1) + 2 * passed;
         assert!(entries <= most, "{entries} entries in {passed} ticks");
-        drop(stop_in_the_end);
-        idle.iter().for_each(|thread| thread.thread().unpark());
+        drop(woken_in_the_end);
     });
 }
 
@@ -53,7 +63,7 @@ fn threads_at_rest_are_not_recorded_at_every_tick() {
 fn a_thread_at_rest_is_shown_for_all_the_ticks_of_its_rest() {
     let _session = Session::start(&[]);
     let rests = |stop: &AtomicBool| {
-        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(std::time::Duration::from_secs(3)); // not woken: the test's end waits for it
         }
         0

@@ -96,8 +96,8 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// More than a file `status` has.
-const STATUS_BYTES: usize = 4096;
+/// More than a file `status` has, but for a process in a thousand groups, which is not asked for stacks.
+const STATUS_BYTES: usize = 8192;
 
 /// Processor time of a thread so far; `None` if it has ended.
 pub(crate) fn cpu_ns(thread: ThreadId) -> Option<u64> {
