@@ -8,6 +8,8 @@ pub mod acks;
 pub mod counting;
 pub mod exits;
 pub mod family;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub mod interrupted;
 pub mod kills;
 pub mod locks;
 pub mod marks;
@@ -17,6 +19,8 @@ pub mod patience;
 pub mod peer;
 pub mod profile;
 pub mod puppet;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub mod reloads;
 pub mod samples;
 pub mod scene;
 pub mod session;

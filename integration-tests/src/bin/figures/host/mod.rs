@@ -18,7 +18,9 @@ use crate::roles::Role;
 pub(crate) const ROLES: &[(&str, Role)] = &[
     ("exiter", exits::play),
     ("idle-child", locks::play_idle),
+    ("interrupted", interrupted::play_scene),
     ("lock-holder", locks::play_holder),
+    ("reloads", reloads::play_reloads),
     (stacks::ROLE, stacks::record),
 ];
 
