@@ -148,7 +148,7 @@ fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
 }
 
 /// Opens a file for reading if it is a regular one. Looks before it opens: opening a FIFO waits, and
-/// opening a device may do anything.
+/// opening a device may do anything. A file that another process holds a lease on is an error, not a wait.
 pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
     use rustix::fs::{FileType, Mode, OFlags, fstat, open};
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -156,7 +156,8 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
         return Ok(None);
     }
     let again = format!("/proc/self/fd/{}", found.as_raw_fd());
-    Ok(Some(open(&again, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?.into()))
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    Ok(Some(open(&again, flags, Mode::empty())?.into()))
 }
 
 /// A path as a file on disk has it.

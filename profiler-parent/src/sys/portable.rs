@@ -98,9 +98,17 @@ impl Bell {
     }
 }
 
-/// Opens a file for reading if it is a regular one.
+/// Opens a file for reading if it is a regular one. Never waits for the writer of a FIFO.
 pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
-    if std::fs::metadata(path)?.is_file() { File::open(path).map(Some) } else { Ok(None) }
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    let mut options = File::options();
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    // Another file may have come to the same path.
+    let is_file = file.metadata()?.is_file();
+    Ok(is_file.then_some(file))
 }
 
 /// A path as a file on disk has it.
