@@ -26,6 +26,12 @@ pub(crate) struct Limits {
     pub(crate) grace: Duration,
 }
 
+/// The clock that connections are measured with: of the same kind as the timeouts of sockets.
+#[allow(clippy::disallowed_methods)] // timeouts of sockets are in the system's time, whatever clock a session has
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
 /// A connection of [`Connections`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionId(u64);
@@ -119,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_takes_the_place_of_the_oldest_that_has_had_its_time() {
-        let start = Instant::now();
+        let start = now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut connections = Connections::new(LIMITS);
         entered(&mut connections, 'a', at(0));
@@ -131,7 +137,7 @@ mod tests {
 
     #[test]
     fn connections_with_the_token_take_no_place_of_others_and_lose_none_to_them() {
-        let now = Instant::now();
+        let now = now();
         let later = now + LIMITS.grace;
         let mut connections = Connections::new(LIMITS);
         for handle in ['a', 'b'] {
@@ -146,7 +152,7 @@ mod tests {
 
     #[test]
     fn of_too_many_with_the_token_the_one_that_asked_least_recently_is_closed() {
-        let now = Instant::now();
+        let now = now();
         let mut connections = Connections::new(LIMITS);
         let mut show = |handle| {
             let id = entered(&mut connections, handle, now).0;
@@ -162,7 +168,7 @@ mod tests {
 
     #[test]
     fn one_that_is_served_after_all_is_no_longer_closed() {
-        let now = Instant::now();
+        let now = now();
         let mut connections = Connections::new(Limits { waiting: 1, ..LIMITS });
         let (first, _) = entered(&mut connections, 'a', now);
         let (second, closed) = entered(&mut connections, 'b', now + LIMITS.grace);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::clients::{ConnectionId, Connections, Entered, Limits};
+use crate::clients::{ConnectionId, Connections, Entered, Limits, now};
 
 const LIMITS: Limits = Limits { waiting: 64, served: 64, grace: Duration::from_millis(100) };
 /// How long a connection may last without a request that has the token.
@@ -62,7 +62,7 @@ impl Admission {
     pub(super) async fn enter(self: &Arc<Self>) -> Admitted {
         let ending = Arc::<Ending>::default();
         loop {
-            let since = Instant::now();
+            let since = now();
             let entered = self.lock().enter(Arc::clone(&ending), since);
             match entered {
                 Entered::In(id, closed) => {
@@ -78,7 +78,7 @@ impl Admission {
 impl Admitted {
     /// A request with the token came.
     pub(super) fn show_token(&self) {
-        let closed = self.admission.lock().show_token(self.id, Arc::clone(&self.ending), Instant::now());
+        let closed = self.admission.lock().show_token(self.id, Arc::clone(&self.ending), now());
         self.ending.set(false);
         self.admission.left.notify_one();
         closed.iter().for_each(|other| other.set(true));

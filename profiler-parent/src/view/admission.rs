@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::clients::{ConnectionId, Connections, Entered, Limits};
+use crate::clients::{ConnectionId, Connections, Entered, Limits, now};
 
 const LIMITS: Limits = Limits { waiting: 32, served: 32, grace: Duration::from_millis(250) };
 /// How long a client may take until it has sent a request with the token.
@@ -50,7 +50,7 @@ impl Admission {
         let stream = Arc::new(stream);
         let mut connections = self.lock();
         loop {
-            let since = Instant::now();
+            let since = now();
             match connections.enter(Arc::clone(&stream), since) {
                 Entered::In(id, closed) => {
                     closed.iter().for_each(|other| close(other));
@@ -79,7 +79,7 @@ impl Admitted {
     /// A request with the token came.
     pub(super) fn show_token(&self) {
         self.has_token.store(true, Ordering::Relaxed);
-        let closed = self.admission.lock().show_token(self.id, Arc::clone(&self.stream), Instant::now());
+        let closed = self.admission.lock().show_token(self.id, Arc::clone(&self.stream), now());
         self.admission.left.notify_one();
         closed.iter().for_each(|other| close(other));
     }

@@ -23,6 +23,7 @@ mod spans;
 mod sprawl;
 mod traps;
 mod vandal;
+mod visit;
 
 use std::io::{BufRead, Write};
 
@@ -47,6 +48,7 @@ const FAMILIES: &[Family] = &[
     spans::obey,
     sprawl::obey,
     groups::obey,
+    visit::obey,
 ];
 
 fn main() -> anyhow::Result<()> {

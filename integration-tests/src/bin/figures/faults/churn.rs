@@ -17,8 +17,8 @@ use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 
 use super::at_length;
-use crate::roles::role;
 use crate::figure::{Figure, Promise, Report};
+use crate::roles::role;
 
 const CYCLES: u64 = 10_000;
 const SECONDS: u64 = 120;

@@ -11,9 +11,9 @@ use anyhow::{Context, Result, bail};
 use profiler_core::marker;
 use profiler_core::session::{self, SessionParams, StartOptions};
 
-use crate::roles::role;
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::{median, median_ratio, ns_of};
+use crate::roles::role;
 
 const ROUNDS: usize = 101;
 /// Memory that the process has touched.

@@ -25,8 +25,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::at_length;
-use crate::roles::role;
 use crate::figure::{Figure, Promise, Report};
+use crate::roles::role;
 
 const SECONDS: u64 = 60;
 const CHILDREN: usize = 2;

@@ -15,7 +15,7 @@ use anyhow::Result;
 use crate::figure::Report;
 use crate::roles::Role;
 
-pub(crate) const ROLES: &[(&str, Role)] = &[];
+pub(crate) const ROLES: &[(&str, Role)] = &[(symbols::PARENT, symbols::parent)];
 
 /// Measures the group.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
