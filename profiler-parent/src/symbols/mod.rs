@@ -254,3 +254,13 @@ pub fn resolve_image(image: Vec<u8>, addresses: &[u64]) -> Vec<Arc<Place>> {
         Err(SymbolStackError::Panicked(panic)) => std::panic::resume_unwind(panic),
     }
 }
+
+/// The readable form of a function's name: for the fuzzer. Never panics, and never overflows the stack for symbols.
+#[doc(hidden)]
+pub fn readable_name(raw: &[u8]) -> String {
+    match on_symbol_stack(|| demangle::readable(raw)) {
+        Ok(name) => name,
+        Err(SymbolStackError::NoThread(_)) => String::new(),
+        Err(SymbolStackError::Panicked(panic)) => std::panic::resume_unwind(panic),
+    }
+}
