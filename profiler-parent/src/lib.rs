@@ -7,6 +7,8 @@
 
 pub mod alerts;
 pub mod capture;
+#[cfg(any(feature = "cli", feature = "live"))]
+mod clients;
 pub mod controller;
 pub mod export;
 pub mod gather;

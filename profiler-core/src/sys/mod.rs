@@ -36,7 +36,7 @@ pub(crate) use imp::{
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};
 pub(crate) use thread_end::ThreadEnd;
 pub(crate) use threads::is_quiet_thread;
-pub use threads::spawn_quiet;
+pub use threads::{run_quiet, spawn_quiet};
 
 use std::os::fd::AsFd;
 

@@ -76,6 +76,28 @@ fn taken_by_libc() -> usize {
     bytes
 }
 
+/// Runs `body` on a thread with a stack of `stack` bytes and all signals blocked, and waits for its end. The inner
+/// error is a panic of `body`. The name is cut at 15 bytes by the system.
+///
+/// # Errors
+/// When the system has no thread left; then `body` did not run.
+pub fn run_quiet<T: Send>(
+    name: &str,
+    stack: usize,
+    body: impl FnOnce() -> T + Send,
+) -> io::Result<std::thread::Result<T>> {
+    let body = || {
+        IS_QUIET.set(true);
+        body()
+    };
+    std::thread::scope(|scope| {
+        let masked = SignalsBlocked::new();
+        let thread = Builder::new().name(name.to_owned()).stack_size(stack).spawn_scoped(scope, body)?;
+        drop(masked);
+        Ok(thread.join())
+    })
+}
+
 struct SignalsBlocked(Option<libc::sigset_t>);
 
 impl SignalsBlocked {

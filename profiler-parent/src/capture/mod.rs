@@ -1,6 +1,6 @@
 //! One capture: every process's part, one file.
 //!
-//! Made by the session. [`Capture::save`] does the work on the caller's thread. In the processed format, the
+//! Made by the session. [`Capture::save`] waits for a thread that does the work: the caller's may have a small stack. In the processed format, the
 //! default, this process reads all pools itself ([`crate::processed`]). In the Gecko format all children are
 //! asked first, this process's own part is written beside (by a thread of its own, into an unlinked
 //! file), children's parts are taken as they come, and the memory of those that do not come is
@@ -37,6 +37,7 @@ use crate::hub::{HubHandle, Shared};
 use crate::observe::SessionNs;
 use crate::output::{OutputError, ProfileFile};
 use crate::processed::names::Symbols;
+use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
 
 /// Events that a capture keeps for whoever listens; more are dropped.
 const EVENTS: usize = 1024;
@@ -87,6 +88,9 @@ pub enum CaptureError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// The system has no thread to write the profile on: the calling one may have too small a stack.
+    #[error("no thread to write the profile on: {0}")]
+    NoThread(#[source] std::io::Error),
     /// This process's own part could not be written.
     #[error("cannot write this process's own part: {0}")]
     OwnPart(String),
@@ -205,8 +209,20 @@ impl Capture {
     ///
     /// # Errors
     /// [`CaptureError`]; what was there under that name before is still there.
-    pub fn save(mut self, path: impl AsRef<Path>) -> Result<CaptureReport, CaptureError> {
+    ///
+    /// # Panics
+    /// If the [`Symbols`] of [`Self::symbols`] panic.
+    pub fn save(self, path: impl AsRef<Path>) -> Result<CaptureReport, CaptureError> {
         let path = path.as_ref();
+        match on_symbol_stack(|| self.save_here(path)) {
+            Ok(saved) => saved,
+            Err(SymbolStackError::NoThread(error)) => Err(CaptureError::NoThread(error)),
+            Err(SymbolStackError::Panicked(panic)) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Needs more stack than a host's thread may have.
+    fn save_here(mut self, path: &Path) -> Result<CaptureReport, CaptureError> {
         let turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = ProfileFile::create(path)?;
         let events = &self.events.0;

@@ -1,12 +1,13 @@
 //! The web server: hyper on one thread, with a runtime of that thread alone.
 //!
-//! Started by [`super::LiveServer`], ended by dropping it or by the session's end. Invariants: one thread whatever comes; so many
-//! connections, each with a small buffer and a bounded time for the head of a request; what a request sends as its body is not
-//! read; nothing of a host's own runtime is touched.
+//! Started by [`super::LiveServer`], ended by dropping it or by the session's end. Invariants: one thread whatever comes; a bounded
+//! number of connections ([`super::admission`]), each with a small buffer and a bounded time for the head of a request; a connection
+//! without the token takes no place of one with it; what a request sends as its body is not read; nothing of a host's own runtime
+//! is touched.
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, Read};
 use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,13 +28,12 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
-use super::site::Site;
+use super::admission::{Admission, Admitted};
+use super::site::{Answered, Site};
 
-/// Connections at once; others are turned away.
-const CONNECTIONS: usize = 64;
 /// Bytes of a request's head.
 const HEAD: usize = 16 * 1024;
-/// How long the head of a request may take; a connection that rests so long is closed.
+/// How long the head of a request may take after one with the token; a connection that rests so long is closed.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long a connection may last. A page that is open makes a new one.
 const CONNECTION_TIME: Duration = Duration::from_secs(600);
@@ -100,27 +100,30 @@ fn run(runtime: Runtime, listener: TcpListener, site: &Arc<Site>, stop: &Notify,
 }
 
 async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
-    let places = Arc::new(());
+    let admission = Admission::new();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) if Arc::strong_count(&places) <= CONNECTIONS => {
-                let (site, place) = (Arc::clone(&site), Arc::clone(&places));
+            Ok((stream, _)) => {
+                let (site, admitted) = (Arc::clone(&site), Arc::new(admission.enter().await));
                 tokio::spawn(async move {
-                    let _ = tokio::time::timeout(CONNECTION_TIME, converse(stream, site)).await;
-                    drop(place);
+                    let _ = tokio::time::timeout(CONNECTION_TIME, converse(stream, site, admitted)).await;
                 });
             }
-            Ok(_) => {} // closed: somebody is flooding
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-async fn converse(stream: TcpStream, site: Arc<Site>) {
+async fn converse(stream: TcpStream, site: Arc<Site>, admitted: Arc<Admitted>) {
+    let asked = Arc::clone(&admitted);
     let answer = service_fn(move |request: Request<Incoming>| {
         let answer = catch_unwind(AssertUnwindSafe(|| site.answer(&request)));
-        let answer = answer.unwrap_or_else(|_| status(StatusCode::INTERNAL_SERVER_ERROR));
-        std::future::ready(Ok::<_, Infallible>(answer))
+        let failed = || Answered { response: status(StatusCode::INTERNAL_SERVER_ERROR), has_token: false };
+        let answered = answer.unwrap_or_else(|_| failed());
+        if answered.has_token {
+            asked.show_token();
+        }
+        std::future::ready(Ok::<_, Infallible>(answered.response))
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
@@ -128,7 +131,19 @@ async fn converse(stream: TcpStream, site: Arc<Site>) {
     server.half_close(true);
     let connection: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>> =
         Box::pin(server.serve_connection(TokioIo::new(stream), answer));
-    let _ = connection.await; // the client's loss
+    unless(connection, Box::pin(admitted.ended())).await;
+}
+
+/// Runs a connection to its end, or until `ended`. What the connection can do is done first.
+async fn unless<T>(
+    mut connection: Pin<Box<dyn Future<Output = T> + Send>>,
+    mut ended: Pin<Box<impl Future<Output = ()> + Send>>,
+) {
+    poll_fn(|context| match connection.as_mut().poll(context) {
+        Poll::Ready(_) => Poll::Ready(()), // an error is the client's loss
+        Poll::Pending => ended.as_mut().poll(context),
+    })
+    .await;
 }
 
 /// An answer that says nothing but its status.

@@ -31,6 +31,7 @@
 //! | `GET profiles.json`, `GET profiles/NAME` | profiles that were captured from here, and their files; the `link` of each is the path of the same file that pages of other sites may read, on this server but not below the token |
 //! | `POST capture` | captures: all, or `from=` to `to=`, or the time of `alert=`; answers with the profile's number, which then stands in the list |
 
+mod admission;
 mod alerts;
 mod counters;
 mod desk;

@@ -66,6 +66,12 @@ enum Place<'a> {
     Profile(File),
 }
 
+/// An answer, and whether its request had the token, or the secret of a profile.
+pub(super) struct Answered {
+    pub(super) response: Response<Answer>,
+    pub(super) has_token: bool,
+}
+
 impl Site {
     /// Lets go of what nobody asks for any more.
     pub(super) fn tidy(&self) {
@@ -74,14 +80,16 @@ impl Site {
     }
 
     /// Answers a request. Its body is not looked at.
-    pub(super) fn answer(&self, request: &Request<Incoming>) -> Response<Answer> {
-        let mut response = match self.place(request) {
+    pub(super) fn answer(&self, request: &Request<Incoming>) -> Answered {
+        let place = self.place(request);
+        let has_token = place.is_ok();
+        let mut response = match place {
             Ok(Place::Page(place)) => self.serve(place, request),
             Ok(Place::Profile(file)) => for_any_page(file, request),
             Err(refusal) => status(refusal),
         };
         put(&mut response, &HEADERS);
-        response
+        Answered { response, has_token }
     }
 
     fn place<'a>(&self, request: &'a Request<Incoming>) -> Result<Place<'a>, StatusCode> {

@@ -1,17 +1,35 @@
 //! Readable names of what compilers call functions.
 //!
-//! Used by [`super::module`]. Invariant: takes any bytes, and what it gives has at most [`LONGEST`] bytes.
+//! Used by [`super::module`] and [`super::texts`], on the stack of [`super::stack`]. A name nests as its file likes, and the
+//! demanglers follow it by recursion. Invariants: takes any bytes; what it gives has at most [`LONGEST`] bytes; a name
+//! that nests deeper than [`PARSE_DEPTH`] or [`PRINT_DEPTH`] stays as it is; no accepted name needs more than an eighth of
+//! [`super::stack::STACK`] (measured: 0.5 MiB; half of it, 4 MiB, if the demanglers are built without optimisation).
 
 use std::fmt::{self, Write};
 
+use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
+
 /// Longest readable name; longer ones end in an ellipsis.
 const LONGEST: usize = 4096;
+/// Longest name of a compiler that is made readable.
+const LONGEST_MANGLED: usize = 1 << 14;
+/// Pieces that a name is printed in: empty ones take no room, and a name can have them without end.
+const MOST_PIECES: usize = 1 << 16;
+/// Levels that a C++ name may nest while it is parsed, and while it is printed. `rustc_demangle` has a limit of its own, 500,
+/// on levels that are a tenth as large.
+const PARSE_DEPTH: u32 = 96;
+const PRINT_DEPTH: u32 = 128;
 
-/// Text that takes no more than [`LONGEST`] bytes.
-struct Limited(String);
+/// Text that takes no more than [`LONGEST`] bytes, in no more than [`MOST_PIECES`].
+#[derive(Default)]
+struct Limited(String, usize);
 
 impl Write for Limited {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.1 += 1;
+        if self.1 > MOST_PIECES {
+            return Err(fmt::Error);
+        }
         let room = LONGEST.saturating_sub(self.0.len());
         if text.len() <= room {
             self.0.push_str(text);
@@ -27,8 +45,10 @@ impl Write for Limited {
 /// The readable form of a name; the name itself if it is none of a compiler's.
 pub(super) fn readable(raw: &[u8]) -> String {
     let raw = String::from_utf8_lossy(raw);
-    rust(&raw).or_else(|| cpp(&raw)).unwrap_or_else(|| {
-        let mut plain = Limited(String::new());
+    let mangled = Some(&*raw).filter(|raw| raw.len() <= LONGEST_MANGLED);
+    let demangled = mangled.and_then(|raw| rust(raw).or_else(|| cpp(raw)));
+    demangled.unwrap_or_else(|| {
+        let mut plain = Limited::default();
         let _ = plain.write_str(&raw);
         plain.0
     })
@@ -54,50 +74,18 @@ fn cpp(raw: &str) -> Option<String> {
     if !raw.starts_with("_Z") {
         return None;
     }
-    let symbol = cpp_demangle::BorrowedSymbol::new(raw.as_bytes()).ok()?;
-    written(|out| symbol.structured_demangle(out, &cpp_demangle::DemangleOptions::default()))
+    let depth = ParseOptions::default().recursion_limit(PARSE_DEPTH);
+    let symbol = BorrowedSymbol::new_with_options(raw.as_bytes(), &depth).ok()?;
+    let depth = DemangleOptions::default().recursion_limit(PRINT_DEPTH);
+    written(|out| symbol.structured_demangle(out, &depth))
 }
 
 /// What was written, if it came to its end or to the limit.
 fn written(write: impl FnOnce(&mut Limited) -> fmt::Result) -> Option<String> {
-    let mut out = Limited(String::new());
+    let mut out = Limited::default();
     let whole = write(&mut out).is_ok();
     (whole || out.0.ends_with('…')).then_some(out.0)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_rust_cpp_and_c_are_readable() {
-        let of = |raw: &str| readable(raw.as_bytes());
-        assert_eq!(of("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"), "core::fmt::Write::write_fmt");
-        assert_eq!(of("_RNvNtCs1234_7mycrate3foo3bar"), "mycrate::foo::bar");
-        assert_eq!(of("_ZN3foo3barEi"), "foo::bar(int)");
-        assert_eq!(of("_ZN3foo3barEv"), "foo::bar()");
-        assert_eq!(of("main"), "main");
-        assert_eq!(of("compress.part.0"), "compress.part.0");
-        assert_eq!(of("_Z"), "_Z");
-        assert_eq!(readable(b"\xff\x00"), "\u{fffd}\0");
-    }
-
-    #[test]
-    fn no_name_is_longer_than_the_limit() {
-        let long = "x".repeat(100_000);
-        assert_eq!(readable(long.as_bytes()).len(), LONGEST + '…'.len_utf8());
-        let bomb = format!("_Z1fI{}E", "N1a1bE".repeat(2000) + &"S0_".repeat(2000));
-        assert!(readable(bomb.as_bytes()).len() <= LONGEST + '…'.len_utf8());
-        let deep = format!("_Z1f{}i", "P".repeat(100_000));
-        assert!(readable(deep.as_bytes()).len() <= LONGEST + '…'.len_utf8());
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn any_bytes_have_a_readable_form(raw: Vec<u8>) {
-            readable(&raw);
-            readable(&[b"_ZN", raw.as_slice()].concat());
-            readable(&[b"_R", raw.as_slice()].concat());
-        }
-    }
-}
+mod tests;

@@ -18,7 +18,8 @@
 //!
 //! Invariants: a file whose build id is not the one that the process had gives no names; nothing
 //! that stands in a file makes a look-up fail, panic, or take unbounded time or memory: what is wrong is told in a [`ModuleReport`];
-//! results are kept for later captures up to a limit, files and parsed debug information are not.
+//! results are kept for later captures up to a limit, files and parsed debug information are not;
+//! files are looked into on a thread with a stack of its own size, whatever thread asks ([`stack`]).
 //! Give all addresses of a module in one call: each call reads the file once.
 
 pub(crate) mod bounded;
@@ -36,6 +37,7 @@ mod problem;
 mod reading;
 mod report;
 pub mod server_api;
+pub(crate) mod stack;
 mod table;
 mod texts;
 
@@ -50,7 +52,9 @@ pub use self::problem::Problem;
 pub use self::report::{ModuleReport, NameSource};
 
 use self::cache::{Cache, Identity};
+use self::module::Outcome;
 use self::reading::Reading;
+use self::stack::{SymbolStackError, on_symbol_stack};
 
 /// Which file is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -204,9 +208,7 @@ impl Symbols {
         missing.sort_unstable();
         missing.dedup();
         if !missing.is_empty() {
-            let reading = Reading::new(&self.options, *left);
-            let found = module::look_up(key.path, key.build_id, &missing, &reading);
-            *left = reading.budget.left();
+            let found = look_into(key, &missing, &self.options, left);
             module.add(&missing, &found.places, found.bytes);
             let unread = missing.len() - found.places.len();
             module.report = ModuleReport {
@@ -222,11 +224,43 @@ impl Symbols {
     }
 }
 
+/// Reads the files of a module, on a stack that is large enough for whatever they say.
+fn look_into(key: ModuleKey<'_>, missing: &[u64], options: &SymbolOptions, left: &mut u64) -> Outcome {
+    let looked = on_symbol_stack(|| {
+        let reading = Reading::new(options, *left);
+        let found = module::look_up(key.path, key.build_id, missing, &reading);
+        (found, reading.budget.left())
+    });
+    match looked {
+        Ok((found, rest)) => {
+            *left = rest;
+            found
+        }
+        Err(SymbolStackError::NoThread(error)) => Outcome::nothing(vec![Problem::NoThread(error.kind())]),
+        Err(SymbolStackError::Panicked(_)) => Outcome::nothing(vec![Problem::Panicked(key.path.into())]),
+    }
+}
+
 /// Looks up addresses, in order, in an image that is in memory: for the fuzzer. Never panics, whatever the image is.
 #[doc(hidden)]
 pub fn resolve_image(image: Vec<u8>, addresses: &[u64]) -> Vec<Arc<Place>> {
     let mut addresses = addresses.to_vec();
     addresses.sort_unstable();
     addresses.dedup();
-    module::in_image(image, &addresses, &SymbolOptions::default().file_limit(64 << 20)).places
+    let options = SymbolOptions::default().file_limit(64 << 20);
+    match on_symbol_stack(|| module::in_image(image, &addresses, &options)) {
+        Ok(found) => found.places,
+        Err(SymbolStackError::NoThread(_)) => Vec::new(),
+        Err(SymbolStackError::Panicked(panic)) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// The readable form of a function's name: for the fuzzer. Never panics, and never overflows the stack for symbols.
+#[doc(hidden)]
+pub fn readable_name(raw: &[u8]) -> String {
+    match on_symbol_stack(|| demangle::readable(raw)) {
+        Ok(name) => name,
+        Err(SymbolStackError::NoThread(_)) => String::new(),
+        Err(SymbolStackError::Panicked(panic)) => std::panic::resume_unwind(panic),
+    }
 }

@@ -37,7 +37,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    fn nothing(problems: Vec<Problem>) -> Self {
+    pub(super) fn nothing(problems: Vec<Problem>) -> Self {
         Self { places: Vec::new(), source: NameSource::Nothing, debug_file: None, problems, bytes: 0 }
     }
 }

@@ -59,6 +59,12 @@ pub enum Problem {
         /// How many, at least.
         count: u64,
     },
+    /// The system has no thread, or no memory for its stack.
+    #[error("no thread to look up names on: {0}")]
+    NoThread(io::ErrorKind),
+    /// A defect of the profiler: a file that it cannot cope with.
+    #[error("looking up names in {0:?} panicked")]
+    Panicked(PathBuf),
     /// The program was built to have its debug information in a file of its own, which is not there.
     #[error("no debug information {0:?}")]
     NoSplitFile(PathBuf),
@@ -67,6 +73,13 @@ pub enum Problem {
 impl Problem {
     /// Whether something that is there was not told, because it would have been too much.
     pub const fn is_refusal(&self) -> bool {
-        matches!(self, Self::TooMuch(_) | Self::NotRead(_) | Self::LeftOut { .. })
+        matches!(
+            self,
+            Self::TooMuch(_)
+                | Self::NotRead(_)
+                | Self::LeftOut { .. }
+                | Self::NoThread(_)
+                | Self::Panicked(_)
+        )
     }
 }

@@ -203,8 +203,9 @@ fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
 
-/// Opens a file for reading if it is a regular one. Looks before it opens: opening a FIFO waits, opening a
-/// device may do anything, and a file that the program has locked must not be opened a second time.
+/// Opens a file for reading if it is a regular one. Looks before it opens: opening a FIFO waits,
+/// opening a device may do anything, and a file that the program has locked must not be opened a
+/// second time. A file that another process holds a lease on is an error, not a wait.
 pub(crate) fn open_regular(path: &Path) -> io::Result<Option<ForeignFile>> {
     use rustix::fs::{FileType, Mode, OFlags, fstat, open};
     // Closing a descriptor that is a path only leaves locks alone.
@@ -216,7 +217,8 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Option<ForeignFile>> {
         return Ok(Some(kept));
     }
     let again = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let file: File = open(&again, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?.into();
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let file: File = open(&again, flags, Mode::empty())?.into();
     Ok(Some(file.into()))
 }
 

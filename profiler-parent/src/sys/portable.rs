@@ -103,10 +103,19 @@ impl Bell {
     }
 }
 
-/// Opens a file for reading if it is a regular one.
+/// Opens a file for reading if it is a regular one. Never waits for the writer of a FIFO.
 pub(crate) fn open_regular(path: &Path) -> io::Result<Option<profiler_core::sys::ForeignFile>> {
-    let is_file = std::fs::metadata(path)?.is_file();
-    if is_file { File::open(path).map(|file| Some(file.into())) } else { Ok(None) }
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    // Another file may have come to the same path.
+    let is_file = file.metadata()?.is_file();
+    Ok(is_file.then(|| file.into()))
 }
 
 /// A path as a file on disk has it.

@@ -4,11 +4,11 @@
 //! reads, each with a timeout, and no more; what it sends beyond that is not looked at.
 
 use std::io::{self, Read, Write};
-use std::thread::Builder;
 
 use super::request::{MAX_HEAD, Method, Refusal, Request, end_of_head, parse};
 use super::response::Response;
 use super::site::{Place, Site};
+use crate::symbols::stack::on_symbol_stack;
 
 /// Reads in which a head must be there: it comes in one, unless somebody wants to occupy us.
 const HEAD_READS: usize = 32;
@@ -16,16 +16,18 @@ const HEAD_READS: usize = 32;
 const MAX_BODY: u64 = 16 << 20;
 /// Reads in which a body must be there.
 const BODY_READS: usize = 4096;
-/// Of the thread that looks for symbols.
-const STACK: usize = 8 << 20;
 
-/// Reads the request and answers it.
-pub(super) fn serve(stream: &mut (impl Read + Write), site: &Site) -> io::Result<()> {
+/// Reads the request and answers it; calls `has_token` as soon as it is seen that the client knows the token.
+pub(super) fn serve(
+    stream: &mut (impl Read + Write),
+    site: &Site,
+    has_token: impl FnOnce(),
+) -> io::Result<()> {
     let Some((head, beginning)) = read_head(stream)? else {
         return Response::new(Refusal::HeadTooLarge.status()).write_alone(stream);
     };
     match parse(&head) {
-        Ok(request) => answer(&request, beginning, stream, site),
+        Ok(request) => answer(&request, beginning, stream, (site, has_token)),
         Err(refusal) => Response::new(refusal.status()).write_alone(stream),
     }
 }
@@ -55,7 +57,7 @@ fn answer(
     request: &Request,
     beginning: Vec<u8>,
     stream: &mut (impl Read + Write),
-    site: &Site,
+    (site, has_token): (&Site, impl FnOnce()),
 ) -> io::Result<()> {
     if !site.is_host(&request.host) {
         return Response::new(403).write_alone(stream);
@@ -63,6 +65,7 @@ fn answer(
     let Some(place) = site.place(&request.path) else {
         return Response::new(404).write_alone(stream);
     };
+    has_token();
     match (request.method, place) {
         (Method::Options, _) => preflight(request).write_alone(stream),
         (Method::Get, Place::Profile) => send_profile(stream, site, true),
@@ -110,22 +113,14 @@ fn symbolicate(
     }
     let body = read_body(beginning, usize::try_from(length).unwrap_or(usize::MAX), stream)?;
     let Ok(question) = std::str::from_utf8(&body) else { return refuse(400).write_alone(stream) };
-    let answer = match with_stack(|| (site.symbolicate)(&site.file, question)) {
+    let answer = match on_symbol_stack(|| (site.symbolicate)(&site.file, question)) {
         Ok(Some(answer)) => answer,
         Ok(None) => return refuse(400).write_alone(stream),
-        Err(()) => return refuse(500).write_alone(stream),
+        Err(_) => return refuse(500).write_alone(stream),
     };
     let response = Response::new(200).for_any_origin().with("Content-Type", "application/json");
     response.write_head(stream, answer.len() as u64)?;
     stream.write_all(answer.as_bytes())
-}
-
-/// Runs what may go deep: debug information nests as it likes. An error if there is no thread for it, or it panics.
-fn with_stack<T: Send>(body: impl FnOnce() -> T + Send) -> Result<T, ()> {
-    std::thread::scope(|scope| {
-        let builder = Builder::new().name("profiler-symbols".to_owned()).stack_size(STACK);
-        builder.spawn_scoped(scope, body).map_err(drop)?.join().map_err(drop)
-    })
 }
 
 fn read_body(mut body: Vec<u8>, length: usize, stream: &mut impl Read) -> io::Result<Vec<u8>> {

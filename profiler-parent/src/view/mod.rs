@@ -11,6 +11,7 @@
 //! accept thread ──▶ a thread per connection: head ─▶ request ─▶ site ─▶ response, then it closes
 //! ```
 
+mod admission;
 mod check;
 mod connection;
 mod libraries;

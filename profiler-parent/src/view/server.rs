@@ -1,5 +1,6 @@
 //! The server: it listens, and gives every connection a thread for its one request.
 //!
+//! A bounded number of connections at once, those without the token apart from those with it: see [`super::admission`].
 //! Dropping it ends the listening; requests that are being answered end by their timeouts, or with the process.
 
 use std::fs::File;
@@ -14,16 +15,14 @@ use std::time::Duration;
 use ipc_protocol::environment::{EnvironmentError, Token};
 use profiler_core::sys::spawn_quiet;
 
+use super::admission::{Admission, Admitted};
 use super::check::{NotAProfile, check};
 use super::connection;
 use super::site::Site;
 use super::symbols::Symbolicate;
 use crate::reading::text::is_compressed;
 
-/// Connections at once; others are turned away.
-const CONNECTIONS: usize = 32;
-/// How long a client may take for a read or a write. A paused browser tab reads nothing for a while.
-const READ: Duration = Duration::from_secs(3);
+/// How long a client may take for a write. A paused browser tab reads nothing for a while.
 const WRITE: Duration = Duration::from_secs(60);
 /// Reads of what a client still sends after its answer, so that the answer is not lost with the connection.
 const LAST_READS: usize = 16;
@@ -139,7 +138,7 @@ fn open_file(path: &Path) -> io::Result<File> {
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    let places = Arc::new(());
+    let admission = Admission::new();
     loop {
         let accepted = listener.accept();
         if shared.ended.load(Ordering::Acquire) {
@@ -149,29 +148,25 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             std::thread::sleep(PAUSE);
             continue;
         };
-        let place = Arc::clone(&places);
-        if Arc::strong_count(&places) > CONNECTIONS + 1 {
-            continue; // closed: somebody is flooding
-        }
+        let admitted = admission.enter(stream);
         let shared = Arc::clone(shared);
         // Without a thread the connection is closed as well.
         let _ = spawn_quiet("profiler-view", move || {
-            let _ = converse(stream, &shared.site); // the client's loss
-            drop(place);
+            let _ = converse(&admitted, &shared.site); // the client's loss
         });
     }
 }
 
-fn converse(mut stream: TcpStream, site: &Site) -> io::Result<()> {
-    stream.set_read_timeout(Some(READ))?;
-    stream.set_write_timeout(Some(WRITE))?;
-    connection::serve(&mut stream, site)?;
-    stream.flush()?;
+fn converse(admitted: &Admitted, site: &Site) -> io::Result<()> {
+    admitted.stream().set_write_timeout(Some(WRITE))?;
+    let mut client = admitted.client();
+    connection::serve(&mut client, site, || admitted.show_token())?;
+    client.flush()?;
     // What is unread when a connection closes takes the answer with it.
-    stream.shutdown(Shutdown::Write)?;
+    admitted.stream().shutdown(Shutdown::Write)?;
     let mut rest = [0; 4096];
     for _ in 0..LAST_READS {
-        if stream.read(&mut rest)? == 0 {
+        if client.read(&mut rest)? == 0 {
             break;
         }
     }

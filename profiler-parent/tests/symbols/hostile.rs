@@ -82,6 +82,7 @@ main:   .rept {code}
         .byte 5, 0x2e, 1, 0x55, 0x17, 0, 0
         .byte 6, 0x2e, 1, 0x11, 1, 0x12, 7, 3, 0xa1, 0x3e, 0, 0
         .byte 7, 0x1d, 0, 0x11, 1, 0x12, 7, 0x31, 0xa0, 0x3e, 0, 0
+        .byte 8, 0x1d, 0, 0x11, 1, 0x12, 7, 0x31, 0x13, 0, 0
         .byte 0
         .section .debug_info,"",%progbits
         .long 9f - 8f
@@ -255,4 +256,101 @@ fn a_file_without_a_build_id_is_one_whatever_it_is_called() {
     let mut modules = 0;
     Symbols::new(SymbolOptions::default()).resolve_all(&wanted, &mut |progress| modules = progress.modules);
     assert_eq!(modules, 1);
+}
+
+#[test]
+fn a_function_that_refers_to_itself_for_its_name_has_none() {
+    let circle = "7: .byte 8\n.quad main, 8\n.long 7b - 8b + 4\n";
+    let (seen, _) = first(&by_hand(&format!("{FUNCTION}{circle}.byte 0, 0")));
+    assert_eq!(seen, [(String::new(), String::new(), 0), ("name".to_owned(), String::new(), 0)]);
+}
+
+/// A thread of a host may have so little stack.
+const SMALL_STACK: usize = 64 << 10;
+
+#[test]
+fn names_that_nest_are_looked_up_from_a_small_thread() {
+    let names = ["cvi", "dv", "tl", "il", "nx"].map(|unit| format!("_Z1fILi0EEvDT{}fp_E", unit.repeat(90)));
+    for name in names {
+        let built = by_hand(&format!(
+            ".pushsection .text\n.globl {name}\n.type {name}, %function\n{name}: nop\n.size {name}, 1\n.popsection"
+        ));
+        let bytes = std::fs::read(&built.program).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let symbol = object::Object::symbol_by_name(&file, &name).unwrap();
+        let address = object::ObjectSymbol::address(&symbol);
+        let look_up = || {
+            let (id, mut symbols) = (built.build_id(), built.symbols());
+            let key = ModuleKey { path: built.path(), build_id: &id };
+            build::seen(&symbols.resolve(key, &[address])[0])
+        };
+        let seen = std::thread::scope(|scope| {
+            let small = std::thread::Builder::new().stack_size(SMALL_STACK);
+            small.spawn_scoped(scope, look_up).unwrap().join().unwrap()
+        });
+        assert_eq!(seen.len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_compressed_section_that_says_it_is_huge_is_not_unpacked() {
+    let built = build::c(&["-g", "-gz=zlib"]);
+    let mut bytes = std::fs::read(&built.program).unwrap();
+    let at = {
+        let file = object::File::parse(&*bytes).unwrap();
+        let section = object::Object::section_by_name(&file, ".debug_info").unwrap();
+        let (at, _) = object::ObjectSection::file_range(&section).unwrap();
+        let packed = object::ObjectSection::compressed_file_range(&section).unwrap();
+        assert_eq!(packed.format, object::CompressionFormat::Zlib, "the linker does not compress");
+        usize::try_from(at).unwrap()
+    };
+    let (id, mark) = (built.build_id(), built.marks()[&4]);
+    let key = ModuleKey { path: built.path(), build_id: &id };
+    for size in [1_u64 << 40, u64::MAX, 1] {
+        bytes[at + 8..at + 16].copy_from_slice(&size.to_le_bytes());
+        std::fs::write(&built.program, &bytes).unwrap();
+        let mut symbols = built.symbols();
+        let seen = build::seen(&symbols.resolve(key, &[mark])[0]);
+        assert_eq!(seen[0].0, "plain", "by the symbol table");
+        let problems = &symbols.reports()[0].problems;
+        assert!(!problems.is_empty(), "{size}: {problems:?}");
+    }
+}
+
+#[test]
+fn a_debug_link_to_a_pipe_is_not_waited_for() {
+    let built = build::c(&["-g"]);
+    let debug = built.folder.path().join("program.debug");
+    std::fs::copy(&built.program, &debug).unwrap();
+    run(Command::new("objcopy")
+        .args(["--strip-debug", "--add-gnu-debuglink=program.debug", "program"])
+        .current_dir(&built.folder));
+    std::fs::remove_file(&debug).unwrap();
+    run(Command::new("mkfifo").arg(&debug));
+    let (id, mark) = (built.build_id(), built.marks()[&4]);
+    let key = ModuleKey { path: built.path(), build_id: &id };
+    assert_eq!(build::seen(&built.symbols().resolve(key, &[mark])[0])[0].0, "plain");
+}
+
+#[test]
+fn a_file_that_is_cut_short_while_it_is_read_costs_its_names_alone() {
+    let built = build::c(&["-g"]);
+    let whole = std::fs::read(&built.program).unwrap();
+    let (id, mark) = (built.build_id(), built.marks()[&4]);
+    let key = ModuleKey { path: built.path(), build_id: &id };
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let cut = || {
+            let file = std::fs::File::options().write(true).open(&built.program).unwrap();
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                file.set_len(100).unwrap();
+                std::os::unix::fs::FileExt::write_all_at(&file, &whole, 0).unwrap();
+            }
+        };
+        let cutter = std::thread::Builder::new().spawn_scoped(scope, cut).unwrap();
+        (0..200).for_each(|_| drop(built.symbols().resolve(key, &[mark])));
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        cutter.join().unwrap();
+    });
+    assert_eq!(build::seen(&built.symbols().resolve(key, &[mark])[0])[0].0, "plain");
 }

@@ -24,6 +24,7 @@ mod spans;
 mod sprawl;
 mod traps;
 mod vandal;
+mod visit;
 
 use std::io::{BufRead, Write};
 
@@ -49,6 +50,7 @@ const FAMILIES: &[Family] = &[
     sprawl::obey,
     groups::obey,
     files::obey,
+    visit::obey,
 ];
 
 fn main() -> anyhow::Result<()> {

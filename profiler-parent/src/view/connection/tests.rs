@@ -49,7 +49,7 @@ fn site(content: &[u8], is_compressed: bool) -> Site {
 
 fn ask(site: &Site, piece: usize, request: &str) -> String {
     let mut client = Client { request: Cursor::new(request.as_bytes().to_vec()), piece, got: Vec::new() };
-    let _ = serve(&mut client, site);
+    let _ = serve(&mut client, site, || ());
     String::from_utf8(client.got).unwrap()
 }
 

@@ -1,9 +1,27 @@
 //! Requests of the live page that fail beside slow clients.
+//!
+//! Eighty programs without the token hold connections: some say nothing, some a byte at a time, some a head without an end.
+//! Each connects again when it is closed. Meanwhile a client with the token asks, each time on a new connection.
 
 use anyhow::Result;
+use integration_tests::page;
+use integration_tests::slow_clients::SlowClients;
+use profiler_parent::Session;
+use profiler_parent::core::session::Features;
 
-use crate::figure::Report;
+use crate::figure::{Figure, Promise, Report};
 
-pub(super) fn measure(_report: &mut Report) -> Result<()> {
+const SLOW: usize = 80;
+const REQUESTS: usize = 200;
+
+pub(super) fn measure(report: &mut Report) -> Result<()> {
+    let session = Session::builder().features(Features::NONE).start()?;
+    let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
+    let _slow = SlowClients::connect(live.address(), SLOW)?;
+    let paths = ["", "live.json", "session.json", "live.js"].into_iter().cycle().take(REQUESTS);
+    let lost = paths.filter(|path| page::ask(&live, "GET", path).is_err()).count();
+    let name = "host.live_requests_lost_beside_80_slow_clients";
+    let figure = Figure::new(name, lost as f64, "requests");
+    report.put(figure.promised(Promise::AtMost(0.0)));
     Ok(())
 }

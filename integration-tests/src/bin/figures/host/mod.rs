@@ -22,6 +22,7 @@ pub(crate) const ROLES: &[(&str, Role)] = &[
     ("lock-holder", locks::play_holder),
     ("reloads", reloads::play_reloads),
     (stacks::ROLE, stacks::record),
+    (symbols::PARENT, symbols::parent),
 ];
 
 /// Measures the group.

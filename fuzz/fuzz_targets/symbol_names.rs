@@ -1,0 +1,10 @@
+//! Names of functions as compilers write them: made readable in bounded room, without overflowing the stack for symbols.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use profiler_parent::symbols::readable_name;
+
+fuzz_target!(|raw: &[u8]| {
+    assert!(readable_name(raw).len() <= 4096 + '…'.len_utf8());
+});

@@ -1,0 +1,46 @@
+//! Recording within the code of a library that a test has built: see `integration_tests::hostile_library`.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_void};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use profiler_core::groups::{Group, GroupKind};
+use profiler_core::marker;
+use profiler_core::marker::{MarkerOptions, MarkerStack, category};
+
+use crate::Words;
+
+/// How long a visit takes: long enough for an alert, and for samples.
+const STAY: Duration = Duration::from_millis(150);
+
+/// The library's function: calls back from within itself.
+type Visit = unsafe extern "C" fn(extern "C" fn());
+
+/// `visit PATH`: loads the library, and records a marker with its stack within a function of it, in a run of a plugin.
+pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
+    (name == "visit").then(|| visit(words.first().context("which library?")?))
+}
+
+fn visit(path: &str) -> anyhow::Result<String> {
+    let path = CString::new(path)?;
+    // SAFETY: the path is a string that ends in zero; the library has no code that runs when it is loaded.
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+    ensure!(!library.is_null(), "cannot load {path:?}");
+    // SAFETY: the library stays loaded; the name is a string that ends in zero.
+    let function = unsafe { libc::dlsym(library, c"visit".as_ptr()) };
+    ensure!(!function.is_null(), "no function in {path:?}");
+    // SAFETY: the library's source gives the function this type.
+    let function = unsafe { std::mem::transmute::<*mut c_void, Visit>(function) };
+    let _run = Group::register(GroupKind::Plugin, "visitor").enter();
+    // SAFETY: it calls `within` once and returns.
+    unsafe { function(within) };
+    Ok("ok".to_owned())
+}
+
+extern "C" fn within() {
+    std::thread::sleep(STAY);
+    marker!("visited", &category::OTHER, MarkerOptions::default().with_stack(MarkerStack::Full));
+    std::thread::sleep(STAY);
+}

@@ -1,0 +1,37 @@
+//! A shared library with a function whose name is made to exhaust the stack of a demangler.
+//!
+//! Built by tests and figures with the system's C compiler; loaded by the helper's command `visit`, which has its frames on
+//! the stack when it records.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::ensure;
+
+/// What the readable or raw form of the hostile name begins with.
+pub const BEGINNING: &str = "_Z1fILi0EEvDTcvicvi";
+
+/// The hostile name: `cpp_demangle` needs more than 256 KiB of stack for it.
+pub fn hostile_name() -> String {
+    format!("_Z1fILi0EEvDT{}fp_E", "cvi".repeat(90))
+}
+
+/// Builds the library in `directory`.
+///
+/// # Errors
+/// When there is no C compiler, or it refuses.
+pub fn build(directory: &Path) -> anyhow::Result<PathBuf> {
+    let (source, library) = (directory.join("hostile.c"), directory.join("libhostile.so"));
+    let text = format!(
+        "void inner(void (*back)(void)) __asm__(\"{}\");\n\
+         __attribute__((noinline)) void inner(void (*back)(void)) {{ back(); __asm__ volatile(\"\"); }}\n\
+         void visit(void (*back)(void)) {{ inner(back); __asm__ volatile(\"\"); }}\n",
+        hostile_name()
+    );
+    std::fs::write(&source, text)?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-fno-omit-frame-pointer", "-fasynchronous-unwind-tables"]);
+    let output = compiler.args(["-Wl,--build-id", "-o"]).arg(&library).arg(&source).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(library)
+}

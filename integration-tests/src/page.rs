@@ -1,0 +1,28 @@
+//! The live page, as a program of its owner asks it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use anyhow::{Context, ensure};
+use profiler_parent::LiveServer;
+
+use crate::patience::LONG;
+
+/// Asks for a path below the token, on a connection of its own; gives the body of an answer that is none of an error.
+///
+/// # Errors
+/// When there is no such answer.
+pub fn ask(live: &LiveServer, method: &str, what: &str) -> anyhow::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(live.address())?;
+    stream.set_read_timeout(Some(LONG))?;
+    let url = live.url();
+    let path = url.splitn(4, '/').nth(3).context("no path")?;
+    let host = live.address();
+    write!(stream, "{method} /{path}{what} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").context("no head")?;
+    let head = String::from_utf8_lossy(answer.get(..end).unwrap_or_default()).into_owned();
+    ensure!(head.starts_with("HTTP/1.1 20"), "{head}");
+    Ok(answer.split_off(end + 4))
+}

@@ -1,0 +1,180 @@
+//! Which connections a local server keeps: those that have shown its token apart from those that have not.
+//!
+//! Used by the live page and by the server of `profiler view`. Any program of this machine can connect; only the owner's
+//! programs know the token. Invariants: both kinds have a bound of their own, so that a connection without the token takes no
+//! place of one with it; where a bound is reached the oldest connection of that kind is closed and the new one stays;
+//! a connection has at least [`Limits::grace`] to send its request before it makes room for another.
+//!
+//! ```text
+//! accept ──▶ waiting: no token yet ──token──▶ served, by their last request
+//!               │ oldest, after the grace        │ oldest
+//!               ▼                                ▼
+//!             closed                           closed
+//! ```
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Bounds of a server's connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Connections that have not shown the token.
+    pub(crate) waiting: usize,
+    /// Connections that have.
+    pub(crate) served: usize,
+    /// How long a connection may wait before it has to make room.
+    pub(crate) grace: Duration,
+}
+
+/// The clock that connections are measured with: of the same kind as the timeouts of sockets.
+#[allow(clippy::disallowed_methods)] // timeouts of sockets are in the system's time, whatever clock a session has
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// A connection of [`Connections`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectionId(u64);
+
+/// What became of a connection that asked to come in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Entered<H> {
+    /// It is in, and this one has to be closed for it.
+    In(ConnectionId, Option<H>),
+    /// All who wait came just now: ask again after this time, or when one leaves.
+    Later(Duration, H),
+}
+
+#[derive(Debug)]
+struct Connection<H> {
+    id: ConnectionId,
+    /// When it came.
+    since: Instant,
+    /// What closes it.
+    handle: H,
+}
+
+/// All connections of a server. `H` is what closes one.
+#[derive(Debug)]
+pub(crate) struct Connections<H> {
+    limits: Limits,
+    next: u64,
+    /// The oldest first.
+    waiting: VecDeque<Connection<H>>,
+    /// The one whose last request is the oldest first.
+    served: VecDeque<Connection<H>>,
+}
+
+impl<H> Connections<H> {
+    pub(crate) const fn new(limits: Limits) -> Self {
+        Self { limits, next: 0, waiting: VecDeque::new(), served: VecDeque::new() }
+    }
+
+    /// A new connection, which has shown nothing yet.
+    pub(crate) fn enter(&mut self, handle: H, now: Instant) -> Entered<H> {
+        let mut closed = None;
+        if self.waiting.len() >= self.limits.waiting {
+            let age = self.waiting.front().map_or(Duration::MAX, |oldest| now.duration_since(oldest.since));
+            if let Some(left) = self.limits.grace.checked_sub(age).filter(|left| !left.is_zero()) {
+                return Entered::Later(left, handle);
+            }
+            closed = self.waiting.pop_front().map(|oldest| oldest.handle);
+        }
+        let id = ConnectionId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.waiting.push_back(Connection { id, since: now, handle });
+        Entered::In(id, closed)
+    }
+
+    /// A request with the token came on this connection, which `handle` closes. Gives one that has to be closed for it.
+    pub(crate) fn show_token(&mut self, id: ConnectionId, handle: H, now: Instant) -> Option<H> {
+        self.leave(id);
+        self.served.push_back(Connection { id, since: now, handle });
+        let is_full = self.served.len() > self.limits.served;
+        if is_full { self.served.pop_front().map(|oldest| oldest.handle) } else { None }
+    }
+
+    /// Whether a connection has not shown the token, or was closed.
+    pub(crate) fn is_waiting(&self, id: ConnectionId) -> bool {
+        !self.served.iter().any(|one| one.id == id)
+    }
+
+    /// A connection has ended.
+    pub(crate) fn leave(&mut self, id: ConnectionId) {
+        self.waiting.retain(|one| one.id != id);
+        self.served.retain(|one| one.id != id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { waiting: 2, served: 2, grace: Duration::from_millis(100) };
+
+    fn entered(
+        connections: &mut Connections<char>,
+        handle: char,
+        now: Instant,
+    ) -> (ConnectionId, Option<char>) {
+        match connections.enter(handle, now) {
+            Entered::In(id, closed) => (id, closed),
+            Entered::Later(left, _) => panic!("{handle} has to wait {left:?}"),
+        }
+    }
+
+    #[test]
+    fn a_newcomer_takes_the_place_of_the_oldest_that_has_had_its_time() {
+        let start = now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut connections = Connections::new(LIMITS);
+        entered(&mut connections, 'a', at(0));
+        entered(&mut connections, 'b', at(50));
+        assert_eq!(connections.enter('c', at(60)), Entered::Later(Duration::from_millis(40), 'c'));
+        assert_eq!(entered(&mut connections, 'c', at(100)).1, Some('a'));
+        assert_eq!(entered(&mut connections, 'd', at(150)).1, Some('b'));
+    }
+
+    #[test]
+    fn connections_with_the_token_take_no_place_of_others_and_lose_none_to_them() {
+        let now = now();
+        let later = now + LIMITS.grace;
+        let mut connections = Connections::new(LIMITS);
+        for handle in ['a', 'b'] {
+            let (id, closed) = entered(&mut connections, handle, now);
+            assert_eq!((closed, connections.show_token(id, handle, now)), (None, None));
+        }
+        for (handle, closed) in [('x', None), ('y', None), ('z', Some('x')), ('w', Some('y'))] {
+            let at = if closed.is_some() { later } else { now };
+            assert_eq!(entered(&mut connections, handle, at).1, closed);
+        }
+    }
+
+    #[test]
+    fn of_too_many_with_the_token_the_one_that_asked_least_recently_is_closed() {
+        let now = now();
+        let mut connections = Connections::new(LIMITS);
+        let mut show = |handle| {
+            let id = entered(&mut connections, handle, now).0;
+            (id, connections.show_token(id, handle, now))
+        };
+        let (first, _) = show('a');
+        show('b');
+        assert_eq!(connections.show_token(first, 'a', now), None, "it asks again");
+        let id = entered(&mut connections, 'c', now).0;
+        assert_eq!(connections.show_token(id, 'c', now), Some('b'));
+        assert!(!connections.is_waiting(first) && !connections.is_waiting(id));
+    }
+
+    #[test]
+    fn one_that_is_served_after_all_is_no_longer_closed() {
+        let now = now();
+        let mut connections = Connections::new(Limits { waiting: 1, ..LIMITS });
+        let (first, _) = entered(&mut connections, 'a', now);
+        let (second, closed) = entered(&mut connections, 'b', now + LIMITS.grace);
+        assert_eq!(closed, Some('a'));
+        assert!(connections.is_waiting(first));
+        connections.show_token(first, 'a', now);
+        assert!(!connections.is_waiting(first) && connections.is_waiting(second));
+    }
+}

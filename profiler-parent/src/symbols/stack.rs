@@ -1,0 +1,65 @@
+//! The one stack that symbol work runs on.
+//!
+//! Names are made readable, debug information is read and profiles are captured on whatever thread a host calls from, and
+//! that thread may have 64 KiB. What symbol files hold decides how deep the work goes, so it never runs there: everything
+//! that looks into a symbol file goes through [`on_symbol_stack`]. Called by [`super::Symbols`], by captures and by the
+//! server of `profiler view`. Invariants: symbol work has [`STACK`] bytes of stack; no accepted name needs more than an eighth
+//! of them, which a test of [`super::demangle`] holds; a panic is an error of the caller's, not of its thread.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use profiler_core::sys::run_quiet;
+
+/// Bytes of the stack. Only the pages that are used take memory.
+pub(crate) const STACK: usize = 8 << 20;
+
+thread_local! {
+    static IS_SYMBOL_STACK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Why some work has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SymbolStackError {
+    /// The work was not begun.
+    #[error("no thread to look up names on: {0}")]
+    NoThread(#[from] io::Error),
+    /// The work ended in a panic, which this is.
+    #[error("the look-up of names panicked")]
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// Runs `body` with [`STACK`] bytes of stack and waits for it: on a thread of its own, or here if this is such a thread.
+pub(crate) fn on_symbol_stack<T: Send>(body: impl FnOnce() -> T + Send) -> Result<T, SymbolStackError> {
+    if IS_SYMBOL_STACK.get() {
+        return catch_unwind(AssertUnwindSafe(body)).map_err(SymbolStackError::Panicked);
+    }
+    let marked = || {
+        IS_SYMBOL_STACK.set(true);
+        body()
+    };
+    run_quiet("profiler-symbols", STACK, marked)?.map_err(SymbolStackError::Panicked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_within_symbol_work_stays_on_the_same_thread() {
+        let id = || std::thread::current().id();
+        let (outer, inner) = on_symbol_stack(|| (id(), on_symbol_stack(id).unwrap())).unwrap();
+        assert_eq!(outer, inner);
+        assert_ne!(outer, id());
+    }
+
+    #[test]
+    fn a_panic_of_symbol_work_is_an_error_of_its_caller() {
+        let panics = || -> u32 { panic!("this is a test") };
+        assert!(matches!(on_symbol_stack(panics), Err(SymbolStackError::Panicked(_))));
+        let nested = on_symbol_stack(|| on_symbol_stack(panics).is_err());
+        assert!(nested.unwrap());
+    }
+}
