@@ -141,6 +141,7 @@ mod guarded_packets {
     use super::*;
 
     /// A child that has said Hello, and its socket for packets of any content.
+    #[allow(unsafe_code)]
     fn hostile() -> (Accepted, OwnedFd) {
         let token = Token::from_bytes([3; 16]);
         let listener = Listener::new().unwrap();
@@ -261,6 +262,7 @@ mod guarded_packets {
     }
 
     /// Numbers of sockets that were accepted from the listener of this name. Looks at bare numbers only.
+    #[allow(unsafe_code)]
     fn accepted_sockets(name: &str) -> Vec<i32> {
         let is_accepted = |number: &i32| {
             if FileIdentity::of_number(*number).is_err() {
