@@ -82,11 +82,12 @@ fn install(restarts: bool) -> Result<()> {
 
 fn interrupt_a_read() -> Result<&'static str> {
     let (reader, mut writer) = std::io::pipe()?;
+    let source = reader.as_raw_fd(); // open until the writing below
     let thread = std::thread::spawn(move || {
         READER.store(profiler_core::thread::current().get(), Ordering::SeqCst);
         let mut byte = 0_u8;
         // SAFETY: reads at most one byte into a local.
-        unsafe { libc::read(reader.as_raw_fd(), (&raw mut byte).cast(), 1) }
+        unsafe { libc::read(source, (&raw mut byte).cast(), 1) }
     });
     ensure!(until(reads), "the thread does not read");
     // SAFETY: the thread is joined below.
@@ -96,6 +97,7 @@ fn interrupt_a_read() -> Result<&'static str> {
     ensure!(until(|| thread.is_finished() || reads()), "the thread neither reads nor ends");
     let is_over = thread.is_finished();
     writer.write_all(b"x")?;
+    drop(reader);
     let got = thread.join().ok().context("the reading thread panicked")?;
     match (is_over, got) {
         (true, -1) => Ok("eintr"),
