@@ -66,10 +66,14 @@ fn check(session: &TestSession) -> anyhow::Result<()> {
     let (books, numbers) = (profile.parent().books()?, profile.parent().numbers()?);
     assert_eq!(books.recorded, u64::from(THREADS) * (BUSY + AGAIN), "{books:?}");
     assert!(books.evicted > 0, "{books:?}");
+    let mut missing = 0;
     for thread in 0..THREADS {
-        let last = numbers[&thread].iter().rev().take(AGAIN as usize).rev().copied();
-        assert!(last.eq(BUSY..BUSY + AGAIN), "thread {thread}: {books:?}");
+        let after: Vec<u64> = numbers[&thread].iter().copied().filter(|number| *number >= BUSY).collect();
+        assert!(after.is_sorted_by(|a, b| a < b), "thread {thread}: {after:?}");
+        missing += AGAIN - after.len() as u64;
     }
+    // A loaded machine may cost an entry, which is counted.
+    assert!(missing <= books.dropped && missing < AGAIN / 10, "{missing} are missing: {books:?}");
     Ok(())
 }
 
