@@ -100,7 +100,7 @@ fn a_child_can_be_killed_at_the_very_moment_at_which_its_session_ends() -> anyho
         let killed = std::thread::scope(|scope| {
             let killing = scope.spawn(|| {
                 // The session watches it no more from here on; it has not ended.
-                while signals.send(0)? {}
+                while signals.send(libc::SIGCONT)? {}
                 puppet.child.kill()
             });
             session.end();

