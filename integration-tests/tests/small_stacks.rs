@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::session;
-use integration_tests::small_stacks::Kind;
+use integration_tests::small_stacks::{Kind, scene};
 
 /// `PTHREAD_STACK_MIN` on x86-64.
 const SMALLEST: usize = 16 * 1024;
@@ -35,8 +35,10 @@ fn numbers(said: &str) -> Result<Vec<usize>> {
 fn recording_of_every_kind_works_on_the_smallest_stack_while_it_is_sampled() -> Result<()> {
     let _turn = session::turn();
     for kind in Kind::ALL {
-        let said = run(&["crowd", kind.name(), &SMALLEST.to_string(), "200", "20"])?;
-        print!("{}: {said}", kind.name());
+        for bytes in [SMALLEST, scene::ENOUGH_TO_WALK] {
+            let said = run(&["crowd", kind.name(), &bytes.to_string(), "200", "20"])?;
+            print!("{}: {said}", kind.name());
+        }
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ fn parent() -> Result<()> {
     drop(child.stdin.take());
     let mut said = String::new();
     child.stdout.take().context("no pipe")?.read_to_string(&mut said)?;
-    let status = child.wait()?;
+    let status = child.wait().context("the child does not end")?;
     ensure!(status.success(), "the child ended with {status}");
     session.stop();
     println!("ok {own}{said}");
