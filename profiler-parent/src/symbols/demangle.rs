@@ -20,6 +20,9 @@ const MOST_PIECES: usize = 1 << 16;
 const PARSE_DEPTH: u32 = 96;
 const PRINT_DEPTH: u32 = 128;
 
+/// `new` expressions in a C++ name: each doubles the time.
+const MOST_NEW_EXPRESSIONS: usize = 12;
+
 /// Text that takes no more than [`LONGEST`] bytes, in no more than [`MOST_PIECES`].
 #[derive(Default)]
 struct Limited(String, usize);
@@ -70,8 +73,15 @@ fn rust(raw: &str) -> Option<String> {
     written(|out| write!(out, "{name:#}"))
 }
 
+/// Whether a C++ name may have so many `new` expressions that parsing it never ends: `cpp_demangle` tries each twice, and
+/// each time all within it. Letters of identifiers count as well, because only a parser can tell them apart.
+fn has_too_many_new_expressions(raw: &str) -> bool {
+    let pairs = raw.as_bytes().windows(2);
+    pairs.filter(|pair| *pair == b"nw" || *pair == b"na").count() > MOST_NEW_EXPRESSIONS
+}
+
 fn cpp(raw: &str) -> Option<String> {
-    if !raw.starts_with("_Z") {
+    if !raw.starts_with("_Z") || has_too_many_new_expressions(raw) {
         return None;
     }
     let depth = ParseOptions::default().recursion_limit(PARSE_DEPTH);

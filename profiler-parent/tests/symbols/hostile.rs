@@ -306,7 +306,7 @@ fn a_compressed_section_that_says_it_is_huge_is_not_unpacked() {
     };
     let (id, mark) = (built.build_id(), built.marks()[&4]);
     let key = ModuleKey { path: built.path(), build_id: &id };
-    for size in [1_u64 << 40, u64::MAX, 1] {
+    for size in [1_u64 << 40, u64::MAX] {
         bytes[at + 8..at + 16].copy_from_slice(&size.to_le_bytes());
         std::fs::write(&built.program, &bytes).unwrap();
         let mut symbols = built.symbols();

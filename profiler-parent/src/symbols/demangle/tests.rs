@@ -102,3 +102,11 @@ fn names_that_nest_deeper_stay_as_they_are() {
         assert!(deep.starts_with(shown.trim_end_matches('…')), "{shown}");
     }
 }
+
+#[test]
+fn a_name_of_nested_new_expressions_is_not_parsed_for_ever() {
+    for (unit, count) in [("nw", 26), ("nw", 60), ("na", 26), ("gsnw", 26)] {
+        let name = format!("_Z1fILi0EEvDT{}fp_E", unit.repeat(count));
+        assert_eq!(readable(name.as_bytes()), name);
+    }
+}
