@@ -6,6 +6,7 @@
 //! ```text
 //! sample      word 0  bits 0…15  frames that it shares with the thread's sample before, from the outermost on
 //!                     bits 16…23 flags: 1 frames further out are missing, 2 unwinding failed
+//!                     bits 24…55 how many ticks more it stands for, in which the thread used no processor time
 //!             word 1  processor time since the thread's sample before, ns; all ones: not measured
 //!             word 2… stack: the frames that it does not share, see `stack`
 //! allocation  word 0  bytes; negative: given back
@@ -27,6 +28,7 @@ use crate::time::Timestamp;
 const CUT: u64 = 1 << 16;
 const FAILED: u64 = 1 << 17;
 const NOT_MEASURED: u64 = u64::MAX;
+const TICKS_SHIFT: u32 = 24;
 
 /// What a thread was doing at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct SampleEntry<'a> {
     pub cut: bool,
     /// Whether unwinding came to a frame that it could not leave.
     pub failed: bool,
+    /// How many ticks it stands for: at each of those that end with this one the thread did this. At least 1.
+    pub ticks: u64,
     shared: u16,
     own: Stack<'a>,
 }
@@ -61,6 +65,7 @@ impl<'a> SampleEntry<'a> {
             cpu_ns: (cpu != NOT_MEASURED).then_some(cpu),
             cut: head & CUT != 0,
             failed: head & FAILED != 0,
+            ticks: 1 + ((head >> TICKS_SHIFT) & u64::from(u32::MAX)),
             shared: u16::try_from(head & 0xffff).unwrap_or(0),
             own,
         })
@@ -84,6 +89,8 @@ pub(crate) struct SampleHead {
     pub(crate) cpu_ns: Option<u64>,
     pub(crate) cut: bool,
     pub(crate) failed: bool,
+    /// Ticks that it stands for beside its own.
+    pub(crate) more_ticks: u32,
 }
 
 /// Writes a sample's body to the start of `room`: `shared` frames are those of the sample before in the same
@@ -96,7 +103,7 @@ pub(crate) fn write_sample(
 ) -> Option<usize> {
     let (words, rest) = room.split_first_chunk_mut::<16>()?;
     let flags = if head.cut { CUT } else { 0 } | if head.failed { FAILED } else { 0 };
-    let first = (shared.min(MAX_FRAMES) as u64) | flags;
+    let first = (shared.min(MAX_FRAMES) as u64) | flags | (u64::from(head.more_ticks) << TICKS_SHIFT);
     words[..8].copy_from_slice(&first.to_ne_bytes());
     words[8..].copy_from_slice(&head.cpu_ns.unwrap_or(NOT_MEASURED).to_ne_bytes());
     write(rest, own, head.cut).map(|len| len + 16)
@@ -215,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_a_sample_says_of_itself_survives() {
-        let head = SampleHead { cpu_ns: Some(12), cut: true, failed: true };
+        let head = SampleHead { cpu_ns: Some(12), cut: true, failed: true, more_ticks: u32::MAX };
         let bytes = body(0, &[], head);
         let sample = SampleEntry::decode(Timestamp::from_raw(5), None, &bytes).unwrap();
         assert_eq!((sample.cpu_ns, sample.cut, sample.failed), (Some(12), true, true));

@@ -99,9 +99,20 @@ pub struct Definitions {
     counters: Vec<CounterDefinition>,
     modules: HashMap<DefinitionId, ModuleDefinition>,
     labels: HashMap<DefinitionId, LabelDefinition>,
+    notices: Vec<String>,
 }
 
+/// Most notices of a process; one that is well has a few.
+const MOST_NOTICES: usize = 32;
+/// Longest text of a notice that is shown.
+const LONGEST_NOTICE: usize = 500;
+
 impl Definitions {
+    /// What the process's profile lacks, and why, in words.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
     /// A call site.
     pub fn site(&self, id: DefinitionId) -> Option<&Site> {
         self.sites.get(&id)
@@ -188,6 +199,13 @@ impl Definitions {
                 }
             }
             Definition::Group { .. } => {} // looked up one by one, see `reader::groups`
+            Definition::Notice { mut text } => {
+                text.retain(|letter| !letter.is_control());
+                if self.notices.len() < MOST_NOTICES {
+                    text.truncate(text.floor_char_boundary(LONGEST_NOTICE));
+                    self.notices.push(text);
+                }
+            }
             Definition::Label { name, category, subcategory, file, line } => {
                 self.labels.insert(id, LabelDefinition { name, category, subcategory, file, line });
             }
@@ -220,6 +238,7 @@ fn weight(definition: &Definition) -> u64 {
             text(kind) + text(name) + labels.iter().map(|(key, value)| text(key) + text(value)).sum::<u64>()
         }
         Definition::Label { name, file, .. } => text(name) + text(file),
+        Definition::Notice { text: notice } => text(notice),
     }
 }
 

@@ -69,6 +69,7 @@ impl Drop for Guard {
         if is_forked {
             return;
         }
+        sys::forget_alternate_stack(self.0.tid());
         // Off the list in any case: a stop would wait for the end of an entry that may never end.
         let mut all = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|recorder| !Arc::ptr_eq(recorder, &self.0));
@@ -171,6 +172,8 @@ pub(super) fn join(
         Err(_) => None, // a session is starting or stopping
     };
     let session = session.filter(|session| session.epoch == gate::epoch_of(word)).ok_or(NotRecorded::Off)?;
+    // Before the thread has a row, from which on it is sampled.
+    sys::look_at_alternate_stack(recorder.tid());
     // Outside the allocator a thread has another name than inside, by which it is selected anew.
     let is_its_name = |waiting: &Waiting| !waiting.is_named_by_system || is_in_allocator();
     let known = waiting.take().filter(|waiting| waiting.epoch == session.epoch && is_its_name(waiting));

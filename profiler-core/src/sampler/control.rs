@@ -23,12 +23,14 @@ pub struct SamplingStats {
     pub taken: u64,
     /// Samples of threads that slept, taken without disturbing them.
     pub peeked: u64,
-    /// Samples that say "as before".
+    /// Samples that say "as before", for one tick or for many.
     pub repeated: u64,
     /// Threads that did not answer in time.
     pub missed: u64,
-    /// Times that a thread was found to block the signal, and was not asked.
+    /// Times that a thread was not asked because it blocks the signal, or has no room for it on its alternate stack.
     pub deaf: u64,
+    /// Samples without a stack, of threads of which the system does not say what they do.
+    pub hidden: u64,
     /// Samples whose stack could not be followed to its end.
     pub failed: u64,
     /// Samples whose outer frames are beyond what is copied, or too many.
@@ -48,6 +50,7 @@ pub(super) struct Counts {
     pub(super) repeated: AtomicU64,
     pub(super) missed: AtomicU64,
     pub(super) deaf: AtomicU64,
+    pub(super) hidden: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) cut: AtomicU64,
     pub(super) frames: AtomicU64,
@@ -64,6 +67,7 @@ impl Counts {
             repeated: get(&self.repeated),
             missed: get(&self.missed),
             deaf: get(&self.deaf),
+            hidden: get(&self.hidden),
             failed: get(&self.failed),
             cut: get(&self.cut),
             frames: get(&self.frames),
@@ -84,6 +88,8 @@ struct State {
     paused: bool,
     /// Modules have been looked at once.
     ready: bool,
+    /// Somebody waits for a tick.
+    waited_for: bool,
     begun: u64,
     done: u64,
 }
@@ -137,6 +143,11 @@ impl Shared {
         self.lock().stop
     }
 
+    /// Whether somebody waits for this tick; asked once in it.
+    pub(super) fn is_waited_for(&self) -> bool {
+        std::mem::take(&mut self.lock().waited_for)
+    }
+
     pub(super) fn end_tick(&self) {
         self.change(|state| state.done = state.begun);
     }
@@ -152,7 +163,11 @@ impl Shared {
 
     /// Waits for a tick that begins from now on; false if none comes.
     pub(crate) fn wait_one(&self, at_most: Duration) -> bool {
-        let wanted = self.lock().begun + 1;
+        let wanted = {
+            let mut state = self.lock();
+            state.waited_for = true;
+            state.begun + 1
+        };
         let is_over = |state: &State| state.done >= wanted || state.stop || state.ended || state.paused;
         self.wait(at_most, is_over);
         self.lock().done >= wanted

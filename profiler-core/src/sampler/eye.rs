@@ -10,6 +10,8 @@ use super::schedule::now;
 use super::capture::{Bounds, STACK_BYTES, Seen};
 use super::control::{Shared, count};
 use super::modules::Modules;
+use super::notices::{Notice, Notices};
+use super::rest::Rest;
 use super::targets::Target;
 use super::unwind::{Cache, Copied, NO_FRAME_POINTER, Snapshot, Walked, walk};
 use super::writer::{Sample, SampleWriter};
@@ -39,6 +41,7 @@ pub(super) struct Eye {
     pub(super) manager: Arc<ChunkManager>,
     pub(super) shared: Arc<Shared>,
     pub(super) writer: SampleWriter,
+    pub(super) notices: Notices,
     memory: OwnMemory,
     modules: Modules,
     /// Snapshots that a capturing thread may still have.
@@ -57,6 +60,7 @@ pub(super) struct Eye {
 impl Eye {
     pub(super) fn new(manager: Arc<ChunkManager>, shared: Arc<Shared>, measures_cpu: bool) -> Self {
         Self {
+            notices: Notices::new(Arc::clone(&manager)),
             manager,
             shared,
             writer: SampleWriter::new(),
@@ -76,7 +80,7 @@ impl Eye {
 
     /// Looks at the modules anew, and has threads capture with what it sees. True if there is something new.
     pub(super) fn look(&mut self) -> bool {
-        let changed = self.modules.look(&self.memory, &self.manager);
+        let changed = self.modules.look(&self.memory, &self.manager, &mut self.notices);
         if changed {
             self.old.extend(here::publish(Some(Arc::clone(self.modules.snapshot()))));
         }
@@ -142,6 +146,7 @@ impl Eye {
     /// Records what a handler copied.
     pub(super) fn record_seen(&mut self, target: &mut Target, seen: &Seen<'_>, cpu_ns: u64) {
         count(&self.shared.counts.taken, 1);
+        target.is_exact = true;
         let walked = self.unwind(seen.registers, &seen.stack);
         self.write(target, seen.at, cpu_ns, walked, seen.labels);
     }
@@ -167,7 +172,7 @@ impl Eye {
             count(&self.shared.counts.peeked, 1);
             let walked = self.unwind(registers, &stack);
             self.write(target, at, cpu_ns, walked, labels.open());
-            target.wait = Some(wait);
+            (target.wait, target.is_exact) = (Some(wait), false);
         }
         self.words = words;
         is_whole
@@ -181,10 +186,35 @@ impl Eye {
         }
     }
 
+    /// Records what has not been told of a thread's rest.
+    pub(super) fn tell_rest(&mut self, thread: ThreadId, rest: &mut Rest) {
+        let Some((ticks, until)) = rest.take() else { return };
+        let cpu_ns = self.measures_cpu.then_some(0);
+        if self.writer.repeat_for(thread, until, cpu_ns, ticks) {
+            count(&self.shared.counts.repeated, 1);
+        }
+    }
+
     /// Records a sample whose stack is not walked: the open labels alone.
     pub(super) fn record_cpu(&mut self, target: &mut Target, cpu_ns: u64) {
+        if std::mem::take(&mut target.is_hidden) {
+            count(&self.shared.counts.hidden, 1);
+            self.tell_what_is_hidden();
+        }
         let labels = self.open_labels(target.tid);
         self.write(target, Timestamp::now(), cpu_ns, Walked::default(), labels.open());
+    }
+
+    /// Says once why there are samples without stacks.
+    fn tell_what_is_hidden(&mut self) {
+        match tasks::why_unknown() {
+            Some(error) => self.notices.tell(Notice::States, || {
+                format!("no thread is asked for its stack: the system does not say which threads run: {error}")
+            }),
+            None => self.notices.tell(Notice::Waits, || {
+                "threads that wait have no stacks: the system does not say where they wait".to_owned()
+            }),
+        }
     }
 
     /// Where a thread notes its labels, if it has any.
@@ -237,6 +267,7 @@ impl Eye {
         let Walked { cut, failed, .. } = walked;
         let sample = Sample { at, cpu_ns, frames: &self.plain, cut, failed };
         target.has_sample |= self.writer.sample(target.tid, &sample);
+        target.unseen = 0;
     }
 }
 

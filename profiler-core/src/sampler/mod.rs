@@ -47,6 +47,9 @@ native! {
     pub(crate) mod here;
     mod maps;
     mod modules;
+    mod notices;
+    mod rest;
+    mod step;
     mod targets;
     mod thread;
     mod unwind;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::elf::Image;
 use super::maps::{Mapping, Maps};
+use super::notices::{Notice, Notices};
 use super::unwind::{Placed, Snapshot};
 use crate::ids::DefinitionId;
 use crate::manager::ChunkManager;
@@ -29,6 +30,31 @@ struct Key {
     path: String,
 }
 
+/// What makes a file the same to whoever reads a profile, wherever it is loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    path: String,
+    build_id: Vec<u8>,
+    /// Of one without a build id: another file may have its name later.
+    inode: u64,
+    /// From where to where it reaches, relative to its bias.
+    extent: (u64, u64),
+}
+
+/// The numbers of all files that were defined in this pool. A file that is loaded again has the number that it had, also at
+/// another place: frames are relative to its bias. So a library that comes and goes takes room once.
+#[derive(Debug, Default)]
+struct DefinedFiles {
+    numbers: HashMap<Identity, DefinitionId>,
+    bytes: usize,
+}
+
+/// Most bytes that paths and build ids of all defined files take: an eighth of the room for definitions, so
+/// that names of markers find some also where every load has a path of its own.
+const MOST_DEFINED_BYTES: usize = 2 << 20;
+/// What a definition takes beside them, at most.
+const DEFINITION_BYTES: usize = 64;
+
 #[derive(Debug)]
 struct Loaded {
     image: Image,
@@ -40,6 +66,7 @@ struct Loaded {
 pub(super) struct Modules {
     maps: Maps,
     loaded: HashMap<Key, Loaded>,
+    defined: DefinedFiles,
     main_stack: (u64, u64),
     /// The fingerprint of the last look.
     seen: u64,
@@ -49,7 +76,7 @@ pub(super) struct Modules {
 impl Modules {
     pub(super) fn new() -> Self {
         let snapshot = Arc::new(Snapshot::new(Vec::new(), (0, 0)));
-        Self { maps: Maps::default(), loaded: HashMap::new(), main_stack: (0, 0), seen: 0, snapshot }
+        Self { maps: Maps::default(), loaded: HashMap::new(), defined: DefinedFiles::default(), main_stack: (0, 0), seen: 0, snapshot }
     }
 
     /// The modules as they were at the last look.
@@ -63,8 +90,11 @@ impl Modules {
     }
 
     /// Looks again. True if there is a new snapshot. New files are defined in the pool.
-    pub(super) fn look(&mut self, memory: &OwnMemory, manager: &ChunkManager) -> bool {
-        if self.maps.read().is_err() {
+    pub(super) fn look(&mut self, memory: &OwnMemory, manager: &ChunkManager, notices: &mut Notices) -> bool {
+        if let Err(error) = self.maps.read() {
+            notices.tell(Notice::Files, || {
+                format!("code that was loaded later has no names: the list of mappings cannot be read: {error}")
+            });
             return false;
         }
         let main_stack = main_stack(&self.maps);
@@ -80,7 +110,7 @@ impl Modules {
         for key in keys {
             let loaded = before.remove(&key).or_else(|| {
                 changed = true;
-                load(memory, manager, &key)
+                load(memory, (manager, &mut *notices), &mut self.defined, &key)
             });
             if let Some(loaded) = loaded {
                 self.loaded.insert(key, loaded);
@@ -95,20 +125,47 @@ impl Modules {
     }
 }
 
-fn load(memory: &OwnMemory, manager: &ChunkManager, key: &Key) -> Option<Loaded> {
+fn load(
+    memory: &OwnMemory,
+    told: (&ChunkManager, &mut Notices),
+    defined: &mut DefinedFiles,
+    key: &Key,
+) -> Option<Loaded> {
     let image = Image::read(memory, key.header)?;
     let mut loaded = Loaded { image, id: DefinitionId::NONE };
-    let Placed { start, end, bias, .. } = placed(&loaded);
-    let definition = Definition::Module {
-        path: key.path.clone(),
-        build_id: loaded.image.build_id.clone(),
-        base: bias,
-        start,
-        end,
-    };
     // Without room for it its addresses are unknown ones; unwinding goes on.
-    loaded.id = manager.pool().define(&definition).unwrap_or(DefinitionId::NONE);
+    loaded.id = defined.number(told, key, &loaded).unwrap_or(DefinitionId::NONE);
     Some(loaded)
+}
+
+impl DefinedFiles {
+    /// The number of a file, which is defined if it was not before. `None` if there is no room for it.
+    fn number(
+        &mut self,
+        (manager, notices): (&ChunkManager, &mut Notices),
+        key: &Key,
+        loaded: &Loaded,
+    ) -> Option<DefinitionId> {
+        let Image { build_id, addresses, .. } = &loaded.image;
+        let inode = if build_id.is_empty() { key.inode } else { 0 };
+        let extent = (addresses.start, addresses.end);
+        let identity = Identity { path: key.path.clone(), build_id: build_id.clone(), inode, extent };
+        if let Some(number) = self.numbers.get(&identity) {
+            return Some(*number);
+        }
+        let bytes = self.bytes + DEFINITION_BYTES + identity.path.len() + identity.build_id.len();
+        if bytes > MOST_DEFINED_BYTES {
+            notices.tell(Notice::ManyFiles, || "later code has no names: too many files were loaded".to_owned());
+            return None;
+        }
+        let Placed { start, end, bias, .. } = placed(loaded);
+        let (path, build_id) = (identity.path.clone(), identity.build_id.clone());
+        let definition = Definition::Module { path, build_id, base: bias, start, end };
+        let number = manager.pool().define(&definition).ok()?;
+        self.bytes = bytes;
+        self.numbers.insert(identity, number);
+        Some(number)
+    }
 }
 
 fn placed(loaded: &Loaded) -> Placed {

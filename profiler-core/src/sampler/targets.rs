@@ -11,7 +11,10 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::capture::Bounds;
+use super::notices::{Notice, Notices};
+use super::rest::Rest;
 use super::schedule::now;
+use super::step::Habit;
 use crate::ids::{ThreadId, ThreadIndex};
 use crate::manager::ChunkManager;
 use crate::params::Features;
@@ -44,7 +47,21 @@ pub(super) struct Target {
     pub(super) bounds: Bounds,
     /// Where it waited when it was sampled last, if it did.
     pub(super) wait: Option<Wait>,
+    /// The tick at which it was found there.
+    pub(super) waits_since: u64,
+    pub(super) habit: Habit,
+    /// Its registers are known where it waits, or were asked for.
+    pub(super) is_exact: bool,
     pub(super) has_sample: bool,
+    /// The system does not say what it does.
+    pub(super) is_hidden: bool,
+    /// Ticks in a row at which it ran and no sample was taken.
+    pub(super) unseen: u8,
+    pub(super) rest: Rest,
+    /// It used no processor time from the look before to the last one.
+    pub(super) is_at_rest: bool,
+    /// The tick of the last look.
+    pub(super) looked: u64,
     /// Signals that it did not answer in a row, and ticks for which it is left alone.
     pub(super) missed: u32,
     pub(super) left_alone: u32,
@@ -66,7 +83,15 @@ impl Target {
             cpu: 0,
             bounds,
             wait: None,
+            waits_since: 0,
+            habit: Habit::new(),
+            is_exact: false,
             has_sample: false,
+            is_hidden: false,
+            unseen: 0,
+            rest: Rest::new(),
+            is_at_rest: false,
+            looked: 0,
             missed: 0,
             left_alone: 0,
             may_be_deaf: true,
@@ -102,6 +127,8 @@ pub(super) struct Targets {
     listed: Vec<ThreadId>,
     seen_changes: Option<u64>,
     next_listing: Instant,
+    /// Of threads that are gone or not sampled any more: what has not been told of their rest.
+    untold: Vec<(ThreadId, Rest)>,
 }
 
 impl Targets {
@@ -115,6 +142,7 @@ impl Targets {
             listed: Vec::new(),
             seen_changes: None,
             next_listing: now(),
+            untold: Vec::new(),
         }
     }
 
@@ -130,9 +158,18 @@ impl Targets {
         self.all.iter().any(|target| target.tid == tid)
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Target> {
+        self.all.iter_mut()
+    }
+
+    /// What has not been told of the rest of threads that are forgotten.
+    pub(super) fn take_untold(&mut self) -> Option<(ThreadId, Rest)> {
+        self.untold.pop()
+    }
+
     /// Finds new threads, and forgets those that are gone; true if any are. Allocates only if something changed
     /// or a listing is due.
-    pub(super) fn refresh(&mut self, manager: &ChunkManager) -> bool {
+    pub(super) fn refresh(&mut self, manager: &ChunkManager, notices: &mut Notices) -> bool {
         let before = self.all.len();
         self.forget_gone(manager);
         let forgot = self.all.len() < before;
@@ -145,7 +182,7 @@ impl Targets {
         if moment >= self.next_listing {
             let cpu_ns = || tasks::cpu_ns(sys::current_thread_id()).unwrap_or(0);
             let before = cpu_ns();
-            self.add_found(manager);
+            self.add_found(manager, notices);
             let cost = Duration::from_nanos(cpu_ns().saturating_sub(before).saturating_mul(LISTING_SHARE));
             self.next_listing = moment + cost.clamp(LISTING.0, LISTING.1);
         }
@@ -187,9 +224,16 @@ impl Targets {
     }
 
     /// Threads that the system knows and we do not.
-    fn add_found(&mut self, manager: &ChunkManager) {
+    fn add_found(&mut self, manager: &ChunkManager, notices: &mut Notices) {
         let mut listed = std::mem::take(&mut self.listed);
-        tasks::list(&mut listed);
+        if let Err(error) = tasks::list(&mut listed) {
+            // Those that are known are still there, as far as their clocks tell.
+            notices.tell(Notice::Threads, || {
+                format!("threads that record nothing are not sampled: the list of threads cannot be read: {error}")
+            });
+            self.listed = listed;
+            return;
+        }
         for target in &mut self.all {
             target.is_gone |= listed.binary_search(&target.tid).is_err();
         }
@@ -265,6 +309,7 @@ impl Targets {
 
     /// Lets go of the row of a thread that is not sampled any more, if not at once.
     fn end(&mut self, manager: &ChunkManager, target: &Target) {
+        self.untold.push((target.tid, target.rest));
         let (pool, threads) = (manager.pool(), &manager.threads);
         let found = pool.thread_row(target.row).and_then(ThreadRow::thread);
         if let Some(found) = found.filter(|found| found.tid == target.tid && found.is_kept)

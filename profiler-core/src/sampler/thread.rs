@@ -1,14 +1,7 @@
 //! The sampler's thread: one tick after the other.
 //!
-//! A tick looks for new threads, reads counters, and records one sample of every thread, by what disturbs it least:
-//!
-//! | since its last sample the thread | now | it is |
-//! |---|---|---|
-//! | used no processor time | – | "as before" |
-//! | used some | runs, or waits for a futex | asked by a signal to copy its stack |
-//! | used less than a [`MOMENT`] | runs | left for the next tick: it may be about to wait again |
-//! | used some | waits for anything else | not signalled, since its call could fail with `EINTR`: its stack is read |
-//! | used some | waits where it waited before | "as before", with the time that it used |
+//! A tick looks for new threads, reads counters, and records one sample of every thread that used processor time since
+//! its last one, by what disturbs it least: `step` decides.
 //!
 //! Up to [`SLOTS`] threads are asked at once, so that threads which wait for a processor are waited for together.
 //! A thread that does not answer within [`ANSWER`] is counted as missed and left alone for some ticks. That is the time
@@ -25,23 +18,22 @@ use super::capture::{Captures, SLOTS, Ticket};
 use super::control::{Shared, count, is_periodic};
 use super::counters::CounterSampler;
 use super::eye::Eye;
+use super::notices::Notice;
+use super::rest::{LOOKS, most_untold};
 use super::schedule::{Schedule, now};
+use super::step::{Step, may_be_signalled, step, unless_unseen_for_long};
 use super::targets::{Target, Targets};
 use crate::entry::periodic::OverheadEntry;
 use crate::manager::ChunkManager;
 use crate::params::{Features, SessionParams};
 use crate::record::{gate, local};
 use crate::sys;
-use crate::sys::native::tasks::{Doing, Wait};
-use crate::sys::native::{signal, tasks};
+use crate::sys::native::{alternate_stack, signal, tasks};
 use crate::thread::ThreadFilter;
 use crate::time::Timestamp;
 
 /// So long a tick waits for threads. One that waits for a processor for longer counts as missed.
 const ANSWER: Duration = Duration::from_millis(100);
-/// Whoever wakes for less than this and waits again, as event loops do when there is nothing to do, is not caught
-/// while it is awake: the signal would come when it waits already.
-const MOMENT: u64 = 30_000;
 /// Most ticks for which a thread that does not answer is left alone.
 const LONGEST_REST: u32 = 512;
 /// Without periodic samples the modules are looked at so often, for the stacks of markers.
@@ -57,7 +49,7 @@ pub(super) fn run(
     let (features, interval) = (params.features, Duration::from_nanos(params.interval_ns));
     let body = move || {
         let _last = Ending(Arc::clone(&shared));
-        let mut ticker = Ticker::new(shared, manager, features, filter);
+        let mut ticker = Ticker::new(shared, manager, (features, interval), filter);
         ticker.run(interval);
     };
     sys::spawn_quiet("profiler-stacks", body).ok()
@@ -70,16 +62,6 @@ impl Drop for Ending {
     fn drop(&mut self) {
         self.0.has_ended();
     }
-}
-
-/// What to do with a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Nothing,
-    Repeat,
-    Cpu,
-    Peek(Wait),
-    Ask,
 }
 
 /// A thread that was asked.
@@ -118,6 +100,15 @@ struct Ticker {
     left_over: Option<usize>,
     features: Features,
     counters: CounterSampler,
+    /// When this tick began, and its number.
+    at: Timestamp,
+    number: u64,
+    /// Where the looks at threads at rest go on.
+    next_at_rest: usize,
+    /// Ticks of a rest after which an entry is due.
+    most_untold: u64,
+    /// Nothing is left to be told of threads at rest.
+    is_all_told: bool,
 }
 
 /// Nobody captures with our modules any more, also after a panic.
@@ -131,7 +122,7 @@ impl Ticker {
     fn new(
         shared: Arc<Shared>,
         manager: Arc<ChunkManager>,
-        features: Features,
+        (features, interval): (Features, Duration),
         filter: ThreadFilter,
     ) -> Self {
         local::select_always();
@@ -146,7 +137,22 @@ impl Ticker {
         shared.is_ready();
         let (asked, targets) = (Vec::with_capacity(SLOTS), Targets::new(filter, features));
         let (until, left_over) = (now(), None);
-        Self { shared, eye, targets, captures, asked, until, left_over, features, counters }
+        Self {
+            shared,
+            eye,
+            targets,
+            captures,
+            asked,
+            until,
+            left_over,
+            features,
+            counters,
+            at: Timestamp::ZERO,
+            number: 0,
+            next_at_rest: 0,
+            most_untold: most_untold(interval),
+            is_all_told: true,
+        }
     }
 
     fn run(&mut self, interval: Duration) {
@@ -160,20 +166,28 @@ impl Ticker {
                 } else {
                     self.eye.look_if_due();
                 }
+            } else if !gate::is_forking() {
+                self.tell_all_rests();
             }
             self.shared.end_tick();
             self.shared.sleep(schedule.after_tick(now()));
         }
+        self.tell_all_rests();
     }
 
     fn tick(&mut self) {
         let (at, begin) = (Timestamp::now(), now());
+        (self.at, self.number) = (at, self.number + 1);
         self.read_counters(at);
         let counted = now();
         if self.features.contains(Features::STACK_WALK) {
             self.eye.look_if_due();
         }
-        if self.targets.refresh(&self.eye.manager) {
+        let has_changed = self.targets.refresh(&self.eye.manager, &mut self.eye.notices);
+        while let Some((thread, mut rest)) = self.targets.take_untold() {
+            self.eye.tell_rest(thread, &mut rest);
+        }
+        if has_changed {
             let targets = &self.targets;
             self.eye.writer.keep_only(|thread| targets.contains(thread));
         }
@@ -199,16 +213,49 @@ impl Ticker {
         self.until = now() + ANSWER;
         let (first, all) = (self.left_over.take().unwrap_or(0), self.targets.len());
         for turn in 0..all {
-            if self.shared.is_ending() {
-                break; // a stop waits for the threads that are asked already, and for no more
+            let index = (first + turn) % all;
+            if self.targets.get_mut(index).is_some_and(|target| !target.is_at_rest) && !self.go_on(index, may_ask) {
+                break;
             }
-            self.sample((first + turn) % all, may_ask);
         }
+        let is_waited_for = self.shared.is_waited_for();
+        self.sample_at_rest(if is_waited_for { usize::MAX } else { LOOKS }, may_ask);
         self.collect();
+        if is_waited_for {
+            self.tell_all_rests();
+        }
+    }
+
+    /// Looks at so many of the threads at rest.
+    fn sample_at_rest(&mut self, looks: usize, may_ask: bool) {
+        let (first, all, mut left) = (self.next_at_rest, self.targets.len(), looks);
+        for turn in 0..all {
+            let index = (first + turn) % all;
+            let number = self.number;
+            let is_due = |target: &mut Target| target.is_at_rest && target.looked < number;
+            if self.targets.get_mut(index).is_some_and(is_due) {
+                if left == 0 || !self.go_on(index, may_ask) {
+                    break;
+                }
+                left -= 1;
+            }
+            self.next_at_rest = index + 1;
+        }
+    }
+
+    /// Samples a thread; false if the sampler is to end: a stop waits for the threads that are asked already, and for no more.
+    fn go_on(&mut self, index: usize, may_ask: bool) -> bool {
+        let goes_on = !self.shared.is_ending();
+        if goes_on {
+            self.sample(index, may_ask);
+        }
+        goes_on
     }
 
     fn sample(&mut self, index: usize, may_ask: bool) {
+        let (at, number, most_untold) = (self.at, self.number, self.most_untold);
         let Some(target) = self.targets.get_mut(index).filter(|target| !target.is_gone) else { return };
+        let ticks = number.saturating_sub(std::mem::replace(&mut target.looked, number));
         let now = tasks::cpu_ns(target.tid);
         let Some(cpu_ns) = now.and_then(|now| now.checked_sub(target.cpu)) else {
             target.is_gone = true; // or another has its number
@@ -217,16 +264,47 @@ impl Ticker {
         target.left_alone = target.left_alone.saturating_sub(1);
         let before = target.cpu;
         target.cpu = target.cpu.saturating_add(cpu_ns);
-        match step(target, cpu_ns, may_ask) {
+        let step = step(target, cpu_ns, number, may_ask);
+        target.is_at_rest = step == Step::Rest;
+        if step == Step::Rest {
+            target.rest.go_on(ticks, at);
+            self.is_all_told = false;
+        }
+        if step == Step::Rest && !target.rest.is_long(most_untold) {
+            return;
+        }
+        self.eye.tell_rest(target.tid, &mut target.rest);
+        match step {
+            Step::Rest => {}
             Step::Nothing => target.cpu = before,
             Step::Repeat => self.eye.repeat(target, cpu_ns),
             Step::Cpu => self.eye.record_cpu(target, cpu_ns),
             Step::Peek(wait) => {
                 if !self.eye.peek(target, wait, cpu_ns) {
-                    target.cpu = before; // it runs again: next time
+                    self.not_now(index, before); // it runs again: next time
                 }
             }
             Step::Ask => self.ask(index, cpu_ns, before),
+        }
+    }
+
+    /// Tells what has not been told of threads at rest, so that whoever reads the pool now finds them.
+    fn tell_all_rests(&mut self) {
+        if std::mem::replace(&mut self.is_all_told, true) {
+            return;
+        }
+        for target in self.targets.iter_mut() {
+            self.eye.tell_rest(target.tid, &mut target.rest);
+        }
+    }
+
+    /// There is no sample of a thread at this tick, unless there was none for many.
+    fn not_now(&mut self, index: usize, cpu_before: u64) {
+        let Some(target) = self.targets.get_mut(index) else { return };
+        let cpu_ns = target.cpu.saturating_sub(cpu_before);
+        match unless_unseen_for_long(target, Step::Nothing) {
+            Step::Cpu => self.eye.record_cpu(target, cpu_ns),
+            _ => target.cpu = cpu_before,
         }
     }
 
@@ -246,7 +324,10 @@ impl Ticker {
                 self.left_over.get_or_insert(index);
                 target.put_back(cpu_before);
             }
-            Asking::No => target.put_back(cpu_before),
+            Asking::No => {
+                target.wait = None; // so its next sample says where it is
+                self.not_now(index, cpu_before);
+            }
             Asking::Failed => missed(&self.shared, target, cpu_before),
         }
     }
@@ -259,7 +340,7 @@ impl Ticker {
         if is_late {
             return Asking::Late;
         }
-        if is_deaf(&self.shared, target) || !may_be_asked(&self.shared, target) {
+        if is_deaf(&self.shared, target) || is_cramped(&mut self.eye, target) || !may_be_asked(&self.shared, target) {
             return Asking::No;
         }
         match captures.ask(target.tid, target.bounds, self.eye.labels_of(target.tid)) {
@@ -320,7 +401,22 @@ fn may_be_asked(shared: &Shared, target: &mut Target) -> bool {
     let is_there = tasks::cpu_ns(target.tid).is_some_and(|now| now >= target.cpu);
     target.is_gone |= !is_there;
     // Whoever took our place would get signals that it did not ask for.
-    is_there && !shared.is_ending() && !gate::is_forking() && signal::is_ours()
+    let may_ask = is_there && !shared.is_ending() && !gate::is_forking() && signal::is_ours();
+    may_ask && may_be_signalled(target)
+}
+
+/// Whether a signal would overflow a thread's alternate stack: the system would end the process.
+fn is_cramped(eye: &mut Eye, target: &mut Target) -> bool {
+    let is_cramped = alternate_stack::is_small(target.tid);
+    if is_cramped {
+        count(&eye.shared.counts.deaf, 1);
+        leave_alone(target);
+        eye.notices.tell(Notice::SmallStack, || {
+            let least = alternate_stack::least();
+            format!("threads with an alternate signal stack of less than {least} bytes are not asked for stacks")
+        });
+    }
+    is_cramped
 }
 
 /// Whether a thread blocks the signal. A signal that waited in it would be found there by a `sigwait` or a `signalfd`
@@ -347,41 +443,9 @@ fn leave_alone(target: &mut Target) {
     target.left_alone = (1 << target.missed.min(9)).min(LONGEST_REST);
 }
 
-/// What to do with a thread that used so much processor time since its last sample.
-fn step(target: &mut Target, cpu_ns: u64, may_ask: bool) -> Step {
-    if cpu_ns == 0 && target.has_sample {
-        return Step::Repeat;
-    }
-    if !target.walk {
-        return Step::Cpu;
-    }
-    let wait = match tasks::doing(target.tid) {
-        Doing::Waiting(wait) => wait,
-        // Of a thread that the system says nothing about only its clock is known.
-        Doing::Unknown if cpu_ns == 0 => return Step::Nothing,
-        Doing::Running if cpu_ns < MOMENT => return Step::Nothing,
-        Doing::Running | Doing::Unknown => {
-            target.wait = None;
-            return ask_unless_left_alone(target, may_ask);
-        }
-    };
-    if target.has_sample && target.wait == Some(wait) {
-        return Step::Repeat;
-    }
-    if cpu_ns > 0 && wait.bears_signals() {
-        let step = ask_unless_left_alone(target, may_ask);
-        target.wait = (step == Step::Ask).then_some(wait);
-        return if step == Step::Ask { step } else { Step::Peek(wait) };
-    }
-    Step::Peek(wait)
-}
-
-fn ask_unless_left_alone(target: &Target, may_ask: bool) -> Step {
-    if may_ask && target.left_alone == 0 { Step::Ask } else { Step::Nothing }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::step::tests::beside_a_waiting_thread;
     use super::*;
     use crate::ids::{ThreadId, ThreadIndex};
 
@@ -389,39 +453,17 @@ mod tests {
         Target::new(tid, ThreadIndex::PROCESS, true, None)
     }
 
-    /// Runs `body` with a thread that waits, and where.
-    fn beside_a_waiting_thread(body: impl FnOnce(ThreadId, Wait)) {
-        std::thread::scope(|scope| {
-            let (say, said) = std::sync::mpsc::channel();
-            let worker = scope.spawn(move || {
-                say.send(sys::current_thread_id()).unwrap();
-                std::thread::park();
-            });
-            let tid = said.recv().unwrap();
-            let deadline = now() + Duration::from_secs(60);
-            let wait = loop {
-                assert!(now() < deadline, "the thread does not come to rest");
-                match tasks::doing(tid) {
-                    Doing::Waiting(wait) if wait.call == libc::SYS_futex => break wait,
-                    _ => std::thread::sleep(Duration::from_millis(1)),
-                }
-            };
-            body(tid, wait);
-            worker.thread().unpark();
-        });
-    }
-
     #[test]
     fn a_thread_that_was_missed_keeps_its_time_and_is_not_said_to_be_as_before() {
         beside_a_waiting_thread(|tid, wait| {
             let mut target = target_of(tid);
             (target.cpu, target.wait, target.has_sample) = (500_000, Some(wait), true);
-            assert_eq!(step(&mut target, 100_000, true), Step::Repeat, "it waits where it waited");
+            assert_eq!(step(&mut target, 100_000, 1, true), Step::Repeat, "it waits where it waited");
             let shared = Shared::default();
             missed(&shared, &mut target, 400_000);
             assert_eq!((target.cpu, shared.stats().missed), (400_000, 1));
             assert!(target.left_alone > 0 && target.may_be_deaf);
-            assert_eq!(step(&mut target, 100_000, true), Step::Peek(wait), "left alone, and looked at");
+            assert_eq!(step(&mut target, 100_000, 1, true), Step::Peek(wait), "left alone, and looked at");
         });
     }
 

@@ -65,7 +65,7 @@ impl SampleWriter {
     pub fn sample(&mut self, thread: ThreadId, sample: &Sample<'_>) -> bool {
         let frames = sample.frames.get(sample.frames.len().saturating_sub(MAX_FRAMES)..).unwrap_or_default();
         let cut = sample.cut || frames.len() < sample.frames.len();
-        let head = SampleHead { cpu_ns: sample.cpu_ns, cut, failed: sample.failed };
+        let head = SampleHead { cpu_ns: sample.cpu_ns, cut, failed: sample.failed, more_ticks: 0 };
         let last = self.threads.entry(thread).or_default();
         let written = self.place.write(Kind::Sample, sample.at, Some(thread), |chunk, room| {
             let shared = last.shared(chunk, frames);
@@ -87,8 +87,20 @@ impl SampleWriter {
 
     /// Records that a thread is where it was at its last sample, whatever it did meanwhile.
     pub fn repeat(&mut self, thread: ThreadId, at: Timestamp, cpu_ns: Option<u64>) -> bool {
+        self.repeat_for(thread, at, cpu_ns, 1)
+    }
+
+    /// The same for so many ticks, of which the one at `at` is the last.
+    pub(crate) fn repeat_for(
+        &mut self,
+        thread: ThreadId,
+        at: Timestamp,
+        cpu_ns: Option<u64>,
+        ticks: u64,
+    ) -> bool {
         let Some(last) = self.threads.get_mut(&thread).filter(|last| last.chunk > 0) else { return false };
-        let head = SampleHead { cpu_ns, ..SampleHead::default() };
+        let more_ticks = u32::try_from(ticks.saturating_sub(1)).unwrap_or(u32::MAX);
+        let head = SampleHead { cpu_ns, more_ticks, ..SampleHead::default() };
         let written = self.place.write(Kind::Sample, at, Some(thread), |chunk, room| {
             // The one before is in another chunk, and may go before this one: then it is written anew.
             let shared = if last.chunk == chunk { last.frames.len() } else { 0 };

@@ -33,7 +33,28 @@ pub use threads::spawn_quiet;
 
 use std::os::fd::AsFd;
 
-use crate::ids::{ProcessId, ProcessKey, ProcessStart};
+use crate::ids::{ProcessId, ProcessKey, ProcessStart, ThreadId};
+
+/// Notes whether a signal to the calling thread, whose number is this, would overflow its alternate stack. A system
+/// call, where threads are signalled.
+pub(crate) fn look_at_alternate_stack(_thread: ThreadId) {
+    #[cfg(all(
+        target_os = "linux",
+        not(profiler_portable),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
+    native::alternate_stack::look_at_own(_thread);
+}
+
+/// Forgets what was noted of the calling thread's alternate stack.
+pub(crate) fn forget_alternate_stack(_thread: ThreadId) {
+    #[cfg(all(
+        target_os = "linux",
+        not(profiler_portable),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
+    native::alternate_stack::forget_own(_thread);
+}
 
 /// This process's number.
 pub fn process_id() -> ProcessId {

@@ -81,8 +81,20 @@ pub(super) fn write_log<W: Write>(
     out.end_array();
     write_sum("endedThreads", &context.snapshot.gone, out);
     write_sum("total", total, out);
+    write_notices(context.snapshot.definitions.notices(), out);
     out.end_object();
     out.end_object();
+}
+
+/// What the process's profile lacks beside entries, in words.
+pub(super) fn write_notices<W: Write>(notices: &[String], out: &mut JsonWriter<W>) {
+    if notices.is_empty() {
+        return;
+    }
+    out.key("notices");
+    out.begin_array();
+    notices.iter().for_each(|notice| out.string(notice));
+    out.end_array();
 }
 
 /// Writes the payload of the marker of lost entries.

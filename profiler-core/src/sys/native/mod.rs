@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod alternate_stack;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod signal;

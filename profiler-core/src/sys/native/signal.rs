@@ -77,6 +77,12 @@ pub(crate) fn is_ours() -> bool {
     current().is_ok_and(is_ours)
 }
 
+/// Whether the system begins calls anew that the signal interrupts, as far as it can: not if the program wants to see
+/// its own signals end them.
+pub(crate) fn begins_calls_anew() -> bool {
+    current().is_ok_and(|action| action.sa_flags & libc::SA_RESTART != 0)
+}
+
 /// Sends a thread of this process the signal with a word.
 ///
 /// # Errors

@@ -17,6 +17,8 @@ pub(crate) enum Doing {
     Running,
     /// It waits in the kernel.
     Waiting(Wait),
+    /// It waits, and the system does not say where.
+    WaitingSomewhere,
     /// The system does not say.
     Unknown,
 }
@@ -33,6 +35,11 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
+    /// Whether it is in a system call, and not for a page.
+    pub(crate) const fn is_in_a_call(self) -> bool {
+        self.call >= 0
+    }
+
     /// Whether a signal in it is sure to stay unseen by the program: the system has a wait for a futex begin anew. Not
     /// one with a timeout: that ends with `EINTR`, which `sem_timedwait` hands on.
     pub(crate) const fn bears_signals(self) -> bool {
@@ -41,16 +48,21 @@ impl Wait {
 }
 
 /// The numbers of all threads, sorted, into `all`.
-pub(crate) fn list(all: &mut Vec<ThreadId>) {
+///
+/// # Errors
+/// Why the system does not give the list; `all` is empty then.
+pub(crate) fn list(all: &mut Vec<ThreadId>) -> std::io::Result<()> {
     all.clear();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(folder) = rustix::fs::open(c"/proc/self/task", flags, Mode::empty()) else { return };
+    let folder = rustix::fs::open(c"/proc/self/task", flags, Mode::empty())?;
     let mut room = [std::mem::MaybeUninit::<u8>::uninit(); 4096];
     let mut tasks = RawDir::new(folder, &mut room);
     while let Some(Ok(task)) = tasks.next() {
         all.extend(task.file_name().to_str().ok().and_then(|name| name.parse().ok()).map(ThreadId::new));
     }
     all.sort_unstable();
+    // A file system that is not the system's own, or that hides this process, lists nothing.
+    if all.is_empty() { Err(std::io::ErrorKind::NotFound.into()) } else { Ok(()) }
 }
 
 /// A thread's name in the system, at most 15 bytes.
@@ -59,13 +71,33 @@ pub(crate) fn name(thread: ThreadId) -> Option<String> {
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Whether a thread does not take the signal that samples are taken with.
+/// Whether a thread does not take the signal that samples are taken with. A thread of which the system does not say so
+/// is taken for one that does not.
 pub(crate) fn blocks_signal(thread: ThreadId) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
-    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-    let mask = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask & (1 << (super::signal::SIGNAL - 1)) != 0
+    let (mut path, mut text) = ([0; 64], [0; STATUS_BYTES]);
+    let status = read(&mut path, thread, "status", &mut text).unwrap_or_default();
+    let mask = field(status, "SigBlk:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    mask.is_none_or(|mask| mask & (1 << (super::signal::SIGNAL - 1)) != 0)
 }
+
+/// How often a thread has waited so far, if it runs, or waits for a processor, at the moment. `None` if it waits for
+/// anything else, or if the system does not say.
+///
+/// A thread of which this gives the same number twice has not waited in between.
+pub(crate) fn waits_of_running(thread: ThreadId) -> Option<u64> {
+    let (mut path, mut text) = ([0; 64], [0; STATUS_BYTES]);
+    let status = read(&mut path, thread, "status", &mut text)?;
+    let waits = field(status, "voluntary_ctxt_switches:")?.parse().ok()?;
+    field(status, "State:")?.starts_with('R').then_some(waits)
+}
+
+/// The value of a line of a file `status`.
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// More than a file `status` has, but for a process in a thousand groups, which is not asked for stacks.
+const STATUS_BYTES: usize = 8192;
 
 /// Processor time of a thread so far; `None` if it has ended.
 pub(crate) fn cpu_ns(thread: ThreadId) -> Option<u64> {
@@ -82,16 +114,39 @@ pub(crate) fn cpu_ns(thread: ThreadId) -> Option<u64> {
 /// What a thread does at the moment, without disturbing it.
 pub(crate) fn doing(thread: ThreadId) -> Doing {
     let (mut path, mut text) = ([0; 64], [0; 256]);
-    read(&mut path, thread, "syscall", &mut text).and_then(parse).unwrap_or(Doing::Unknown)
+    if let Some(doing) = read(&mut path, thread, "syscall", &mut text).and_then(parse) {
+        return doing;
+    }
+    // Only the owner of the process may read that file: in one that has changed its user, or may not be dumped, that
+    // is root. Some kernels do not have it. Everybody may read this one.
+    read(&mut path, thread, "stat", &mut text).and_then(parse_state).unwrap_or(Doing::Unknown)
+}
+
+/// Why the system says nothing about threads; `None` if it does.
+pub(crate) fn why_unknown() -> Option<std::io::Error> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open(c"/proc/thread-self/stat", flags, Mode::empty()).err().map(Into::into)
+}
+
+/// Number, name in parentheses, state; the name may have parentheses, too.
+fn parse_state(text: &str) -> Option<Doing> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let is_running = rest.trim_ascii_start().chars().next()? == 'R';
+    Some(if is_running { Doing::Running } else { Doing::WaitingSomewhere })
 }
 
 /// Reads the start of a file about a thread, without allocating.
-fn read<'a>(path: &mut [u8; 64], thread: ThreadId, file: &str, text: &'a mut [u8; 256]) -> Option<&'a str> {
+fn read<'a>(path: &mut [u8; 64], thread: ThreadId, file: &str, text: &'a mut [u8]) -> Option<&'a str> {
     write!(path.as_mut_slice(), "/proc/self/task/{thread}/{file}\0").ok()?;
     let path = CStr::from_bytes_until_nul(path).ok()?;
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let len = rustix::io::read(&file, text.as_mut_slice()).ok()?;
-    std::str::from_utf8(text.get(..len)?).ok()
+    let len = rustix::io::read(&file, &mut *text).ok()?;
+    // A name may be anything.
+    let text = text.get(..len)?;
+    match std::str::from_utf8(text) {
+        Ok(text) => Some(text),
+        Err(_) => text.utf8_chunks().map(|chunk| chunk.valid()).max_by_key(|valid| valid.len()),
+    }
 }
 
 /// `running`, or the call, its six arguments if it is one, and the two addresses.
@@ -123,6 +178,24 @@ mod tests {
     }
 
     #[test]
+    fn the_state_of_a_thread_is_found_behind_its_name() {
+        assert_eq!(parse_state("7 (a) S) R 1 2"), Some(Doing::Running));
+        assert_eq!(parse_state("7 (R) S 1 2"), Some(Doing::WaitingSomewhere));
+        assert_eq!(parse_state("7 (R) "), None);
+        assert_eq!(parse_state(""), None);
+    }
+
+    #[test]
+    fn a_thread_that_runs_has_not_waited_since() {
+        let own = crate::sys::current_thread_id();
+        let waits = || waits_of_running(own).expect("it runs");
+        let before = waits();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(waits() > before, "it has waited");
+        assert_eq!(waits_of_running(ThreadId::new(0x3f_fffe)), None);
+    }
+
+    #[test]
     fn a_wait_for_a_futex_bears_signals_unless_it_has_a_timeout() {
         let bears = |timeout: &str| {
             let line =
@@ -137,7 +210,7 @@ mod tests {
     fn the_own_thread_is_found_runs_and_uses_time() {
         let own = crate::sys::current_thread_id();
         let mut all = Vec::new();
-        list(&mut all);
+        list(&mut all).unwrap();
         assert!(all.contains(&own));
         assert!(matches!(doing(own), Doing::Waiting(_)), "in the call that reads this");
         assert!(!blocks_signal(own));

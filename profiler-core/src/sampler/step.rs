@@ -1,0 +1,234 @@
+//! What to do with a thread at a tick: the rule that no thread is signalled that waits, or may be about to wait.
+//!
+//! A signal ends many calls that wait with `EINTR`, which few programs expect. A thread that runs at the look may wait
+//! when the signal arrives, so a look is not enough. Called by `thread`, for one thread after the other.
+//!
+//! | since its last sample the thread | now | it is |
+//! |---|---|---|
+//! | used no processor time | – | at rest: nothing is recorded before it wakes, see `rest` |
+//! | used less than a [`MOMENT`] | runs | left for the next tick: it may be about to wait again |
+//! | used some | runs, and has not waited since the look before | asked by a signal to copy its stack |
+//! | used some | runs, and has waited since | left for the next tick, unless it is [calm](Habit::is_calm): asked then |
+//! | used some | waits where it waited before | "as before", with the time that it used |
+//! | used some | waits for anything else | looked at from outside: its stack is read |
+//! | used some | waits, the system does not say where | a sample of its processor time and labels |
+//! | used some | not known to run or to wait | the same |
+//!
+//! There is one wait in which a signal goes unseen by the program: for a futex, without a timeout, while calls that our
+//! signal interrupts are begun anew. It is the one wait in which a thread is asked, for its registers, without which its
+//! stack may have gaps: a calm thread at once, others when they have been there for [`SETTLED`] ticks.
+
+use super::targets::Target;
+use crate::ids::ThreadId;
+use crate::sys::native::signal;
+use crate::sys::native::tasks::{self, Doing, Wait};
+
+/// A thread that wakes for less than this and waits again, as event loops do when there is nothing to do, is not caught
+/// while it is awake: the signal would come when it waits already.
+const MOMENT: u64 = 30_000;
+/// So many waits in a row that bear signals make a thread a calm one.
+const CALM: u8 = 8;
+/// A thread that has waited for a futex for so many ticks is not expected to wake in the microseconds that a signal takes.
+const SETTLED: u64 = 64;
+/// A thread that is at no tick where it may be looked at gets a sample without a stack after so many.
+const MOST_UNSEEN: u8 = 16;
+
+/// What to do with a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Not now: what it used is told with its next sample.
+    Nothing,
+    Rest,
+    Repeat,
+    Cpu,
+    Peek(Wait),
+    Ask,
+}
+
+/// What is known of the ways in which a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Habit {
+    /// It was seen in a wait that a signal ends.
+    is_delicate: bool,
+    /// Waits in which it was seen and that bear signals.
+    calm: u8,
+    /// How often it had waited when it was last seen to run.
+    waits: Option<u64>,
+}
+
+impl Habit {
+    /// Nothing is known.
+    pub(super) const fn new() -> Self {
+        Self { is_delicate: false, calm: 0, waits: None }
+    }
+
+    const fn saw(&mut self, bears_signals: bool) {
+        self.is_delicate |= !bears_signals;
+        self.calm = self.calm.saturating_add(1);
+    }
+
+    /// It was seen in several waits, and all of them bear signals.
+    const fn is_calm(&self) -> bool {
+        !self.is_delicate && self.calm >= CALM
+    }
+
+    /// Whether it runs, and has not waited since the look before. Looks.
+    fn has_run_on(&mut self, thread: ThreadId) -> bool {
+        let waits = tasks::waits_of_running(thread);
+        waits.is_some() && std::mem::replace(&mut self.waits, waits) == waits
+    }
+}
+
+/// What to do with a thread that used so much processor time since its last sample, at the tick of this number.
+pub(super) fn step(target: &mut Target, cpu_ns: u64, tick: u64, may_ask: bool) -> Step {
+    let may_ask = may_ask && target.left_alone == 0;
+    if cpu_ns == 0 && target.has_sample {
+        target.unseen = 0;
+        return if may_ask && is_worth_asking(target, tick) { Step::Ask } else { Step::Rest };
+    }
+    if !target.walk {
+        return Step::Cpu;
+    }
+    let step = match tasks::doing(target.tid) {
+        Doing::Waiting(wait) => waiting(target, wait, cpu_ns, tick, may_ask),
+        Doing::WaitingSomewhere => {
+            target.habit.saw(false);
+            target.is_hidden = true;
+            Step::Cpu
+        }
+        Doing::Unknown => {
+            target.is_hidden = true;
+            Step::Cpu
+        }
+        Doing::Running if cpu_ns < MOMENT => return Step::Nothing,
+        Doing::Running => {
+            target.wait = None;
+            if may_ask { Step::Ask } else { Step::Nothing }
+        }
+    };
+    unless_unseen_for_long(target, step)
+}
+
+fn waiting(target: &mut Target, wait: Wait, cpu_ns: u64, tick: u64, may_ask: bool) -> Step {
+    let bears_signals = wait.bears_signals() && signal::begins_calls_anew();
+    if wait.is_in_a_call() {
+        target.habit.saw(bears_signals);
+    }
+    if target.has_sample && target.wait == Some(wait) {
+        target.unseen = 0;
+        return Step::Repeat;
+    }
+    target.waits_since = tick;
+    if cpu_ns > 0 && bears_signals && may_ask && target.habit.is_calm() {
+        target.wait = Some(wait);
+        return Step::Ask;
+    }
+    Step::Peek(wait)
+}
+
+/// Whether a thread at rest is asked once for the stack that was only read from outside.
+fn is_worth_asking(target: &mut Target, tick: u64) -> bool {
+    let is_settled = tick.saturating_sub(target.waits_since) >= SETTLED;
+    let Some(wait) = target.wait.filter(|wait| !target.is_exact && is_settled && wait.bears_signals()) else {
+        return false;
+    };
+    target.is_exact = true; // whatever comes of it: once
+    signal::begins_calls_anew() && tasks::doing(target.tid) == Doing::Waiting(wait)
+}
+
+/// Whether a signal that is sent now finds the thread as it was when it was chosen. The last look before it is sent: others may have
+/// been waited for meanwhile.
+pub(super) fn may_be_signalled(target: &mut Target) -> bool {
+    match target.wait {
+        Some(wait) => tasks::doing(target.tid) == Doing::Waiting(wait),
+        None if target.habit.is_calm() => tasks::doing(target.tid) == Doing::Running,
+        None => target.habit.has_run_on(target.tid),
+    }
+}
+
+/// Counts ticks that end without a sample of a thread that ran.
+pub(super) fn unless_unseen_for_long(target: &mut Target, step: Step) -> Step {
+    if step != Step::Nothing {
+        return step;
+    }
+    target.unseen = target.unseen.saturating_add(1);
+    if target.unseen > MOST_UNSEEN { Step::Cpu } else { Step::Nothing }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use super::super::schedule::now;
+    use super::*;
+    use crate::ids::ThreadIndex;
+    use crate::sys;
+
+    fn target_of(tid: ThreadId) -> Target {
+        Target::new(tid, ThreadIndex::PROCESS, true, None)
+    }
+
+    /// Runs `body` with a thread that waits, and where.
+    pub(in crate::sampler) fn beside_a_waiting_thread(body: impl FnOnce(ThreadId, Wait)) {
+        std::thread::scope(|scope| {
+            let (say, said) = std::sync::mpsc::channel();
+            let worker = scope.spawn(move || {
+                say.send(sys::current_thread_id()).unwrap();
+                std::thread::park();
+            });
+            let tid = said.recv().unwrap();
+            let deadline = now() + Duration::from_secs(60);
+            let wait = loop {
+                assert!(now() < deadline, "the thread does not come to rest");
+                match tasks::doing(tid) {
+                    Doing::Waiting(wait) if wait.call == libc::SYS_futex => break wait,
+                    _ => std::thread::sleep(Duration::from_millis(1)),
+                }
+            };
+            body(tid, wait);
+            worker.thread().unpark();
+        });
+    }
+
+    #[test]
+    fn a_thread_that_runs_is_not_signalled_before_it_ran_from_one_look_to_the_next() {
+        let mut own = target_of(sys::current_thread_id());
+        assert!(!may_be_signalled(&mut own), "nothing is known of it");
+        let runs_on = (0..1000).any(|_| may_be_signalled(&mut own)); // unless it loses its processor to a fault
+        assert!(runs_on);
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(!may_be_signalled(&mut own), "it has waited since");
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_looked_at_and_asked_only_when_it_has_settled() {
+        beside_a_waiting_thread(|tid, wait| {
+            let mut target = target_of(tid);
+            assert_eq!(step(&mut target, 100_000, 10, true), Step::Peek(wait));
+            (target.wait, target.has_sample) = (Some(wait), true); // as after that
+            assert_eq!(step(&mut target, 0, 9 + SETTLED, true), Step::Rest);
+            let asks = if signal::begins_calls_anew() { Step::Ask } else { Step::Rest };
+            assert_eq!(step(&mut target, 0, 10 + SETTLED, true), asks);
+            assert_eq!(step(&mut target, 0, 11 + SETTLED, true), Step::Rest, "once");
+        });
+    }
+
+    #[test]
+    fn a_thread_once_seen_in_a_wait_that_a_signal_ends_is_never_calm_again() {
+        let mut habit = Habit::new();
+        assert!(!habit.is_calm());
+        (0..CALM).for_each(|_| habit.saw(true));
+        assert!(habit.is_calm());
+        habit.saw(false);
+        (0..200).for_each(|_| habit.saw(true));
+        assert!(!habit.is_calm());
+    }
+
+    #[test]
+    fn a_thread_that_is_never_where_it_may_be_looked_at_has_samples_without_stacks() {
+        let mut target = target_of(sys::current_thread_id());
+        let mut steps = (0..=MOST_UNSEEN).map(|_| unless_unseen_for_long(&mut target, Step::Nothing));
+        assert!(steps.by_ref().take(usize::from(MOST_UNSEEN)).all(|step| step == Step::Nothing));
+        assert_eq!(steps.next(), Some(Step::Cpu));
+    }
+}
