@@ -106,6 +106,7 @@ impl<'a> ProcessedProfile<'a> {
         let numbers = named.nodes(&self.shared.stacks, |_, _| {});
         let mut left_out = self.left_out(&named, &numbers);
         left_out.extend(symbols.left_out());
+        left_out.extend(self.notices());
         let mut out = JsonWriter::new(out);
         out.begin_object();
         let (written, shown) = self.write_processes(incomplete, &numbers, &mut out)?;
@@ -118,6 +119,16 @@ impl<'a> ProcessedProfile<'a> {
         self.write_meta(shown, &named, &mut out);
         out.end_object();
         out.finish().map(|_| ())
+    }
+
+    /// What processes say that their parts lack.
+    fn notices(&self) -> Vec<String> {
+        let of = |member: &Member<'_>| {
+            let Role { name, pid, .. } = &member.sifted.role;
+            let say = |notice: &String| format!("{name} ({pid}): {notice}");
+            member.sifted.snapshot.definitions.notices().iter().map(say).collect::<Vec<_>>()
+        };
+        self.members.iter().flat_map(of).collect()
     }
 
     /// What found no room, but for texts of markers, which are still to come.

@@ -47,13 +47,13 @@ impl Ledger<'_> {
     /// Writes the key `samples`; gives the times that they span.
     pub(super) fn samples<W: Write>(
         &self,
-        samples: &Rows<3>,
+        (samples, has_rests): (&Rows<4>, bool),
         out: &mut JsonWriter<W>,
     ) -> io::Result<ShownRange> {
         let mut shown = ShownRange::default();
         out.key("samples");
         out.begin_object();
-        self.column(out, "stack", samples, |[_, _, stack], out| self.stack(stack, out))?;
+        self.column(out, "stack", samples, |[_, _, stack, _], out| self.stack(stack, out))?;
         let mut before = 0;
         self.column(out, "timeDeltas", samples, |[at, ..], out| {
             let ns = self.ns(at);
@@ -62,15 +62,21 @@ impl Ledger<'_> {
             before = ns;
         })?;
         let mut is_measured = false;
-        samples.for_each(self.rows, |[_, cpu, _]| is_measured |= cpu > 0)?;
+        samples.for_each(self.rows, |[_, cpu, ..]| is_measured |= cpu > 0)?;
         if is_measured {
-            self.column(out, "threadCPUDelta", samples, |[_, cpu, _], out| match cpu.checked_sub(1) {
+            self.column(out, "threadCPUDelta", samples, |[_, cpu, ..], out| match cpu.checked_sub(1) {
                 Some(ns) => out.u64(ns),
                 None => out.null(),
             })?;
         }
-        out.key("weight");
-        out.null();
+        // A thread at rest has one sample for many ticks.
+        match has_rests {
+            true => self.column(out, "weight", samples, |[.., ticks], out| out.u64(ticks))?,
+            false => {
+                out.key("weight");
+                out.null();
+            }
+        }
         out.entry_str("weightType", "samples");
         out.entry_u64("length", samples.len());
         out.end_object();

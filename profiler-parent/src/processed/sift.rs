@@ -88,8 +88,8 @@ pub(crate) struct Role {
 /// One thread, sorted.
 #[derive(Debug, Default)]
 pub(super) struct SiftedThread {
-    /// Time, processor time plus one (0: not measured), node plus one (0: none).
-    pub(super) samples: Rows<3>,
+    /// Time, processor time plus one (0: not measured), node plus one (0: none), ticks that it stands for.
+    pub(super) samples: Rows<4>,
     /// Time, bytes, address, node plus one.
     pub(super) allocations: Rows<4>,
     /// Chunks of this thread that hold markers of its own.
@@ -99,6 +99,8 @@ pub(super) struct SiftedThread {
     pub(super) markers: u64,
     /// Nanoseconds of processor time in all samples but the first.
     pub(super) cpu_ns: u64,
+    /// Some samples stand for more than one tick.
+    pub(super) has_rests: bool,
     /// Samples that show a stack.
     pub(super) busy_samples: u64,
     /// Entries that it recorded, apart from markers of its own, and that are in the profile.
@@ -271,8 +273,9 @@ impl Pass<'_, '_> {
         if !thread.samples.is_empty() {
             thread.cpu_ns = thread.cpu_ns.saturating_add(sample.cpu_ns.unwrap_or(0));
         }
+        thread.has_rests |= sample.ticks > 1;
         thread.busy_samples += u64::from(node.is_some() && sample.cpu_ns != Some(0));
-        thread.samples.push(&mut self.shared.rows, [sample.at.raw(), cpu, plus_one(node)])?;
+        thread.samples.push(&mut self.shared.rows, [sample.at.raw(), cpu, plus_one(node), sample.ticks])?;
         Ok(true)
     }
 

@@ -89,7 +89,7 @@ pub(super) fn write<W: Write>(
 ) -> io::Result<ShownRange> {
     out.begin_object();
     head.write(process, out);
-    let mut shown = ledger.samples(&sifted.samples, out)?;
+    let mut shown = ledger.samples((&sifted.samples, sifted.has_rests), out)?;
     shown += ledger.allocations(&sifted.allocations, head.tid, out)?;
     shown += markers.finish(out)?;
     out.end_object();
