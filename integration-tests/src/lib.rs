@@ -7,6 +7,8 @@
 pub mod acks;
 pub mod counting;
 pub mod family;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub mod interrupted;
 pub mod kills;
 pub mod marks;
 pub mod own;
@@ -15,6 +17,8 @@ pub mod patience;
 pub mod peer;
 pub mod profile;
 pub mod puppet;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub mod reloads;
 pub mod samples;
 pub mod scene;
 pub mod session;

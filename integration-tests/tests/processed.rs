@@ -154,3 +154,27 @@ fn a_dead_session_is_recovered_in_the_processed_format() -> anyhow::Result<()> {
     assert_eq!(rows(&profile)?["child"].0, "recovered: still running");
     Ok(())
 }
+
+/// A thread that sleeps for a thousand ticks has a few samples, which weigh as much as a thousand.
+#[test]
+fn a_thread_at_rest_weighs_as_many_samples_as_it_rested_ticks() -> anyhow::Result<()> {
+    use profiler_parent::core::session::{Features, sampling_stats};
+    let features = Features::STACK_WALK.with(Features::CPU);
+    let session = session::start(|builder| builder.features(features))?;
+    let (say, said) = std::sync::mpsc::channel::<()>();
+    let sleeper = std::thread::Builder::new().name("rests".to_owned()).spawn(move || said.recv())?;
+    let ticks = || sampling_stats().map_or(0, |stats| stats.ticks);
+    let begun = ticks();
+    ensure!(integration_tests::patience::until(|| ticks() > begun + 2500));
+    let path = session.path("rests.json");
+    session.session()?.capture().save(&path)?;
+    drop(say);
+    let _ = sleeper.join();
+    let profile = read(&path)?;
+    let thread = threads(&profile, "parent").find(|thread| thread["name"] == "rests").context("no thread")?;
+    let weights = thread["samples"]["weight"].as_array().context("no weights")?;
+    let sum: u64 = weights.iter().filter_map(Value::as_u64).sum();
+    ensure!(weights.len() < 100, "{} samples", weights.len());
+    ensure!(sum >= 1000 && thread["samples"]["weightType"] == "samples", "{weights:?}");
+    Ok(())
+}

@@ -16,12 +16,22 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 fn weather(storm: &str) -> Result<()> {
+    weather_in(storm, &[])
+}
+
+/// No call that waits ends with `EINTR`, whatever the system tells the sampler about threads.
+fn interrupted(scene: &str) -> Result<()> {
+    weather_in("interrupted", &[scene])
+}
+
+fn weather_in(storm: &str, more: &[&str]) -> Result<()> {
     let seconds: u64 = match std::env::var("PROFILER_STORM_SECONDS") {
         Ok(seconds) => seconds.parse()?,
         Err(_) => 5,
     };
     let mut command = Command::new(env!("CARGO_BIN_EXE_storms"));
-    let command = command.args([storm, &seconds.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let command =
+        command.args([storm, &seconds.to_string()]).args(more).stdout(Stdio::piped()).stderr(Stdio::piped());
     let _turn = session::turn(); // two storms at once are another, that no test is about
     let mut child = command.spawn()?;
     let patience = Instant::now() + Duration::from_secs(seconds + 60);
@@ -62,4 +72,32 @@ storms! {
     what_the_system_says_of_urgent_data_is_heard_as_what_it_is: "urgent",
     guard_pages_within_a_mapping_are_not_read: "guarded_stacks",
     alternate_stacks_of_the_least_size_are_large_enough: "small_alternate_stacks",
+    a_full_descriptor_table_is_told: "full_descriptor_table",
+    a_library_that_is_loaded_again_and_again_is_defined_once: "reloads",
+    a_thread_whose_alternate_stack_is_too_small_is_not_signalled: "too_small_alternate_stacks",
+}
+
+#[test]
+fn no_thread_that_waits_is_interrupted() -> Result<()> {
+    interrupted("plain")
+}
+
+#[test]
+fn no_thread_that_waits_is_interrupted_in_a_process_that_became_another_user() -> Result<()> {
+    interrupted("setuid")
+}
+
+#[test]
+fn no_thread_that_waits_is_interrupted_in_a_process_that_may_not_be_dumped() -> Result<()> {
+    interrupted("not_dumpable")
+}
+
+#[test]
+fn no_thread_that_waits_is_interrupted_where_there_is_no_proc() -> Result<()> {
+    interrupted("no_proc")
+}
+
+#[test]
+fn no_thread_that_waits_is_interrupted_where_a_filter_refuses_to_open_files() -> Result<()> {
+    interrupted("seccomp")
 }

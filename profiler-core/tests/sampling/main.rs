@@ -13,5 +13,6 @@ mod busy;
 mod hosts;
 mod labels;
 mod read;
+mod rests;
 mod sleepers;
 mod threads;

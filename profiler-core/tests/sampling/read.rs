@@ -43,6 +43,8 @@ pub(crate) struct Seen {
     pub(crate) cpu_ns: Option<u64>,
     pub(crate) failed: bool,
     pub(crate) cut: bool,
+    /// Ticks that it stands for.
+    pub(crate) ticks: u64,
     /// Outermost first; 0 for what is in no known module.
     pub(crate) addresses: Vec<u64>,
 }
@@ -75,9 +77,9 @@ pub(crate) fn samples() -> (HashMap<u64, Vec<Seen>>, Snapshot) {
                 _ => 0,
             };
             let addresses = stacks.of(&sample).iter().map(address).collect();
-            let (cpu_ns, failed, cut) = (sample.cpu_ns, sample.failed, sample.cut);
+            let (cpu_ns, failed, cut, ticks) = (sample.cpu_ns, sample.failed, sample.cut, sample.ticks);
             let thread = sample.foreign.expect("recorded for another thread").get();
-            seen.entry(thread).or_default().push(Seen { cpu_ns, failed, cut, addresses });
+            seen.entry(thread).or_default().push(Seen { cpu_ns, failed, cut, ticks, addresses });
         }
     }
     (seen, snapshot)

@@ -68,3 +68,14 @@ pub(crate) fn threads(stop: &AtomicBool) -> Result<()> {
     }
     Ok(())
 }
+
+/// Loads a library again and again, each time at another place: it is defined once.
+pub(crate) fn reloads(seconds: u64) -> Result<()> {
+    let loads = usize::try_from(seconds)? * 300;
+    let reloads = integration_tests::reloads::play(loads)?;
+    ensure!(reloads.places > 5, "always at the same place: {reloads:?}");
+    // Two for what else may be loaded meanwhile.
+    ensure!(reloads.added <= 2, "of {loads} loads: {reloads:?}");
+    println!("ok {reloads:?}");
+    Ok(())
+}

@@ -6,8 +6,11 @@
 #![allow(clippy::disallowed_methods)] // deadlines of its own
 
 mod becomes;
+mod descriptors;
 mod forks;
+mod interrupted;
 mod loads;
+mod rests;
 mod signals;
 mod sleeps;
 mod stacks;
@@ -34,6 +37,7 @@ const STORMS: &[(&str, Storm)] = &[
     ("dispositions", signals::taken_away),
     ("urgent", signals::to_the_process),
     ("small_alternate_stacks", signals::small_alternate_stacks),
+    ("too_small_alternate_stacks", signals::too_small_alternate_stacks),
     ("guarded_stacks", stacks::guarded),
 ];
 
@@ -44,6 +48,18 @@ fn main() -> Result<()> {
     if name == "reexec" {
         start()?;
         return becomes::reexec(seconds, becomes::Round::parse(seconds, words)?);
+    }
+    if name == "interrupted" {
+        return interrupted::run(seconds, &words.next().context("which scene?")?);
+    }
+    match name.as_str() {
+        "reloads" => return loads::reloads(seconds),
+        "rests" => {
+            start()?;
+            return rests::measure(seconds, words.next().context("how many threads?")?.parse()?);
+        }
+        "full_descriptor_table" => return descriptors::full(),
+        _ => {}
     }
     let (_, storm) = STORMS.iter().find(|(known, _)| *known == name).context("no such storm")?;
     signals::take_the_signal_first(&name);

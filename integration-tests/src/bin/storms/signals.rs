@@ -175,3 +175,43 @@ pub(crate) fn small_alternate_stacks(stop: &AtomicBool) -> Result<()> {
     drop(black_box(memory));
     Ok(())
 }
+
+/// Computes on a thread whose alternate stack has the size that programs once were told to take: too small for the registers
+/// of processors with large vectors. The thread has it when it records first.
+pub(crate) fn too_small_alternate_stacks(stop: &AtomicBool) -> Result<()> {
+    let cramped = || -> Result<()> {
+        let mut memory = vec![0_u8; libc::MINSIGSTKSZ];
+        let size = memory.len();
+        let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: size };
+        let mut before = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+        // SAFETY: the memory stays until the stack before it is put back.
+        let is_taken = unsafe { libc::sigaltstack(&raw const stack, &raw mut before) } == 0;
+        profiler_core::marker!("cramped");
+        while goes_on(stop) && is_taken {
+            (0..50_000_u64).for_each(|number| _ = black_box(number));
+        }
+        if is_taken {
+            says_that_stacks_are_missing()?;
+            // SAFETY: what was there before.
+            unsafe { libc::sigaltstack(&raw const before, std::ptr::null_mut()) };
+        }
+        drop(black_box(memory));
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let cramped = scope.spawn(cramped);
+        // One beside it that can be asked.
+        while goes_on(stop) {
+            (0..50_000_u64).for_each(|number| _ = black_box(number));
+        }
+        cramped.join().map_err(|_| anyhow::anyhow!("the thread has panicked"))?
+    })
+}
+
+fn says_that_stacks_are_missing() -> Result<()> {
+    let file = session::pool_file().context("no pool")?;
+    let snapshot = profiler_core::reader::PoolReader::open(file)?.snapshot()?;
+    let notices = snapshot.definitions.notices();
+    ensure!(notices.iter().any(|notice| notice.contains("alternate signal stack")), "{notices:?}");
+    Ok(())
+}

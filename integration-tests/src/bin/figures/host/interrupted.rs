@@ -1,9 +1,48 @@
-//! Blocking calls that end with `EINTR`.
+//! Blocking calls that end with `EINTR`, per 10,000: in processes whose threads the system tells more or less about.
+//!
+//! Promised is at most one, whatever the system tells.
 
-use anyhow::Result;
+use std::process::Stdio;
+use std::time::Duration;
 
-use crate::figure::Report;
+use anyhow::{Context, Result};
+use integration_tests::interrupted::{Scene, play};
 
-pub(super) fn measure(_report: &mut Report) -> Result<()> {
+use crate::figure::{Figure, Promise, Report};
+use crate::roles::role;
+
+/// Calls of all kinds together in each scene.
+const CALLS: u64 = 30_000;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) fn measure(report: &mut Report) -> Result<()> {
+    for (name, scene) in Scene::ALL {
+        let missing = scene.missing();
+        let (calls, interrupted) = if missing.is_some() { (0, 0) } else { in_scene(name)? };
+        let per_10_000 = interrupted as f64 * 1e4 / (calls.max(1) as f64);
+        let few = (calls < 10_000).then(|| format!("only {calls} calls"));
+        let figure = Figure::new(format!("host.eintr_per_10000.{name}"), per_10_000, "calls");
+        report.put(figure.promised(Promise::AtMost(1.0)).unless(few).or_left_out(missing));
+    }
+    Ok(())
+}
+
+/// Calls, and those that were interrupted, in a process of its own.
+fn in_scene(name: &str) -> Result<(u64, u64)> {
+    let output = role("interrupted")?.arg(name).stderr(Stdio::inherit()).output()?;
+    let said = String::from_utf8(output.stdout)?;
+    let numbers: Vec<u64> = said.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [calls, interrupted] = numbers[..] else { anyhow::bail!("{name} ended with {}", output.status) };
+    Ok((calls, interrupted))
+}
+
+/// `interrupted SCENE`: prints the calls and how many were interrupted.
+pub(super) fn play_scene(words: &[String]) -> Result<()> {
+    let name = words.first().context("which scene?")?;
+    let outcome = play(Scene::named(name).context("no such scene")?, CALLS, PATIENCE)?;
+    if std::env::var_os("FIGURES_VERBOSE").is_some() {
+        eprintln!("{name}: {:?} {:?}", outcome.kinds, outcome.stats);
+    }
+    println!("{} {}", outcome.calls(), outcome.interrupted());
     Ok(())
 }

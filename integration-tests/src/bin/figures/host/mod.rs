@@ -15,7 +15,8 @@ use anyhow::Result;
 use crate::figure::Report;
 use crate::roles::Role;
 
-pub(crate) const ROLES: &[(&str, Role)] = &[];
+pub(crate) const ROLES: &[(&str, Role)] =
+    &[("interrupted", interrupted::play_scene), ("reloads", reloads::play_reloads)];
 
 /// Measures the group.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {

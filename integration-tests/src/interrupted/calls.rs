@@ -1,0 +1,354 @@
+//! The calls that wait, and the partner that lets them end.
+//!
+//! Each call waits until the partner comes by, or for about a tenth of a millisecond. What a call takes, it is
+//! given again, so that the next one waits as well.
+
+#![allow(unsafe_code)]
+
+use std::io::{self, Write};
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+/// Makes a call that waits; says whether it ended with `EINTR`.
+pub(super) type Wait = Box<dyn FnMut() -> bool + Send>;
+/// Lets a call end.
+type Wake = Box<dyn FnMut() + Send>;
+/// A kind of call with what lets it end.
+type Kind = (Wait, Option<Wake>);
+
+/// Lets all calls end, one after the other.
+pub(super) struct Partner(Vec<Wake>);
+
+impl Partner {
+    pub(super) fn wake_all(&mut self) {
+        self.0.iter_mut().for_each(|wake| wake());
+    }
+}
+
+/// Makes a kind of call.
+type Make = fn() -> Result<Kind>;
+
+const KINDS: &[(&str, Make)] = &[
+    ("nanosleep", nanosleep),
+    ("read", read),
+    ("accept", accept),
+    ("connect", connect),
+    ("poll", poll),
+    ("epoll_wait", epoll_wait),
+    ("sem_wait", sem_wait),
+    ("sem_timedwait", sem_timedwait),
+    ("flock", flock),
+    ("msgrcv", msgrcv),
+];
+
+/// All kinds of calls, and their partner.
+pub(super) fn all() -> Result<(Vec<(&'static str, Wait)>, Partner)> {
+    let (mut waits, mut wakes) = (Vec::new(), Vec::new());
+    for (name, make) in KINDS {
+        let (wait, wake) = make().with_context(|| format!("{name} cannot be set up"))?;
+        waits.push((*name, wait));
+        wakes.extend(wake);
+    }
+    Ok((waits, Partner(wakes)))
+}
+
+/// A thread is about to wait, and the partner has not come by since.
+#[derive(Clone, Default)]
+struct Wish(Arc<AtomicBool>);
+
+impl Wish {
+    fn make(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+
+    /// Does `wake` once for each wish: so no call finds what another left over, and each waits.
+    fn granted_by(&self, mut wake: impl FnMut() + Send + 'static) -> Wake {
+        let wish = self.clone();
+        Box::new(move || {
+            if wish.take() {
+                wake();
+            }
+        })
+    }
+}
+
+fn was_interrupted(result: impl Into<i64>) -> bool {
+    result.into() < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
+}
+
+/// For as long as the process: threads may still use it when others are done.
+fn keep<T: 'static>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+fn nanosleep() -> Result<Kind> {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
+    // SAFETY: reads a timespec that lives through the call.
+    let wait = move || was_interrupted(unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) });
+    Ok((Box::new(wait), None))
+}
+
+/// A pipe of which the partner writes into one end.
+fn pipe() -> Result<(RawFd, Wish, Wake)> {
+    let (read, mut write) = io::pipe()?;
+    let (descriptor, wish) = (keep(read).as_raw_fd(), Wish::default());
+    let wake = wish.granted_by(move || _ = write.write(&[1]));
+    Ok((descriptor, wish, wake))
+}
+
+fn read_one(descriptor: RawFd) -> isize {
+    let mut byte = 0_u8;
+    // SAFETY: room for one byte, which lives through the call.
+    unsafe { libc::read(descriptor, (&raw mut byte).cast(), 1) }
+}
+
+fn read() -> Result<Kind> {
+    let (descriptor, wish, wake) = pipe()?;
+    let wait = move || {
+        wish.make();
+        was_interrupted(read_one(descriptor) as i64)
+    };
+    Ok((Box::new(wait), Some(wake)))
+}
+
+fn poll() -> Result<Kind> {
+    let (descriptor, wish, wake) = pipe()?;
+    let wait = move || {
+        wish.make();
+        let mut entry = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which lives through the call.
+        let found = unsafe { libc::poll(&raw mut entry, 1, 1000) };
+        let is_interrupted = was_interrupted(found);
+        if found > 0 {
+            read_one(descriptor);
+        }
+        is_interrupted
+    };
+    Ok((Box::new(wait), Some(wake)))
+}
+
+fn epoll_wait() -> Result<Kind> {
+    let (descriptor, wish, wake) = pipe()?;
+    // SAFETY: takes no memory. Never closed: the process ends with the scene.
+    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    // SAFETY: reads an event that lives through the call.
+    let failed = unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, descriptor, &raw mut event) };
+    ensure!(failed == 0, "epoll_ctl: {}", io::Error::last_os_error());
+    let wait = move || {
+        wish.make();
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: room for one event, which lives through the call.
+        let found = unsafe { libc::epoll_wait(epoll, &raw mut event, 1, 1000) };
+        let is_interrupted = was_interrupted(found);
+        if found > 0 {
+            read_one(descriptor);
+        }
+        is_interrupted
+    };
+    Ok((Box::new(wait), Some(wake)))
+}
+
+/// An address that no file system has to know.
+fn address(name: &str) -> Result<std::os::unix::net::SocketAddr> {
+    use std::os::linux::net::SocketAddrExt;
+    let name = format!("interrupted-{name}-{}", std::process::id());
+    Ok(std::os::unix::net::SocketAddr::from_abstract_name(name)?)
+}
+
+fn accept() -> Result<Kind> {
+    let address = address("accept")?;
+    let listener = keep(UnixListener::bind_addr(&address)?).as_raw_fd();
+    let wish = Wish::default();
+    let wake = wish.granted_by(move || _ = UnixStream::connect_addr(&address));
+    let wait = move || {
+        wish.make();
+        // SAFETY: wants no address.
+        let descriptor = unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) };
+        let is_interrupted = was_interrupted(descriptor);
+        close(descriptor);
+        is_interrupted
+    };
+    Ok((Box::new(wait), Some(wake)))
+}
+
+fn close(descriptor: RawFd) {
+    if descriptor >= 0 {
+        // SAFETY: just made by the caller, who does not use it any more.
+        drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    }
+}
+
+/// Connects to a listener whose queue is full until the partner takes one out of it.
+fn connect() -> Result<Kind> {
+    let name = format!("\0interrupted-connect-{}", std::process::id());
+    // SAFETY: all zeros are an address.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    address.sun_path.iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = byte as libc::c_char);
+    let len = (size_of::<libc::sa_family_t>() + name.len()) as libc::socklen_t;
+    let listener = stream_socket(libc::SOCK_NONBLOCK)?;
+    // SAFETY: an address of that length, which lives through the call.
+    let failed = unsafe { libc::bind(listener, (&raw const address).cast(), len) };
+    ensure!(failed == 0, "bind: {}", io::Error::last_os_error());
+    // SAFETY: plain numbers.
+    ensure!(unsafe { libc::listen(listener, 0) } == 0, "listen: {}", io::Error::last_os_error());
+    let wish = Wish::default();
+    let wake = wish.granted_by(move || {
+        // SAFETY: wants no address.
+        close(unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) });
+    });
+    let wait = move || {
+        wish.make();
+        let Ok(socket) = stream_socket(0) else { return false };
+        // SAFETY: an address of that length, which lives through the call.
+        let is_interrupted =
+            was_interrupted(unsafe { libc::connect(socket, (&raw const address).cast(), len) });
+        close(socket);
+        is_interrupted
+    };
+    Ok((Box::new(wait), Some(wake)))
+}
+
+fn stream_socket(flags: libc::c_int) -> Result<RawFd> {
+    // SAFETY: plain numbers.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags, 0) };
+    ensure!(socket >= 0, "socket: {}", io::Error::last_os_error());
+    Ok(socket)
+}
+
+/// A semaphore with nothing in it.
+#[derive(Clone, Copy)]
+struct Semaphore(*mut libc::sem_t);
+
+// SAFETY: semaphores are for several threads; the memory is never given back.
+unsafe impl Send for Semaphore {}
+
+impl Semaphore {
+    fn new() -> Result<Self> {
+        // SAFETY: all zeros are memory for a semaphore.
+        let semaphore = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<libc::sem_t>() }));
+        // SAFETY: initialises it, with nothing in it.
+        ensure!(unsafe { libc::sem_init(semaphore, 0, 0) } == 0, "no semaphore");
+        Ok(Self(semaphore))
+    }
+
+    fn wait(self) -> bool {
+        // SAFETY: initialised in `new`.
+        was_interrupted(unsafe { libc::sem_wait(self.0) })
+    }
+
+    fn wait_for(self, time: Duration) -> bool {
+        let mut until = MaybeUninit::<libc::timespec>::uninit();
+        // SAFETY: writes into a timespec that lives through the call.
+        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, until.as_mut_ptr()) };
+        // SAFETY: written just now.
+        let mut until = unsafe { until.assume_init() };
+        let ns = until.tv_nsec + i64::from(time.subsec_nanos());
+        (until.tv_sec, until.tv_nsec) = (until.tv_sec + ns / 1_000_000_000, ns % 1_000_000_000);
+        // SAFETY: initialised in `new`; reads a timespec that lives through the call.
+        was_interrupted(unsafe { libc::sem_timedwait(self.0, &raw const until) })
+    }
+
+    fn post(self) {
+        // SAFETY: initialised in `new`.
+        unsafe { libc::sem_post(self.0) };
+    }
+}
+
+fn sem_wait() -> Result<Kind> {
+    let semaphore = Semaphore::new()?;
+    let wish = Wish::default();
+    let wake = wish.granted_by(move || semaphore.post());
+    let wait = move || {
+        wish.make();
+        semaphore.wait()
+    };
+    Ok((Box::new(wait), Some(wake)))
+}
+
+fn sem_timedwait() -> Result<Kind> {
+    let semaphore = Semaphore::new()?;
+    Ok((Box::new(move || semaphore.wait_for(Duration::from_micros(150))), None))
+}
+
+/// A lock that the partner holds every other time.
+fn flock() -> Result<Kind> {
+    let file = tempfile::NamedTempFile::new()?;
+    let (own, other) = (keep(file.reopen()?).as_raw_fd(), keep(file.reopen()?).as_raw_fd());
+    // SAFETY: plain numbers.
+    let lock = |descriptor, how| unsafe { libc::flock(descriptor, how) };
+    let wait = move || {
+        let is_interrupted = was_interrupted(lock(own, libc::LOCK_EX));
+        lock(own, libc::LOCK_UN);
+        is_interrupted
+    };
+    let mut is_held = false;
+    let wake = move || {
+        let how = if is_held { libc::LOCK_UN } else { libc::LOCK_EX | libc::LOCK_NB };
+        is_held = lock(other, how) == 0 && !is_held;
+    };
+    Ok((Box::new(wait), Some(Box::new(wake))))
+}
+
+/// A message: its kind, and no text.
+#[repr(C)]
+#[allow(dead_code)] // the kernel reads and writes it
+struct Message(libc::c_long);
+
+fn msgrcv() -> Result<Kind> {
+    let (queue, wish) = (MessageQueue::new()?, Wish::default());
+    let number = queue.0;
+    let wake = wish.granted_by(move || queue.send());
+    let wait = move || {
+        wish.make();
+        let mut message = Message(0);
+        // SAFETY: room for a message without text, which lives through the call.
+        was_interrupted(unsafe { libc::msgrcv(number, (&raw mut message).cast(), 0, 0, 0) } as i64)
+    };
+    Ok((Box::new(wait), Some(wake)))
+}
+
+/// Taken away in the end, which no process would do by its exit.
+struct MessageQueue(libc::c_int);
+
+impl MessageQueue {
+    /// One that everybody may use, and that belongs to the user whom a scene makes of this process.
+    fn new() -> Result<Self> {
+        // SAFETY: plain numbers.
+        let queue = Self(unsafe { libc::msgget(libc::IPC_PRIVATE, 0o666) });
+        ensure!(queue.0 >= 0, "msgget: {}", io::Error::last_os_error());
+        let mut about = MaybeUninit::<libc::msqid_ds>::zeroed();
+        // SAFETY: writes what is known of the queue, into memory of its type.
+        unsafe { libc::msgctl(queue.0, libc::IPC_STAT, about.as_mut_ptr()) };
+        // SAFETY: written by the call; zeroed before it.
+        let mut about = unsafe { about.assume_init() };
+        about.msg_perm.uid = super::scenes::NOBODY;
+        // SAFETY: reads it, which lives through the call. Only root may; nobody else needs to.
+        unsafe { libc::msgctl(queue.0, libc::IPC_SET, &raw mut about) };
+        Ok(queue)
+    }
+
+    fn send(&self) {
+        let message = Message(1);
+        // SAFETY: a message without text, which lives through the call.
+        unsafe { libc::msgsnd(self.0, (&raw const message).cast(), 0, libc::IPC_NOWAIT) };
+    }
+}
+
+impl Drop for MessageQueue {
+    fn drop(&mut self) {
+        // SAFETY: takes the queue away; the pointer is not used.
+        unsafe { libc::msgctl(self.0, libc::IPC_RMID, std::ptr::null_mut()) };
+    }
+}

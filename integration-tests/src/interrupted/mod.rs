@@ -1,0 +1,121 @@
+//! Blocking calls, made again and again in a sampled process: how many end with `EINTR`?
+//!
+//! Played by `storms interrupted_…` for the test and by a role of `figures`, each in a process of its own. One thread
+//! per kind of [`calls`] computes for some microseconds and then waits; a partner lets the calls end. The process is first
+//! brought into a [`Scene`], which decides what the system tells the sampler about threads.
+
+mod calls;
+mod scenes;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use profiler_core::sampler::SamplingStats;
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
+
+pub use self::scenes::Scene;
+
+use self::calls::{Partner, Wait, all};
+use crate::patience::Stopwatch;
+
+/// How a run went.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Per kind of call: its name, how often it was made, and how often it ended with `EINTR`.
+    pub kinds: Vec<(&'static str, u64, u64)>,
+    /// What the sampler did.
+    pub stats: SamplingStats,
+}
+
+impl Outcome {
+    /// All calls.
+    pub fn calls(&self) -> u64 {
+        self.kinds.iter().map(|(_, calls, _)| calls).sum()
+    }
+
+    /// Those that ended with `EINTR`.
+    pub fn interrupted(&self) -> u64 {
+        self.kinds.iter().map(|(.., interrupted)| interrupted).sum()
+    }
+}
+
+/// Makes at least `least` calls in a sampled process in this scene, but stops after `patience`.
+///
+/// # Errors
+/// If the scene cannot be set; [`Scene::missing`] says beforehand whether the rights for it are there.
+pub fn play(scene: Scene, least: u64, patience: Duration) -> Result<Outcome> {
+    scene.prepare()?;
+    let features = Features::STACK_WALK.with(Features::CPU);
+    session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default())?;
+    let (waits, partner) = all()?;
+    scene.enter()?;
+    let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    let kinds = std::thread::scope(|scope| {
+        let (stop, made) = (&stop, &made);
+        let workers: Vec<_> = waits
+            .into_iter()
+            .map(|(name, wait)| (name, scope.spawn(move || wait_often(wait, stop, made))))
+            .collect();
+        scope.spawn(move || compute_until(stop));
+        let waker = scope.spawn(move || wake_until(partner));
+        let watch = Stopwatch::start();
+        while made.load(Ordering::Relaxed) < least && watch.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        stop.store(true, Ordering::Relaxed);
+        let counts = workers.into_iter().map(|(name, worker)| {
+            let (calls, interrupted) = worker.join().ok().context("a thread that waits has panicked")?;
+            Ok((name, calls, interrupted))
+        });
+        let kinds: Result<Vec<_>> = counts.collect();
+        END.store(true, Ordering::Relaxed);
+        ensure!(waker.join().is_ok(), "the partner has panicked");
+        kinds
+    })?;
+    let stats = session::sampling_stats().context("nothing was sampled")?;
+    session::stop();
+    Ok(Outcome { kinds, stats })
+}
+
+/// The partner goes on until no thread waits any more.
+static END: AtomicBool = AtomicBool::new(false);
+
+/// Computes and waits, in turn; gives calls, and those that ended with `EINTR`.
+fn wait_often(mut wait: Wait, stop: &AtomicBool, made: &AtomicU64) -> (u64, u64) {
+    let (mut calls, mut interrupted) = (0, 0);
+    while !stop.load(Ordering::Relaxed) {
+        compute_us(60 + calls % 41);
+        interrupted += u64::from(wait());
+        calls += 1;
+        made.fetch_add(1, Ordering::Relaxed);
+    }
+    (calls, interrupted)
+}
+
+fn wake_until(mut partner: Partner) {
+    while !END.load(Ordering::Relaxed) {
+        partner.wake_all();
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// A thread that never waits: it can be sampled wherever the system tells that it runs.
+fn compute_until(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        compute_us(1000);
+    }
+}
+
+/// Uses so much processor time.
+fn compute_us(us: u64) {
+    let until = own_cpu() + Duration::from_micros(us);
+    while own_cpu() < until {
+        std::hint::spin_loop();
+    }
+}
+
+fn own_cpu() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(used.tv_sec.unsigned_abs(), u32::try_from(used.tv_nsec).unwrap_or(0))
+}

@@ -1,0 +1,96 @@
+//! A library that is loaded, called and unloaded again and again in a sampled process, each time at another place: how many
+//! definitions does that cost?
+//!
+//! Played by a storm for the test and by a role of `figures`, each in a process of its own.
+
+#![allow(unsafe_code)]
+
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::ptr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use profiler_core::reader::{Definitions, PoolReader};
+use profiler_core::session::{self, Features, SessionParams, StartOptions};
+
+use crate::patience::Stopwatch;
+
+/// Time in the library after each load, so that the sampler meets its addresses.
+const WITHIN: Duration = Duration::from_millis(3);
+
+/// How a run went.
+#[derive(Clone, Copy, Debug)]
+pub struct Reloads {
+    /// Definitions of files that were added after those of the first load.
+    pub added: usize,
+    /// Places at which the library was.
+    pub places: usize,
+    /// Times that the sampler took a stack.
+    pub samples: u64,
+}
+
+/// Loads a library so many times.
+///
+/// # Errors
+/// If it cannot be loaded, or nothing is sampled.
+pub fn play(loads: usize) -> Result<Reloads> {
+    let features = Features::STACK_WALK.with(Features::CPU);
+    session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default())?;
+    let mut places = HashSet::new();
+    let first = until_defined(&mut places)?;
+    for number in 0..loads {
+        load(number, &mut places)?;
+    }
+    let samples = session::sampling_stats().context("nothing was sampled")?.taken;
+    let added = files()?.len().saturating_sub(first);
+    session::stop();
+    Ok(Reloads { added, places: places.len(), samples })
+}
+
+/// Loads it until the sampler has seen it; gives how many files are defined then.
+fn until_defined(places: &mut HashSet<usize>) -> Result<usize> {
+    for number in 0..1000 {
+        load(number, places)?;
+        let files = files()?;
+        if files.iter().any(|path| path.contains("libresolv")) {
+            return Ok(files.len());
+        }
+    }
+    anyhow::bail!("the sampler never saw the library")
+}
+
+/// The paths of all definitions of files.
+fn files() -> Result<Vec<String>> {
+    let file = session::pool_file().context("no pool")?;
+    let definitions: Definitions = PoolReader::open(file)?.snapshot()?.definitions;
+    Ok(definitions.modules().into_iter().map(|(_, module)| module.path.clone()).collect())
+}
+
+/// Loads it behind a piece of memory whose size is another each time, and stays in it for a while.
+fn load(number: usize, places: &mut HashSet<usize>) -> Result<()> {
+    let len = (1 + number * 7 % 61) << 16;
+    let (rights, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: memory that nobody has yet.
+    let noise = unsafe { libc::mmap(ptr::null_mut(), len, rights, kind, -1, 0) };
+    ensure!(noise != libc::MAP_FAILED, "no memory");
+    // SAFETY: a library of the system's, whose start-up code does nothing.
+    let library = unsafe { libc::dlopen(c"libresolv.so.2".as_ptr(), libc::RTLD_NOW) };
+    ensure!(!library.is_null(), "no libresolv");
+    // SAFETY: the library is open, and the name ends with a zero.
+    let symbol = unsafe { libc::dlsym(library, c"ns_get16".as_ptr()) };
+    ensure!(!symbol.is_null(), "no ns_get16");
+    places.insert(symbol as usize);
+    // SAFETY: takes a pointer to two bytes and gives a number.
+    let get16 = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*const u8) -> u32>(symbol) };
+    let watch = Stopwatch::start();
+    while watch.elapsed() < WITHIN {
+        (0..1000).for_each(|_| _ = black_box(get16(black_box([1, 2]).as_ptr())));
+    }
+    // SAFETY: opened above, and nothing of it is used any more.
+    unsafe { libc::dlclose(library) };
+    // SAFETY: mapped above, and nobody else knows it.
+    unsafe { libc::munmap(noise, len) };
+    Ok(())
+}
