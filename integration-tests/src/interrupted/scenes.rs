@@ -114,7 +114,12 @@ fn refuse_to_open() -> Result<()> {
     let answer = libc::BPF_RET | libc::BPF_K;
     let denied = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EACCES)?;
     let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)?];
-    for call in [libc::SYS_openat, libc::SYS_openat2] {
+    for call in [
+        #[cfg(target_arch = "x86_64")] // others do not have it
+        libc::SYS_open,
+        libc::SYS_openat,
+        libc::SYS_openat2,
+    ] {
         program.push(step(equals, u32::try_from(call)?, 1)?);
         program.push(step(answer, denied, 0)?);
     }
