@@ -67,7 +67,12 @@ fn occupy(address: SocketAddr, number: usize, control: &Control) {
         control.connected.fetch_add(usize::from(std::mem::take(&mut is_first)), Ordering::Relaxed);
         let _ = stream.set_read_timeout(Some(BEAT));
         let _ = stream.set_write_timeout(Some(BEAT));
-        while !control.is_over.load(Ordering::Relaxed) && is_held(&mut stream, number) {}
+        let is_over = || control.is_over.load(Ordering::Relaxed);
+        loop {
+            if is_over() || !is_held(&mut stream, number) {
+                break;
+            }
+        }
     }
 }
 
