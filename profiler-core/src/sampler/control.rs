@@ -156,11 +156,6 @@ impl Shared {
         std::mem::take(&mut self.lock().waited_for)
     }
 
-    /// Whether somebody waits for this tick; asked once in it.
-    pub(super) fn is_waited_for(&self) -> bool {
-        std::mem::take(&mut self.lock().waited_for)
-    }
-
     pub(super) fn end_tick(&self) {
         self.change(|state| state.done = state.begun);
     }
