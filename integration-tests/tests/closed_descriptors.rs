@@ -56,10 +56,10 @@ fn an_untrusted_child_can_write_to_no_file_of_the_parent() -> anyhow::Result<()>
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
     puppet.ask("record 1 500")?;
-    assert_eq!(puppet.ask("fill 64")?, "ok 0");
+    assert_eq!(puppet.ask("append 64")?, "ok 0");
     let (_, profile) = session.capture()?;
     assert_eq!(profile.verdict("child")?, "complete");
     assert_eq!(profile.process("child")?.books()?.delivered, 500);
-    assert_eq!(puppet.ask("fill 64")?, "ok 0", "nor during or after a capture");
+    assert_eq!(puppet.ask("append 64")?, "ok 0", "nor during or after a capture");
     Ok(())
 }

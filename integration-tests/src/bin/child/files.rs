@@ -33,7 +33,7 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
         "locker" => path().and_then(locks::holder).map(|holder| format!("ok {}", holder.unwrap_or(0))),
         "close-all" => path().and_then(close_all),
         "check-files" => check_files(),
-        "fill" => words.first().context("how much?").and_then(|most| fill(most.parse()?)),
+        "append" => words.first().context("how much?").and_then(|most| append(most.parse()?)),
         _ => return None,
     })
 }
@@ -80,7 +80,7 @@ fn check_files() -> anyhow::Result<String> {
 
 /// Writes to every regular file that is open, except the pool of this process, whose size is
 /// sealed. Answers how many bytes found room.
-fn fill(most: u64) -> anyhow::Result<String> {
+fn append(most: u64) -> anyhow::Result<String> {
     let (mut written, piece) = (0_u64, vec![b'x'; 1 << 20]);
     for number in 3..256 {
         let path = format!("/proc/self/fd/{number}");
