@@ -1,7 +1,7 @@
 //! A shared library with a function whose name is made to exhaust the stack of a demangler.
 //!
-//! Built by tests and figures with the system's C compiler; loaded by the helper's command `visit`, which has its frames on
-//! the stack when it records.
+//! Built by tests and figures with the system's C compiler; loaded by the helper's command `visit`,
+//! which has its frames on the stack when it records.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

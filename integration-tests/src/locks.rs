@@ -1,4 +1,5 @@
-//! POSIX locks of files, and who holds them. Closing any descriptor of a file ends all that its process holds on it.
+//! POSIX locks of files, and who holds them. Closing any descriptor of a file ends all that its
+//! process holds on it.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

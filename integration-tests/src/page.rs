@@ -8,7 +8,8 @@ use profiler_parent::LiveServer;
 
 use crate::patience::LONG;
 
-/// Asks for a path below the token, on a connection of its own; gives the body of an answer that is none of an error.
+/// Asks for a path below the token, on a connection of its own; gives the body of an answer that is
+/// none of an error.
 ///
 /// # Errors
 /// When there is no such answer.

@@ -1,13 +1,15 @@
 //! Waiting for something to become true, and measuring how long something takes.
 //!
-//! No test asserts on the machine's pace. What must happen is waited for with [`until`]; what must not be waited for
-//! has a time-out of [`LONG`], so that only a wait for it takes so long. Where a test needs a short time-out that also
-//! holds for processes that are well, [`patiently`] tells a slow machine from a defect.
+//! No test asserts on the machine's pace. What must happen is waited for with [`until`]; what must
+//! not be waited for has a time-out of [`LONG`], so that only a wait for it takes so long. Where a
+//! test needs a short time-out that also holds for processes that are well, [`patiently`] tells a
+//! slow machine from a
+//! defect.
 
 use std::time::Duration;
 
-/// Longer than anything here takes, also on a machine that takes ten times as long for everything. Only a test
-/// that fails waits for it.
+/// Longer than anything here takes, also on a machine that takes ten times as long for everything.
+/// Only a test that fails waits for it.
 pub const LONG: Duration = Duration::from_secs(120);
 
 /// Time-outs that [`patiently`] tries. Only a slow machine needs more than the first.
@@ -55,8 +57,8 @@ impl std::fmt::Display for HeldUp {
 
 impl std::error::Error for HeldUp {}
 
-/// Runs a scene that has a time-out. If the machine was too slow for it ([`HeldUp`]) the scene runs again with a
-/// longer one; any other error is final, and so is the last time-out.
+/// Runs a scene that has a time-out. If the machine was too slow for it ([`HeldUp`]) the scene runs
+/// again with a longer one; any other error is final, and so is the last time-out.
 ///
 /// # Errors
 /// What the scene says.

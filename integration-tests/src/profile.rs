@@ -133,7 +133,8 @@ impl Profile {
     /// Checks that a child that is well was waited for.
     ///
     /// # Errors
-    /// [`HeldUp`] if it was given up because it got no further in time; else what the log says of it.
+    /// [`HeldUp`] if it was given up because it got no further in time; else what the log says of
+    /// it.
     pub fn is_complete(&self, name: &str) -> anyhow::Result<()> {
         let verdict = self.verdict(name)?;
         if verdict == FROZEN || verdict == "recovered: not finished at the deadline" {

@@ -46,7 +46,8 @@ impl Puppet {
         Self::begin(session.spawn(name, command(program, beginning))?)
     }
 
-    /// Starts the helper by a command that a test has made of [`command`], and waits until it has begun.
+    /// Starts the helper by a command that a test has made of [`command`], and waits until it has
+    /// begun.
     ///
     /// # Errors
     /// As [`Self::spawn`].

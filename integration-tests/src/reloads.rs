@@ -1,5 +1,5 @@
-//! A library that is loaded, called and unloaded again and again in a sampled process, each time at another place: how many
-//! definitions does that cost?
+//! A library that is loaded, called and unloaded again and again in a sampled process, each time at
+//! another place: how many definitions does that cost?
 //!
 //! Played by a storm for the test and by a role of `figures`, each in a process of its own.
 

@@ -1,7 +1,7 @@
 //! Clients of a local server that hold connections and never ask for anything.
 //!
-//! A third sends nothing, a third a byte of a head at a time, a third a head that never ends. Each connects again when it is
-//! closed, until all are dropped.
+//! A third sends nothing, a third a byte of a head at a time, a third a head that never ends. Each
+//! connects again when it is closed, until all are dropped.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

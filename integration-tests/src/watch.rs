@@ -45,7 +45,8 @@ impl Seen {
         self.look_until(time, session, limit, |_| true);
     }
 
-    /// Looks for so long at least, and until what was seen is enough: on a loaded machine a look takes its time.
+    /// Looks for so long at least, and until what was seen is enough: on a loaded machine a look
+    /// takes its time.
     pub fn look_until(
         &mut self,
         least: Duration,

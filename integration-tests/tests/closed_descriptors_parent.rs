@@ -1,5 +1,5 @@
-//! A parent whose program closes all descriptors from 3 on, and gets their numbers for files of its own. In a process of
-//! its own, because it closes those of the whole process.
+//! A parent whose program closes all descriptors from 3 on, and gets their numbers for files of its
+//! own. In a process of its own, because it closes those of the whole process.
 
 #![allow(unsafe_code)]
 
@@ -66,8 +66,8 @@ fn a_parent_that_closes_all_descriptors_keeps_its_files_and_hears_of_its_childre
         })
         .collect();
     let files = session.path("files");
-    // SAFETY: takes plain numbers; values that hold descriptors of this program are forgotten, those of the profiler
-    // are what is tested.
+    // SAFETY: takes plain numbers; values that hold descriptors of this program are forgotten,
+    // those of the profiler are what is tested.
     let failed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     assert_eq!(failed, 0);
     let mut files = open_files(&files)?;

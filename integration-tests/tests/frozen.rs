@@ -1,5 +1,6 @@
-//! Children that stand still: a capture waits for them as long as it said and goes on while they stand, and their
-//! data is there all the same. By how much a capture is late: `figures`, `gather.stopped_extra_s`.
+//! Children that stand still: a capture waits for them as long as it said and goes on while they
+//! stand, and their data is there all the same. By how much a capture is late: `figures`,
+//! `gather.stopped_extra_s`.
 
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ fn three_of_four_frozen() -> anyhow::Result<()> {
     patiently(|timeout| capture_with_frozen(3, timeout))
 }
 
-/// The capture ends while they stand still, because of the progress timeout: the deadline of all comes much later.
+/// The capture ends while they stand still, because of the progress timeout: the deadline of all
+/// comes much later.
 fn capture_with_frozen(count: usize, timeout: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.progress_timeout(timeout))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;

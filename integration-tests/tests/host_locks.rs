@@ -1,5 +1,5 @@
-//! POSIX locks of a host: closing any descriptor of a file ends all locks that the process holds on it, so the profiler
-//! may close none that it did not make. This process is the host of the parent.
+//! POSIX locks of a host: closing any descriptor of a file ends all locks that the process holds on
+//! it, so the profiler may close none that it did not make. This process is the host of the parent.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
-//! A child maps a library with names that are made to break whatever reads them: the parent names its stacks and lives on.
+//! A child maps a library with names that are made to break whatever reads them: the parent names
+//! its stacks and lives on.
 //!
-//! Each test has the hostile frames in what is captured, so that the parent really looks the names up.
+//! Each test has the hostile frames in what is captured, so that the parent really looks the names
+//! up.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

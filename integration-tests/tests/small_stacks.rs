@@ -1,5 +1,5 @@
-//! Threads of the host with the smallest stacks that the C library gives record everything, in real processes: an
-//! overflow ends one.
+//! Threads of the host with the smallest stacks that the C library gives record everything, in real
+//! processes: an overflow ends one.
 
 #![cfg(all(
     target_os = "linux",

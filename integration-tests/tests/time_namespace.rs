@@ -1,4 +1,5 @@
-//! A child in a time namespace, as in a container: its clocks say other times, its profile does not.
+//! A child in a time namespace, as in a container: its clocks say other times, its profile does
+//! not.
 //!
 //! Needs the right to make a namespace; without it, and on systems without such namespaces, the
 //! tests say so and check nothing.

@@ -215,8 +215,8 @@ fn threads_that_come_and_go_leave_exact_books() {
     assert!(live.len() < 200 + usize::try_from(counts.dropped.total()).unwrap(), "{} live", live.len());
 }
 
-/// Allocates and gives back; says how much more was really allocated than it asked for. `None` if a chunk was not
-/// ready in time: then the profiler may allocate a little.
+/// Allocates and gives back; says how much more was really allocated than it asked for. `None` if a
+/// chunk was not ready in time: then the profiler may allocate a little.
 fn allocate_late() -> Option<u64> {
     const COUNT: u64 = 2000;
     let not_ready = session::chunks_not_ready();
@@ -243,8 +243,8 @@ impl Drop for Late {
 
 static LATE_KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Comes twice: the profiler's own call at the end of the thread is in the first round of such calls,
-/// so what happens in the second comes after it.
+/// Comes twice: the profiler's own call at the end of the thread is in the first round of such
+/// calls, so what happens in the second comes after it.
 extern "C" fn drop_in_the_second_round(late: *mut libc::c_void) {
     thread_local!(static HAS_COME: Cell<bool> = const { Cell::new(false) });
     if HAS_COME.replace(true) {

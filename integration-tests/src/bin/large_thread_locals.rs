@@ -1,8 +1,10 @@
-//! A program with a megabyte of static thread-locals, of which the C library takes a part of every thread's stack.
+//! A program with a megabyte of static thread-locals, of which the C library takes a part of every
+//! thread's stack.
 //!
-//! Run by `tests/large_thread_locals.rs`. `large_thread_locals` is a parent that records, is sampled, starts itself as a
-//! child (`large_thread_locals child`), and uses everything for which the profiler has a thread. It says `ok`, and how
-//! many bytes of the stack of each of the profiler's threads were touched, the thread-locals included.
+//! Run by `tests/large_thread_locals.rs`. `large_thread_locals` is a parent that records, is
+//! sampled, starts itself as a child (`large_thread_locals child`), and uses everything for which
+//! the profiler has a thread. It says `ok`, and how many bytes of the stack of each of the
+//! profiler's threads were touched, the thread-locals included.
 
 #![allow(clippy::disallowed_methods)] // deadlines of its own
 

@@ -5,10 +5,12 @@
 //! chunks were switched, and prints what was seen; the thread's join and the first use of each call
 //! site come before the filter. First in bursts that are shorter than a chunk, each begun when the
 //! maintenance thread has nothing to do any more, so that a chunk is always ready: allocations are
-//! counted there, in all bursts but those that found no chunk ready: then recording goes the slow way, which
-//! keeps lists. Then at full speed, which is too fast for that thread, so that recording goes the slow way
-//! often. `getppid`, `wait`, `wake`: the filter itself, shown with one call. `exit`: what runs in `exit` and
-//! around a fork, under a filter that also lets `getpid` through. The silent thread
+//! counted there, in all bursts but those that found no chunk ready: then recording goes the slow
+//! way, which keeps lists. Then at full speed, which is too fast for that thread, so that recording
+//! goes the slow way often. `getppid`, `wait`, `wake`: the filter itself, shown with one call.
+//! `exit`: what runs in `exit` and around a fork, under a filter that also lets `getpid` through.
+//! The silent
+//! thread
 //! cannot end, since that takes system calls: it spins until the process ends.
 
 #![allow(unsafe_code)]
@@ -319,7 +321,8 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 /// No call has this number.
 const NO_CALL: u32 = u32::MAX;
 
-/// Kills the process when the calling thread makes any call but a futex wake and `allowed`, for ever.
+/// Kills the process when the calling thread makes any call but a futex wake and `allowed`, for
+/// ever.
 fn install_filter(allowed: u32) -> io::Result<()> {
     const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K

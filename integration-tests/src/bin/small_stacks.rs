@@ -1,9 +1,11 @@
-//! A program whose threads have small stacks: run by `tests/small_stacks.rs`, with every allocation sampled.
+//! A program whose threads have small stacks: run by `tests/small_stacks.rs`, with every allocation
+//! sampled.
 //!
-//! `small_stacks crowd KIND BYTES COUNT TIMES` records on that many threads with stacks of that size, under samples.
-//! `small_stacks depths KIND BYTES` records on one thread with less and less of its stack left.
-//! `small_stacks painted KIND` says how many bytes of its stack a thread used, and how many of them below its own
-//! function: for nothing, for the first such entry of the process, for the first of a thread, and for two of a thread.
+//! `small_stacks crowd KIND BYTES COUNT TIMES` records on that many threads with stacks of that
+//! size, under samples. `small_stacks depths KIND BYTES` records on one thread with less and less
+//! of its stack left. `small_stacks painted KIND` says how many bytes of its stack a thread used,
+//! and how many of them below its own function: for nothing, for the first such entry of the
+//! process, for the first of a thread, and for two of a thread.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +17,8 @@ use anyhow::{Context, Result, bail, ensure};
 use integration_tests::small_stacks::{Kind, scene, thread};
 use profiler_core::alloc::ProfilingAllocator;
 
-/// What recording may take of a stack once a thread has recorded before, without a walk of the stack.
+/// What recording may take of a stack once a thread has recorded before, without a walk of the
+/// stack.
 const LEAST: usize = 4096;
 
 #[global_allocator]

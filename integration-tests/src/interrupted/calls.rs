@@ -1,7 +1,7 @@
 //! The calls that wait, and the partner that lets them end.
 //!
-//! Each call waits until the partner comes by, or for about a tenth of a millisecond. What a call takes, it is
-//! given again, so that the next one waits as well.
+//! Each call waits until the partner comes by, or for about a tenth of a millisecond. What a call
+//! takes, it is given again, so that the next one waits as well.
 
 #![allow(unsafe_code)]
 

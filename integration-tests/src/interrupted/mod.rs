@@ -1,8 +1,9 @@
 //! Blocking calls, made again and again in a sampled process: how many end with `EINTR`?
 //!
-//! Played by `storms interrupted_…` for the test and by a role of `figures`, each in a process of its own. One thread
-//! per kind of [`calls`] computes for some microseconds and then waits; a partner lets the calls end. The process is first
-//! brought into a [`Scene`], which decides what the system tells the sampler about threads.
+//! Played by `storms interrupted_…` for the test and by a role of `figures`, each in a process of
+//! its own. One thread per kind of [`calls`] computes for some microseconds and then waits; a
+//! partner lets the calls end. The process is first brought into a [`Scene`], which decides what
+//! the system tells the sampler about threads.
 
 mod calls;
 mod scenes;
@@ -43,7 +44,8 @@ impl Outcome {
 /// Makes at least `least` calls in a sampled process in this scene, but stops after `patience`.
 ///
 /// # Errors
-/// If the scene cannot be set; [`Scene::missing`] says beforehand whether the rights for it are there.
+/// If the scene cannot be set; [`Scene::missing`] says beforehand whether the rights for it are
+/// there.
 pub fn play(scene: Scene, least: u64, patience: Duration) -> Result<Outcome> {
     scene.prepare()?;
     let features = Features::STACK_WALK.with(Features::CPU);

@@ -14,7 +14,8 @@ pub(super) const NOBODY: libc::uid_t = 65534;
 pub enum Scene {
     /// Everything is told.
     Plain,
-    /// It has become another user: files about its threads that only the owner may read belong to root.
+    /// It has become another user: files about its threads that only the owner may read belong to
+    /// root.
     Setuid,
     /// The same, since it may not be dumped.
     NotDumpable,

@@ -15,12 +15,12 @@ use crate::patience::until;
 
 const PROBE: &str = "probe";
 
-/// On stacks from this size on an almost empty thread's stack is walked; on smaller ones it is left out. Without all
-/// optimizations the unwinder takes more.
+/// On stacks from this size on an almost empty thread's stack is walked; on smaller ones it is left
+/// out. Without all optimizations the unwinder takes more.
 pub const ENOUGH_TO_WALK: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 16 * 1024 };
 
-/// Starts a session that walks stacks and samples allocations, and waits until it does. Threads are sampled at
-/// this interval.
+/// Starts a session that walks stacks and samples allocations, and waits until it does. Threads are
+/// sampled at this interval.
 ///
 /// # Errors
 /// When no session starts, or no stack is walked.
@@ -37,8 +37,8 @@ pub fn start(interval: Duration) -> Result<()> {
     Ok(())
 }
 
-/// How many entries the threads of [`super::thread::crowd`] left, and how many of them show a stack of their own
-/// functions.
+/// How many entries the threads of [`super::thread::crowd`] left, and how many of them show a stack
+/// of their own functions.
 ///
 /// # Errors
 /// When the pool cannot be read.
@@ -60,7 +60,8 @@ pub struct Played {
     pub samples: u64,
 }
 
-/// Records on `count` threads with stacks of `bytes` bytes, `times` times on each, while they are sampled.
+/// Records on `count` threads with stacks of `bytes` bytes, `times` times on each, while they are
+/// sampled.
 ///
 /// # Errors
 /// When entries or stacks are missing.

@@ -1,8 +1,9 @@
 //! Threads on stacks of a given size, made as a C program makes them.
 //!
-//! A stack either comes from the C library, with its guard page, or it is painted: then what was written to tells
-//! how deep the thread went. Of the stack's upper end the C library takes the thread's control block and static
-//! thread-locals; they count as used, as they do in a real program.
+//! A stack either comes from the C library, with its guard page, or it is painted: then what was
+//! written to tells how deep the thread went. Of the stack's upper end the C library takes the
+//! thread's control block and static thread-locals; they count as used, as they do in a real
+//! program.
 
 #![allow(unsafe_code)]
 
@@ -20,8 +21,8 @@ const PAINT: u8 = 0xa5;
 /// A painted stack: more than anything here takes.
 const PAINTED: usize = 1 << 20;
 
-/// How many bytes of its stack a thread used that recorded this `times` times: all, and those below the frame of the
-/// thread's own function.
+/// How many bytes of its stack a thread used that recorded this `times` times: all, and those below
+/// the frame of the thread's own function.
 ///
 /// # Errors
 /// When the system has no memory or no thread left.
@@ -37,8 +38,8 @@ pub fn bytes_used(kind: Kind, times: u32) -> Result<(usize, usize)> {
     Ok((stack.0.addr() + PAINTED - lowest, frame.saturating_sub(lowest)))
 }
 
-/// Has a thread with a stack of `bytes` bytes record at every depth, in steps of some hundred bytes, as long as `least`
-/// bytes are left.
+/// Has a thread with a stack of `bytes` bytes record at every depth, in steps of some hundred
+/// bytes, as long as `least` bytes are left.
 ///
 /// # Errors
 /// When the system has no thread left, or refuses a stack of this size.
@@ -52,7 +53,8 @@ pub fn at_every_depth(kind: Kind, bytes: usize, least: usize) -> Result<()> {
     Ok(())
 }
 
-/// Makes `count` threads on stacks of `bytes` bytes, at most 32 at a time, each of which records `times` times.
+/// Makes `count` threads on stacks of `bytes` bytes, at most 32 at a time, each of which records
+/// `times` times.
 ///
 /// # Errors
 /// When the system has no thread left, or refuses a stack of this size.

@@ -38,7 +38,7 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     static OWN: Cell<Option<&'static LabelStack>> = const { Cell::new(None) };
     static MAKING: Cell<bool> = const { Cell::new(false) };
-    /// Where `OWN` is.
+    /// The place that `OWN` refers to.
     static PLACE: Cell<Option<&'static ThreadLabels>> = const { Cell::new(None) };
 }
 

@@ -1,4 +1,5 @@
-//! Threads at rest: they cost an entry when they fall asleep and one when they wake, and none in between.
+//! Threads at rest: they cost an entry when they fall asleep and one when they wake, and none in
+//! between.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
@@ -52,7 +53,8 @@ fn threads_at_rest_are_not_recorded_at_every_tick() {
         let (before, begun) = (recorded(), ticks());
         wait_for_ticks(1000);
         let (entries, passed) = (recorded() - before, ticks() - begun);
-        // One a second for each, and this thread and the test's own, which look at the clock now and then.
+        // One a second for each, and this thread and the test's own, which look at the clock now
+        // and then.
         let most = IDLE as u64 * (passed / 1000 + 1) + 2 * passed;
         assert!(entries <= most, "{entries} entries in {passed} ticks");
         drop(woken_in_the_end);

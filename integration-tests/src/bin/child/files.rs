@@ -1,9 +1,9 @@
 //! Files and locks of the helper's own, as any program has them beside a profiler.
 //!
-//! `init` begins to record late. `lock PATH` takes a POSIX lock, `locker PATH` says which other process holds one.
-//! `close-all DIRECTORY` closes all descriptors from 3 on and opens files of the program in their place;
-//! `check-files` says whether those are still what they were. `fill MIB` writes to every file that this process has
-//! been given and may write, as long as that works.
+//! `init` begins to record late. `lock PATH` takes a POSIX lock, `locker PATH` says which other
+//! process holds one. `close-all DIRECTORY` closes all descriptors from 3 on and opens files of the
+//! program in their place; `check-files` says whether those are still what they were. `fill MIB`
+//! writes to every file that this process has been given and may write, as long as that works.
 
 #![allow(unsafe_code)]
 
@@ -46,7 +46,8 @@ fn lock(path: &Path) -> anyhow::Result<String> {
 }
 
 fn close_all(directory: &Path) -> anyhow::Result<String> {
-    // SAFETY: takes plain numbers. This program holds no descriptor from 3 on by a value that closes it.
+    // SAFETY: takes plain numbers. This program holds no descriptor from 3 on by a value that
+    // closes it.
     let failed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     ensure!(failed == 0, "close_range: {}", std::io::Error::last_os_error());
     let mut open = OPEN.lock().map_err(|_| anyhow::anyhow!("poisoned"))?;

@@ -1,8 +1,8 @@
 //! A program that handles the sampler's signal itself, and ends its own waits with it.
 //!
-//! `own-signal ORDER FLAGS`: the handler is installed before the profiler (`handler-first`) or after
-//! it, with `SA_RESTART` or without. A thread waits in a `read`; the signal comes; then there is
-//! something to read. Prints what the `read` gave: `eintr` or `data`.
+//! `own-signal ORDER FLAGS`: the handler is installed before the profiler (`handler-first`) or
+//! after it, with `SA_RESTART` or without. A thread waits in a `read`; the signal comes; then there
+//! is something to read. Prints what the `read` gave: `eintr` or `data`.
 
 #![allow(unsafe_code)]
 
@@ -35,7 +35,8 @@ impl std::str::FromStr for Order {
 }
 
 static READER: AtomicU64 = AtomicU64::new(0);
-/// Signals that the reading thread heard, and signals that came with a mask other than the program's.
+/// Signals that the reading thread heard, and signals that came with a mask other than the
+/// program's.
 static HEARD: AtomicU64 = AtomicU64::new(0);
 static WRONGLY_MASKED: AtomicU64 = AtomicU64::new(0);
 

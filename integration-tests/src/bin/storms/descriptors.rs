@@ -1,4 +1,5 @@
-//! A process whose table of descriptors is full, so that nothing can be asked of the system: the profile says what it lacks.
+//! A process whose table of descriptors is full, so that nothing can be asked of the system: the
+//! profile says what it lacks.
 
 use std::fs::File;
 use std::hint::black_box;

@@ -1,4 +1,5 @@
-//! Calls that wait, in a process whose threads the system tells more or less about: `storms interrupted SECONDS SCENE`.
+//! Calls that wait, in a process whose threads the system tells more or less about: `storms
+//! interrupted SECONDS SCENE`.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What threads at rest cost: `storms rests SECONDS THREADS` prints the share of a processor and entries per second.
+//! What threads at rest cost: `storms rests SECONDS THREADS` prints the share of a processor and
+//! entries per second.
 
 use std::time::Duration;
 

@@ -177,8 +177,9 @@ pub(crate) fn small_alternate_stacks(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Computes on a thread whose alternate stack has the size that programs once were told to take: too small for the registers
-/// of processors with large vectors. The thread has it when it records first.
+/// Computes on a thread whose alternate stack has the size that programs once were told to take:
+/// too small for the registers of processors with large vectors. The thread has it when it records
+/// first.
 pub(crate) fn too_small_alternate_stacks(stop: &AtomicBool) -> Result<()> {
     let cramped = || -> Result<()> {
         let mut memory = vec![0_u8; libc::MINSIGSTKSZ];

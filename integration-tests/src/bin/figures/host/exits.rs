@@ -1,5 +1,5 @@
-//! Processes that hang when they call `exit` in a signal handler: a role of this program that records,
-//! takes and gives memory, and ends at a random moment in each of four ways.
+//! Processes that hang when they call `exit` in a signal handler: a role of this program that
+//! records, takes and gives memory, and ends at a random moment in each of four ways.
 
 use anyhow::{Context, Result};
 use integration_tests::exits::{self, Ends};

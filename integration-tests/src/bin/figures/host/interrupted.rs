@@ -1,4 +1,5 @@
-//! Blocking calls that end with `EINTR`, per 10,000: in processes whose threads the system tells more or less about.
+//! Blocking calls that end with `EINTR`, per 10,000: in processes whose threads the system tells
+//! more or less about.
 //!
 //! Promised is at most one, whatever the system tells.
 

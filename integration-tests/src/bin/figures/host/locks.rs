@@ -1,7 +1,9 @@
-//! POSIX locks of the host that are lost while children come and go, and how long a spawn takes when there are many.
+//! POSIX locks of the host that are lost while children come and go, and how long a spawn takes
+//! when there are many.
 //!
-//! The children are processes that call `init` and live until the end of the figure: the times at 1,000 are taken beside
-//! about 1,000 living children. Each is waited for until it has connected, so that no time has another child's start in it.
+//! The children are processes that call `init` and live until the end of the figure: the times at
+//! 1,000 are taken beside about 1,000 living children. Each is waited for until it has connected,
+//! so that no time has another child's start in it.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -36,8 +38,8 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Takes a lock, has children connect, be captured and end, and counts the times at which another process
-/// does not see it any more.
+/// Takes a lock, has children connect, be captured and end, and counts the times at which another
+/// process does not see it any more.
 fn locks_lost() -> Result<f64> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("lock");

@@ -1,6 +1,7 @@
 //! Definitions of a library that is loaded again and again, at another place each time.
 //!
-//! Its first load is not counted. Two more are allowed: what the system loads for the process in the course of the run.
+//! Its first load is not counted. Two more are allowed: what the system loads for the process in
+//! the course of the run.
 
 use std::process::Stdio;
 

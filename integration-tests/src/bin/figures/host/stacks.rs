@@ -1,8 +1,8 @@
 //! The smallest stack on which each kind of entry is recorded.
 //!
-//! A process per kind and size has hundreds of threads with stacks of that size, each of which records some entries, the
-//! first of its life included, while it is sampled at 1 kHz. An overflow ends the process. Sizes begin with the least
-//! that the C library makes.
+//! A process per kind and size has hundreds of threads with stacks of that size, each of which
+//! records some entries, the first of its life included, while it is sampled at 1 kHz. An overflow
+//! ends the process. Sizes begin with the least that the C library makes.
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::small_stacks::{Kind, scene};

@@ -1,8 +1,8 @@
 //! Whether the parent survives a symbol that is made to break a demangler.
 //!
-//! A parent in a role of its own has a child map a library whose function has such a name, with that function on the stack
-//! of a marker; then it captures from a thread with 64 KiB of stack, and from the live page. It prints the number of profiles
-//! in which the name stands.
+//! A parent in a role of its own has a child map a library whose function has such a name, with
+//! that function on the stack of a marker; then it captures from a thread with 64 KiB of stack, and
+//! from the live page. It prints the number of profiles in which the name stands.
 
 use std::io::Read;
 use std::path::Path;
