@@ -70,7 +70,7 @@ impl TestSession {
         Ok((report, profile))
     }
 
-    /// Pauses, and waits until all children confirm it. One call waits for them for a second only.
+    /// Pauses, and waits until all children confirm it. A single call waits only a second for them.
     pub fn all_pause(&self) -> bool {
         until(|| self.pause() == 0)
     }

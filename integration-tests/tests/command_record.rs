@@ -188,7 +188,7 @@ fn the_command_does_not_sample_itself() -> anyhow::Result<()> {
     patiently(a_program_alone_is_sampled)
 }
 
-/// The program has some time in which its threads that wait are sampled.
+/// The program runs for some time in which its waiting threads are sampled.
 fn a_program_alone_is_sampled(time: Duration) -> anyhow::Result<()> {
     let mut recording = Recording::of_helper(&PLAIN)?;
     recording.ask("mark 50")?;

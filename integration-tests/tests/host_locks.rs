@@ -1,5 +1,6 @@
-//! POSIX locks of a host: closing any descriptor of a file ends all locks that the process holds on
-//! it, so the profiler may close none that it did not make. This process is the host of the parent.
+//! POSIX locks of a host: closing any descriptor of a file releases all locks that the process
+//! holds on it, so the profiler must not close descriptors that it did not make. This process is
+//! the host of the parent.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -67,7 +68,7 @@ fn a_lock_of_the_host_on_its_own_executable_survives_the_reading_of_symbols() ->
     locks::take_shared(&file)?;
     let mut witness = Witness { puppet: Puppet::spawn_as(&session, CHILD, "witness", "no-init")?, path };
     witness.check("before")?;
-    // Names are looked for if there are samples, so there must be some of this program.
+    // Symbols are only looked up for samples, so some samples of this program are needed.
     let mut is_named = false;
     while !is_named {
         add_up_for_a_while();

@@ -9,8 +9,7 @@
 //! way, which keeps lists. Then at full speed, which is too fast for that thread, so that recording
 //! goes the slow way often. `getppid`, `wait`, `wake`: the filter itself, shown with one call.
 //! `exit`: what runs in `exit` and around a fork, under a filter that also lets `getpid` through.
-//! The silent
-//! thread
+//! The silent thread
 //! cannot end, since that takes system calls: it spins until the process ends.
 
 #![allow(unsafe_code)]
@@ -96,17 +95,17 @@ fn record(entries: u64, switches: u64) -> Result<()> {
     std::process::exit(0)
 }
 
-/// What bursts came to.
+/// The results of the bursts.
 #[derive(Debug, Default)]
 struct Bursts {
     /// Chunk switches and allocations of bursts that always found a chunk ready.
     switches: u64,
     allocations: u64,
-    /// Bursts that did not.
+    /// Bursts that found no chunk ready.
     slow: u64,
 }
 
-/// Has bursts recorded until so many switches have found a chunk ready.
+/// Records bursts until `switches` chunk switches have found a chunk ready.
 fn record_in_bursts(switches: u64) -> Result<Bursts> {
     let (watch, maintenance) = (Stopwatch::start(), maintenance_thread()?);
     let mut all = Bursts::default();
@@ -321,8 +320,8 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 /// No call has this number.
 const NO_CALL: u32 = u32::MAX;
 
-/// Kills the process when the calling thread makes any call but a futex wake and `allowed`, for
-/// ever.
+/// Permanently kills the process when the calling thread makes any call but a futex wake and
+/// `allowed`.
 fn install_filter(allowed: u32) -> io::Result<()> {
     const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
