@@ -38,8 +38,8 @@ pub struct TestSession {
 }
 
 /// Starts a session built by `build`. Nothing is sampled unless `build` says so: what is in its books is then what
-/// the test recorded. A capture gives nobody up for [`LONG`], unless `build` says so: a child that
-/// a loaded machine holds up is no frozen child.
+/// the test recorded. A capture waits for every child for [`LONG`], unless `build` sets another
+/// time: a child that is slow on a loaded machine is not frozen.
 ///
 /// # Errors
 /// What the session says.

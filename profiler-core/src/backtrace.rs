@@ -1,7 +1,7 @@
 //! The stack of the calling thread, as a marker or an allocation carries it.
 //!
 //! Taken on the thread itself, at once: native frames by `sampler::here`, labels from the thread's own list. Allocates
-//! nothing, waits for nobody, and may be taken inside an allocator. Frames of the profiler itself
+//! nothing, never waits, and may be taken inside an allocator. Frames of the profiler itself
 //! are left out.
 //!
 //! Invariant: the frames are stored in one of a few buffers ("rooms") that all threads share, never

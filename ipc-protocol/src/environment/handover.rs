@@ -2,8 +2,7 @@
 //!
 //! Made by the parent's spawn code, opened by the child. Invariant: a descriptor is compared by
 //! device and inode before it is used, so a number that refers to something else in this process
-//! (because the
-//! variable was inherited by accident) is never touched.
+//! (because the variable was inherited by accident) is never touched.
 
 use std::fs::File;
 use std::io;

@@ -12,8 +12,7 @@
 //! behaviour, and that thread need not be written in Rust. Otherwise the variable stays. That
 //! does no harm: a process that inherits it by accident lacks the descriptors it names (they
 //! are compared by device and inode, see [`Handover`]), would find the pool taken by another
-//! process, and
-//! would be refused by the parent since the token is valid once.
+//! process, and would be refused by the parent since the token is valid once.
 
 mod handover;
 mod server;

@@ -6,8 +6,7 @@
 //! ```text
 //! sample      word 0  bits 0…15  frames that it shares with the thread's sample before, from the outermost on
 //!                     bits 16…23 flags: 1 frames further out are missing, 2 unwinding failed
-//!                     bits 24…55 how many ticks more it stands for, in which the thread used no
-//!                     processor time
+//!                     bits 24…55 further ticks that it stands for, without any processor time
 //!             word 1  processor time since the thread's sample before, ns; all ones: not measured
 //!             word 2… stack: the frames that it does not share, see `stack`
 //! allocation  word 0  bytes; negative: given back

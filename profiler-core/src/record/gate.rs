@@ -1,9 +1,8 @@
 //! The gate: one word that says whether this process records, and in which session.
 //!
 //! Loaded once by every record call, stored by `session` only. Layout of the word: bit 0 active,
-//! bit 1 paused, bit 2 closed for good, bits 8… epoch of the session. A thread that set itself up
-//! for exactly this
-//! word needs no other check.
+//! bit 1 paused, bit 2 permanently closed, bits 8… epoch of the session. A thread that set itself
+//! up for exactly this word needs no other check.
 //!
 //! The word lies on a page of its own that the kernel wipes in every forked child, however it
 //! was forked, so a forked child finds recording off before it can touch a pool that it does

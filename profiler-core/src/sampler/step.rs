@@ -5,14 +5,14 @@
 //! when it is looked at may wait when the signal arrives, so one look is not enough. `thread` calls
 //! this for one thread after the other.
 //!
-//! | since its last sample the thread | now | it is |
+//! | since its last sample the thread | and now it | result |
 //! |---|---|---|
-//! | used no processor time | – | at rest: nothing is recorded before it wakes, see `rest` |
-//! | used less than a [`MOMENT`] | runs | left for the next tick: it may be about to wait again |
-//! | used some | runs, and has not waited since the look before | asked by a signal to copy its stack |
-//! | used some | runs, and has waited since | left for the next tick, unless it is [calm](Habit::is_calm): asked then |
-//! | used some | waits where it waited before | "as before", with the time that it used |
-//! | used some | waits for anything else | looked at from outside: its stack is read |
+//! | used no processor time | – | it is at rest: nothing is recorded until it wakes, see `rest` |
+//! | used less than a [`MOMENT`] | runs | it is left for the next tick |
+//! | used some | runs, did not wait since the last look | it is signalled, to copy its stack |
+//! | used some | runs, waited since the last look | it is left for the next tick, or signalled if [calm] |
+//! | used some | waits where it waited before | a sample "as before", with the time that it used |
+//! | used some | waits for anything else | its stack is read from outside |
 //! | used some | waits, the system does not say where | a sample of its processor time and labels |
 //! | used some | not known to run or to wait | the same |
 //!
@@ -20,6 +20,10 @@
 //! while calls that our signal interrupts are restarted. Only in that wait is a thread signalled,
 //! to get its registers, without which its stack may have gaps: a calm thread at once, other
 //! threads when they have been there for [`SETTLED`] ticks.
+//!
+//! A thread that used less than a [`MOMENT`] may be about to wait again.
+//!
+//! [calm]: Habit::is_calm
 
 use super::targets::Target;
 use crate::ids::ThreadId;

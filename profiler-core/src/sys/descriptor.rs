@@ -37,7 +37,7 @@ impl DescriptorLost {
     }
 }
 
-/// What tells an open file from all others of its time: device and inode.
+/// Device and inode, which identify an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileIdentity {
     /// The device.
@@ -47,7 +47,7 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Of the file that has this number now. Looks only: no descriptor is made or closed, because
+    /// The identity of the file that has this number now. Only examines the number: no descriptor is made or closed, because
     /// closing any descriptor of a file ends all POSIX locks that the process holds on that file.
     ///
     /// # Errors

@@ -19,8 +19,7 @@
 //! Invariants: a file whose build id is not the one that the process had gives no names; nothing
 //! that stands in a file makes a look-up fail, panic, or take unbounded time or memory: what is wrong is told in a [`ModuleReport`];
 //! results are kept for later captures up to a limit, files and parsed debug information are not;
-//! files are looked into on a thread with a stack of its own size, whatever thread asks
-//! ([`stack`]).
+//! files are always read on a thread with a large stack ([`stack`]).
 //! Give all addresses of a module in one call: each call reads the file once.
 
 pub(crate) mod bounded;
