@@ -36,7 +36,8 @@ pub struct Ends {
 impl Ends {
     /// Starts `runs` processes of each way in a session. `command` returns the command for a way.
     ///
-    /// # Errors When a process cannot be started, or does not end with its `exit`.
+    /// # Errors
+    /// When a process cannot be started, or does not end with its `exit`.
     pub fn of(
         session: &Session,
         runs: u64,

@@ -10,7 +10,8 @@ use crate::patience::LONG;
 
 /// Requests a path below the token, on a new connection; returns the body of the answer.
 ///
-/// # Errors When there is no answer, or an answer with an error status.
+/// # Errors
+/// When there is no answer, or an answer with an error status.
 pub fn ask(live: &LiveServer, method: &str, what: &str) -> anyhow::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(live.address())?;
     stream.set_read_timeout(Some(LONG))?;

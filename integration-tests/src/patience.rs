@@ -59,7 +59,8 @@ impl std::error::Error for HeldUp {}
 /// Runs a scene that has a time-out. If the machine was too slow for it ([`HeldUp`]), the scene
 /// runs again with a longer one. Any other error is final, and so is the last time-out.
 ///
-/// # Errors The scene's error.
+/// # Errors
+/// The scene's error.
 pub fn patiently(mut scene: impl FnMut(Duration) -> anyhow::Result<()>) -> anyhow::Result<()> {
     for timeout in TIMEOUTS {
         match scene(timeout) {

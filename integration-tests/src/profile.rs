@@ -132,8 +132,9 @@ impl Profile {
 
     /// Checks that the capture waited for a healthy child.
     ///
-    /// # Errors [`HeldUp`] if the capture gave the child up because it made no progress in time;
-    /// else the reason that the log gives.
+    /// # Errors
+    /// [`HeldUp`] if the capture gave the child up because it made no progress in time; else the
+    /// reason that the log gives.
     pub fn is_complete(&self, name: &str) -> anyhow::Result<()> {
         let verdict = self.verdict(name)?;
         if verdict == FROZEN || verdict == "recovered: not finished at the deadline" {

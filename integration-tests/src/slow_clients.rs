@@ -32,7 +32,8 @@ struct Control {
 impl SlowClients {
     /// Connects `count` clients, and waits until each has connected.
     ///
-    /// # Errors When the system cannot start a thread, or the clients cannot connect.
+    /// # Errors
+    /// When the system cannot start a thread, or the clients cannot connect.
     pub fn connect(address: SocketAddr, count: usize) -> anyhow::Result<Self> {
         let control = Arc::<Control>::default();
         let start = |number: usize| {

@@ -24,7 +24,7 @@ pub(crate) struct Limits {
     pub(crate) waiting: usize,
     /// How many connections may be served that have sent it.
     pub(crate) served: usize,
-    /// How long a connection may at least wait before it is closed for another.
+    /// How long a connection may wait, at least, before it is closed for another.
     pub(crate) grace: Duration,
 }
 

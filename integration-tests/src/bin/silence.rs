@@ -6,10 +6,10 @@
 //! site come before the filter. First in bursts that are shorter than a chunk, each begun when the
 //! maintenance thread has nothing to do any more, so that a chunk is always ready: allocations are
 //! counted there, except in bursts that found no chunk ready: those record on the slow path, which
-//! keeps lists. Then at full speed, which is too fast for that thread, so that recording often takes
-//! the slow path. `getppid`, `wait`, `wake`: each shows the filter with one call. `exit`: runs the
-//! code for `exit` and forks under a filter that also allows `getpid`. The silent thread cannot end,
-//! since that takes system calls: it spins until the process ends.
+//! keeps lists. Then at full speed, which is too fast for that thread, so that recording often
+//! takes the slow path. `getppid`, `wait`, `wake`: each shows the filter with one call. `exit`: runs
+//! the code for `exit` and forks under a filter that also allows `getpid`. The silent thread cannot
+//! end, since that takes system calls: it spins until the process ends.
 
 #![allow(unsafe_code)]
 

@@ -22,7 +22,8 @@ pub const ENOUGH_TO_WALK: usize = if cfg!(debug_assertions) { 24 * 1024 } else {
 /// Starts a session that walks stacks and samples allocations, and waits until it does both.
 /// Threads are sampled at this interval.
 ///
-/// # Errors When no session starts, or no stack is walked.
+/// # Errors
+/// When no session starts, or no stack is walked.
 pub fn start(interval: Duration) -> Result<()> {
     let features = Features::STACK_WALK.with(Features::CPU).with(Features::NATIVE_ALLOCATIONS);
     let params =

@@ -46,7 +46,7 @@ thread_local! {
 static AT_END: sys::ThreadEnd = sys::ThreadEnd::new(give_back);
 
 extern "C" fn give_back(_: *mut std::ffi::c_void) {
-    MAKING.set(true); // for ever: what still runs on the thread takes no other place
+    MAKING.set(true); // stays set: code that still runs on the thread takes no other place
     OWN.set(None);
     if let Some(place) = PLACE.take() {
         place.stack.leave(0);

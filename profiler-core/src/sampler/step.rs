@@ -10,7 +10,7 @@
 //! | used no processor time | – | it is at rest: nothing is recorded until it wakes, see `rest` |
 //! | used less than a [`MOMENT`] | runs | it is left for the next tick |
 //! | used some | runs, did not wait since the last look | it is signalled, to copy its stack |
-//! | used some | runs, waited since the last look | it is left for the next tick, or signalled if [calm] |
+//! | used some | runs, waited since the last look | it is left for the next tick; signalled if [calm] |
 //! | used some | waits where it waited before | a sample "as before", with the time that it used |
 //! | used some | waits for anything else | its stack is read from outside |
 //! | used some | waits, the system does not say where | a sample of its processor time and labels |
@@ -141,7 +141,7 @@ fn is_worth_asking(target: &mut Target, tick: u64) -> bool {
     let Some(wait) = target.wait.filter(|wait| !target.is_exact && is_settled && wait.bears_signals()) else {
         return false;
     };
-    target.is_exact = true; // whatever comes of it: once
+    target.is_exact = true; // once, whether it succeeds or not
     signal::begins_calls_anew() && tasks::doing(target.tid) == Doing::Waiting(wait)
 }
 

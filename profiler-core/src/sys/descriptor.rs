@@ -47,22 +47,22 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// The identity of the file that has this number now. Only examines the number: no descriptor is made or closed, because
-    /// closing any descriptor of a file ends all POSIX locks that the process holds on that file.
+    /// The identity of the file that has this number now. Makes and closes no descriptor, because
+    /// closing any descriptor of a file releases all POSIX locks that the process holds on it.
     ///
     /// # Errors
-    /// `EBADF` for a number that means no file.
+    /// `EBADF` for a number that refers to no file.
     pub fn of_number(number: RawFd) -> io::Result<Self> {
         super::file_identity(number)
     }
 }
 
-/// Something that closes a descriptor when it is dropped, for as long as the number is still its
-/// own.
+/// A value that closes a descriptor when it is dropped, unless the number refers to another file by
+/// then.
 #[derive(Debug)]
 pub struct OwnDescriptor<T> {
     value: ManuallyDrop<T>,
-    /// `None`: not known, then the value is used unchecked.
+    /// `None` if it is not known; then the value is used unchecked.
     known: Option<(RawFd, FileIdentity)>,
 }
 

@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
 
-/// What a thread of ours has for its own functions.
+/// The stack that a thread of ours has for its own functions.
 /// `integration-tests/tests/large_thread_locals.rs` checks that every thread stays within it.
 const OWN_BYTES: usize = 256 * 1024;
 
@@ -82,7 +82,8 @@ fn taken_by_libc() -> usize {
 /// the thread has ended. The inner error is a panic of `body`. The system cuts the name at 15
 /// bytes.
 ///
-/// # Errors When the system cannot start another thread; then `body` did not run.
+/// # Errors
+/// When the system cannot start another thread; then `body` did not run.
 pub fn run_quiet<T: Send>(
     name: &str,
     stack: usize,

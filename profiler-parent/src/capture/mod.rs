@@ -3,7 +3,8 @@
 //! Made by the session. [`Capture::save`] waits for a thread that does the work, since the caller's
 //! stack may be small. In the processed format, the default, this process reads all pools itself
 //! ([`crate::processed`]). In the Gecko format all children are asked first, this
-//! process's own part is written beside (by a thread of its own, into an unlinked file), children's parts are taken as they come, and the memory of those that do not come is
+//! process's own part is written beside (by a thread of its own, into an unlinked file), children's
+//! parts are taken as they come, and the memory of those that do not come is
 //! read instead. Invariants: nothing is ever whole in memory; a part goes into the file only after
 //! it was found well-formed; the file appears under its name only when it is complete.
 //!

@@ -19,7 +19,7 @@ const LONGEST_MANGLED: usize = 1 << 14;
 /// number of them.
 const MOST_PIECES: usize = 1 << 16;
 /// How deep a C++ name may nest while it is parsed, and while it is printed. `rustc_demangle` has
-/// its own limit of 500 levels, each of which takes a tenth of the stack.
+/// its own limit of 500 levels, each of which needs a tenth as much stack.
 const PARSE_DEPTH: u32 = 96;
 const PRINT_DEPTH: u32 = 128;
 

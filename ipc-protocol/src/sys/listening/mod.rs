@@ -44,7 +44,6 @@ pub(crate) enum Peek {
 
 /// A sender or receiver of ipc-channel. Those panic when their descriptor cannot be closed, and
 /// close any file that has their number, so they are held in this type.
-/// has its number, so they are held as this.
 pub(crate) fn own_channel<T: std::fmt::Debug>(channel: T) -> OwnDescriptor<T> {
     let number = socket_number(&format!("{channel:?}"));
     OwnDescriptor::of_number(channel, number)

@@ -123,7 +123,7 @@ pub(crate) fn doing(thread: ThreadId) -> Doing {
     read(&mut path, thread, "stat", &mut text).and_then(parse_state).unwrap_or(Doing::Unknown)
 }
 
-/// Why the system reports nothing about threads; `None` if it does report.
+/// Why the system reports nothing about threads; `None` otherwise.
 pub(crate) fn why_unknown() -> Option<std::io::Error> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::open(c"/proc/thread-self/stat", flags, Mode::empty()).err().map(Into::into)
