@@ -7,9 +7,9 @@
 //! maintenance thread has nothing to do any more, so that a chunk is always ready: allocations are
 //! counted there, except in bursts that found no chunk ready: those record on the slow path, which
 //! keeps lists. Then at full speed, which is too fast for that thread, so that recording often
-//! takes the slow path. `getppid`, `wait`, `wake`: each shows the filter with one call. `exit`: runs
-//! the code for `exit` and forks under a filter that also allows `getpid`. The silent thread cannot
-//! end, since that takes system calls: it spins until the process ends.
+//! takes the slow path. `getppid`, `wait`, `wake`: each shows the filter with one call. `exit`:
+//! runs the code for `exit` and forks under a filter that also allows `getpid`. The silent thread
+//! cannot end, since that takes system calls: it spins until the process ends.
 
 #![allow(unsafe_code)]
 
@@ -180,7 +180,7 @@ fn record_silently() {
     long_text();
     (0..10).for_each(all_kinds); // joins the session, and makes every call site known
     if install_filter(NO_CALL).is_err() {
-        return; // whoever waits for the thread says so
+        return; // the code that waits for the thread reports it
     }
     READY.store(true, Ordering::Release);
     let mut round = 10;
@@ -255,7 +255,7 @@ fn exit_silently() -> Result<()> {
     let close = || {
         all_kinds(0);
         if install_filter(libc::SYS_getpid as u32).is_err() {
-            return; // whoever waits for the thread says so
+            return; // the code that waits for the thread reports it
         }
         ALLOCATIONS.store(
             allocations_of(|| {

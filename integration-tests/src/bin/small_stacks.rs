@@ -1,5 +1,6 @@
 //! A program whose threads have small stacks: run by `tests/small_stacks.rs`, with every allocation
 //! sampled.
+//!
 //! `small_stacks crowd KIND BYTES COUNT TIMES` records on `COUNT` threads with stacks of `BYTES`
 //! bytes, while they are sampled. `small_stacks depths KIND BYTES` records on one thread with less
 //! and less of its stack left. `small_stacks painted KIND` prints how many bytes of its stack a

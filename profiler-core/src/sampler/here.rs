@@ -85,8 +85,8 @@ fn signal_frame_bytes() -> u64 {
     said.clamp(2048, if cfg!(target_arch = "x86_64") { 4096 } else { 6144 })
 }
 
-/// The stack that contains `sp`, if it is the thread's own. Other stacks, such as a coroutine's, are
-/// not walked.
+/// The stack that contains `sp`, if it is the thread's own. Other stacks, such as a coroutine's,
+/// are not walked.
 fn bounds(sp: u64, main: (u64, u64)) -> Option<(u64, u64)> {
     let contains = |(start, end): (u64, u64)| start <= sp && sp < end;
     if contains(main) {

@@ -3,8 +3,9 @@
 //! Such a thread costs one entry when it falls asleep, which is its last sample, and one when it
 //! wakes: "as before until then, at this number of ticks". A thread that sleeps for long also gets
 //! an entry after each [`TOLD`], so that captures during the rest, and captures of a short range,
-//! contain it. In each tick only [`LOOKS`] of the threads at rest are looked at, in turn, so that thousands
-//! cost no more than dozens. The thread's clock still says what it used when its turn comes.
+//! contain it. In each tick only [`LOOKS`] of the threads at rest are looked at, in turn, so that
+//! thousands cost no more than dozens. When a thread's turn comes, its clock still says how much
+//! processor time it used.
 
 use std::time::Duration;
 

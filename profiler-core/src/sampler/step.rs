@@ -10,7 +10,7 @@
 //! | used no processor time | – | it is at rest: nothing is recorded until it wakes, see `rest` |
 //! | used less than a [`MOMENT`] | runs | it is left for the next tick |
 //! | used some | runs, did not wait since the last look | it is signalled, to copy its stack |
-//! | used some | runs, waited since the last look | it is left for the next tick; signalled if [calm] |
+//! | used some | runs, waited since the last look | it is left for the next tick, unless it is [calm] |
 //! | used some | waits where it waited before | a sample "as before", with the time that it used |
 //! | used some | waits for anything else | its stack is read from outside |
 //! | used some | waits, the system does not say where | a sample of its processor time and labels |
@@ -21,7 +21,8 @@
 //! to get its registers, without which its stack may have gaps: a calm thread at once, other
 //! threads when they have been there for [`SETTLED`] ticks.
 //!
-//! A thread that used less than a [`MOMENT`] may be about to wait again.
+//! A thread that used less than a [`MOMENT`] may be about to wait again. A thread that is [calm] is
+//! signalled even if it waited since the last look.
 //!
 //! [calm]: Habit::is_calm
 

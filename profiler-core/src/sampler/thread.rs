@@ -282,7 +282,7 @@ impl Ticker {
             Step::Cpu => self.eye.record_cpu(target, cpu_ns),
             Step::Peek(wait) => {
                 if !self.eye.peek(target, wait, cpu_ns) {
-                    self.not_now(index, before); // it runs again: next time
+                    self.not_now(index, before); // it runs again: left for the next tick
                 }
             }
             Step::Ask => self.ask(index, cpu_ns, before),

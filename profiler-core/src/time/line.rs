@@ -1,4 +1,4 @@
-//! The session's time line in nanoseconds: one for all processes, also if their clocks differ.
+//! The session's time line in nanoseconds: one for all processes, even if their clocks differ.
 //!
 //! Anchors are pairs of ticks and a position on this line. It begins at the `CLOCK_MONOTONIC` of
 //! the process that starts the session. Without correction, two things would make positions

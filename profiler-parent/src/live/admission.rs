@@ -2,7 +2,7 @@
 //!
 //! Used by [`super::http`]. A connection that has not yet sent a request with the token has
 //! [`HEAD_TIME`]; see [`crate::clients`] for the rest of the rule. Invariant: a request with the
-//! token that has arrived is answered, also if its connection was about to be closed.
+//! token that has arrived is answered, even if its connection was about to be closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -100,7 +100,7 @@ mod tests {
             let mut before = MaybeUninit::<libc::stack_t>::zeroed();
             // SAFETY: the memory stays valid until the previous stack is restored.
             if unsafe { libc::sigaltstack(&raw const stack, before.as_mut_ptr()) } != 0 {
-                return; // the system knows better than to take it
+                return; // the system does not accept so small a stack
             }
             look_at_own(thread);
             let is_small_now = is_small(thread);
