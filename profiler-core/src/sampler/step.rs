@@ -7,12 +7,12 @@
 //!
 //! | since its last sample the thread | and now it | result |
 //! |---|---|---|
-//! | used no processor time | – | it is at rest: nothing is recorded until it wakes, see `rest` |
-//! | used less than a [`MOMENT`] | runs | it is left for the next tick |
-//! | used some | runs, did not wait since the last look | it is signalled, to copy its stack |
-//! | used some | runs, waited since the last look | it is left for the next tick, unless it is [calm] |
+//! | used no processor time | – | at rest: nothing is recorded until it wakes, see `rest` |
+//! | used less than a [`MOMENT`] | runs | left for the next tick |
+//! | used some | runs, did not wait since the last look | signalled, to copy its stack |
+//! | used some | runs, waited since the last look | left for the next tick, unless it is [calm] |
 //! | used some | waits where it waited before | a sample "as before", with the time that it used |
-//! | used some | waits for anything else | its stack is read from outside |
+//! | used some | waits for anything else | stack read from outside |
 //! | used some | waits, the system does not say where | a sample of its processor time and labels |
 //! | used some | not known to run or to wait | the same |
 //!
