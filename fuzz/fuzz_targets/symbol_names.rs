@@ -1,4 +1,5 @@
-//! Names of functions as compilers write them: made readable in bounded room, without overflowing the stack for symbols.
+//! Demangles function names as compilers write them: in bounded memory, without overflowing the
+//! stack for symbols.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Processes that call `exit` where C programs do: in a signal handler that interrupted `malloc`.
+//! Processes that call `exit` as C programs do: in a signal handler that interrupted `malloc`.
 //!
 //! [`play`] is such a process, started by a session; [`Ends::of`] starts many, one after the other,
 //! and counts those that never end. Used by the test `exits` and by the figure of the same name,
@@ -21,7 +21,7 @@ use crate::patience::{LONG, Stopwatch};
 /// The ways to end: the thread that is interrupted, and what its handler calls.
 pub const WAYS: [&str; 4] = ["main-exit", "thread-exit", "named-thread-exit", "main-quick-exit"];
 
-/// Entries before the part that is interrupted, for a test to find.
+/// Entries before the interrupted part, for a test to find.
 pub const FIRST_ENTRIES: u64 = 100;
 
 /// How often each way was tried, and how many processes hung.
@@ -34,10 +34,10 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Starts `runs` processes of each way in a session. `command` gives one for a way.
+    /// Starts `runs` processes of each way in a session. `command` returns the command for a way.
     ///
     /// # Errors
-    /// When a process cannot be started, or ends by something else than its `exit`.
+    /// When a process cannot be started, or does not end with its `exit`.
     pub fn of(
         session: &Session,
         runs: u64,
@@ -71,7 +71,7 @@ fn has_ended(mut child: profiler_parent::ProfiledChild) -> anyhow::Result<bool> 
     Ok(true)
 }
 
-/// Records, and ends in this way; the number says when.
+/// Records, and ends in this way; the number determines when.
 ///
 /// # Errors
 /// When it is not a process of a session, or the way is unknown.
@@ -100,7 +100,7 @@ pub fn play(way: &str, run: u64) -> anyhow::Result<()> {
 }
 
 extern "C" fn end(_: libc::c_int) {
-    // SAFETY: what this file is about: not safe by the book, and done by many programs.
+    // SAFETY: the subject of this file: not formally safe, but many programs do it.
     unsafe { libc::exit(0) }
 }
 
@@ -157,7 +157,7 @@ fn alarm_after(run: u64) {
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const once, std::ptr::null_mut()) };
 }
 
-/// Takes and gives memory for ever, and records now and then.
+/// Allocates and frees memory forever, and records from time to time.
 fn churn(_: *mut libc::c_void) -> ! {
     let mut kept = [std::ptr::null_mut::<libc::c_void>(); 64];
     for round in 0_u64.. {

@@ -1,14 +1,14 @@
 //! A shared library with a function whose name is made to exhaust the stack of a demangler.
 //!
-//! Built by tests and figures with the system's C compiler; loaded by the helper's command `visit`, which has its frames on
-//! the stack when it records.
+//! Tests and figures build it with the system's C compiler. The test child's command `visit` loads
+//! it and records while functions of the library are on the stack.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::ensure;
 
-/// What the readable or raw form of the hostile name begins with.
+/// The beginning of the hostile name, in its readable or its raw form.
 pub const BEGINNING: &str = "_Z1fILi0EEvDTcvicvi";
 
 /// The hostile name: `cpp_demangle` needs more than 256 KiB of stack for it.

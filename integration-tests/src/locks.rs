@@ -1,4 +1,5 @@
-//! POSIX locks of files, and who holds them. Closing any descriptor of a file ends all that its process holds on it.
+//! POSIX locks of files, and who holds them. Closing any descriptor of a file releases all locks
+//! that its process holds on it.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -19,7 +20,7 @@ fn control(file: &File, command: libc::c_int, lock: &mut libc::flock) -> anyhow:
     Ok(())
 }
 
-/// Takes a lock against writers and readers.
+/// Takes an exclusive lock.
 ///
 /// # Errors
 /// When another process has one.
@@ -27,7 +28,7 @@ pub fn take(file: &File) -> anyhow::Result<()> {
     control(file, libc::F_SETLK, &mut whole_file(libc::F_WRLCK)?)
 }
 
-/// Takes a lock against writers, for which the file need not be writable.
+/// Takes a shared lock, for which the file need not be writable.
 ///
 /// # Errors
 /// When another process has one.
@@ -35,7 +36,7 @@ pub fn take_shared(file: &File) -> anyhow::Result<()> {
     control(file, libc::F_SETLK, &mut whole_file(libc::F_RDLCK)?)
 }
 
-/// Which other process holds a lock on this file. Ends all locks of this process on it.
+/// Returns which other process holds a lock on this file. Releases all locks of this process on it.
 ///
 /// # Errors
 /// When the file cannot be opened.

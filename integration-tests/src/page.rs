@@ -1,4 +1,4 @@
-//! The live page, as a program of its owner asks it.
+//! The live page, requested as a program of its owner does.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,10 +8,10 @@ use profiler_parent::LiveServer;
 
 use crate::patience::LONG;
 
-/// Asks for a path below the token, on a connection of its own; gives the body of an answer that is none of an error.
+/// Requests a path below the token, on a new connection; returns the body of the answer.
 ///
 /// # Errors
-/// When there is no such answer.
+/// When there is no answer, or an answer with an error status.
 pub fn ask(live: &LiveServer, method: &str, what: &str) -> anyhow::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(live.address())?;
     stream.set_read_timeout(Some(LONG))?;

@@ -1,12 +1,13 @@
 //! Waiting for something to become true, and measuring how long something takes.
 //!
-//! No test asserts on the machine's pace. What must happen is waited for with [`until`]; what must not be waited for
-//! has a time-out of [`LONG`], so that only a wait for it takes so long. Where a test needs a short time-out that also
-//! holds for processes that are well, [`patiently`] tells a slow machine from a defect.
+//! No test asserts how fast the machine is. A test waits with [`until`] for what must happen. To
+//! show that something is not waited for, a test uses a time-out of [`LONG`], which only such a
+//! wait reaches. If a test needs a short time-out that also applies to healthy processes,
+//! [`patiently`] distinguishes a slow machine from a defect.
 
 use std::time::Duration;
 
-/// Longer than anything here takes, also on a machine that takes ten times as long for everything. Only a test
+/// Longer than any step of a test takes, also on a machine that is ten times slower. Only a test
 /// that fails waits for it.
 pub const LONG: Duration = Duration::from_secs(120);
 
@@ -43,7 +44,7 @@ pub fn until(mut is_true: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// The machine held up something that is well for longer than a time-out of the test.
+/// The machine delayed a healthy process for longer than a time-out of the test.
 #[derive(Debug)]
 pub struct HeldUp(pub String);
 
@@ -55,11 +56,11 @@ impl std::fmt::Display for HeldUp {
 
 impl std::error::Error for HeldUp {}
 
-/// Runs a scene that has a time-out. If the machine was too slow for it ([`HeldUp`]) the scene runs again with a
-/// longer one; any other error is final, and so is the last time-out.
+/// Runs a scene that has a time-out. If the machine was too slow for it ([`HeldUp`]), the scene
+/// runs again with a longer one. Any other error is final, and so is the last time-out.
 ///
 /// # Errors
-/// What the scene says.
+/// The scene's error.
 pub fn patiently(mut scene: impl FnMut(Duration) -> anyhow::Result<()>) -> anyhow::Result<()> {
     for timeout in TIMEOUTS {
         match scene(timeout) {

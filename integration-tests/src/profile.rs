@@ -12,7 +12,7 @@ use crate::marks::check_of;
 use crate::patience::HeldUp;
 use crate::samples::Samples;
 
-/// The verdict on a child that got no further for as long as the progress timeout says.
+/// The verdict on a child that made no progress for the progress timeout.
 pub const FROZEN: &str = "recovered: frozen: made no progress";
 
 /// A parsed profile.
@@ -130,10 +130,11 @@ impl Profile {
         Ok(row["verdict"].as_str().context("no verdict")?.to_owned())
     }
 
-    /// Checks that a child that is well was waited for.
+    /// Checks that the capture waited for a healthy child.
     ///
     /// # Errors
-    /// [`HeldUp`] if it was given up because it got no further in time; else what the log says of it.
+    /// [`HeldUp`] if the capture gave the child up because it made no progress in time; else the
+    /// reason that the log gives.
     pub fn is_complete(&self, name: &str) -> anyhow::Result<()> {
         let verdict = self.verdict(name)?;
         if verdict == FROZEN || verdict == "recovered: not finished at the deadline" {

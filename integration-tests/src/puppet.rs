@@ -46,7 +46,8 @@ impl Puppet {
         Self::begin(session.spawn(name, command(program, beginning))?)
     }
 
-    /// Starts the helper by a command that a test has made of [`command`], and waits until it has begun.
+    /// Starts the test child with a command that a test has made with [`command`], and waits until
+    /// it has started.
     ///
     /// # Errors
     /// As [`Self::spawn`].
@@ -158,7 +159,7 @@ impl Puppet {
     }
 }
 
-/// The command for the helper `program`, for a test that changes it.
+/// The command for the test child `program`, for a test to change.
 pub fn command(program: &str, beginning: &str) -> Command {
     let mut command = Command::new(program);
     command.arg(beginning).stdin(Stdio::piped()).stdout(Stdio::piped());

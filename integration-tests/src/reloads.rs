@@ -1,7 +1,7 @@
-//! A library that is loaded, called and unloaded again and again in a sampled process, each time at another place: how many
-//! definitions does that cost?
+//! Loads, calls and unloads a library repeatedly in a sampled process, each time at another
+//! address, and counts the definitions that this costs.
 //!
-//! Played by a storm for the test and by a role of `figures`, each in a process of its own.
+//! Used by a storm for the test and by a role of `figures`, each in a separate process.
 
 #![allow(unsafe_code)]
 
@@ -17,21 +17,21 @@ use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
 use crate::patience::Stopwatch;
 
-/// Time in the library after each load, so that the sampler meets its addresses.
+/// Time in the library after each load, so that the sampler sees its addresses.
 const WITHIN: Duration = Duration::from_millis(3);
 
-/// How a run went.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Reloads {
     /// Definitions of files that were added after those of the first load.
     pub added: usize,
-    /// Places at which the library was.
+    /// How many addresses the library was loaded at.
     pub places: usize,
-    /// Times that the sampler took a stack.
+    /// How often the sampler took a stack.
     pub samples: u64,
 }
 
-/// Loads a library so many times.
+/// Loads a library `loads` times.
 ///
 /// # Errors
 /// If it cannot be loaded, or nothing is sampled.
@@ -49,7 +49,7 @@ pub fn play(loads: usize) -> Result<Reloads> {
     Ok(Reloads { added, places: places.len(), samples })
 }
 
-/// Loads it until the sampler has seen it; gives how many files are defined then.
+/// Loads it until the sampler has seen it; returns how many files are defined then.
 fn until_defined(places: &mut HashSet<usize>) -> Result<usize> {
     for number in 0..1000 {
         load(number, places)?;
@@ -68,14 +68,14 @@ fn files() -> Result<Vec<String>> {
     Ok(definitions.modules().into_iter().map(|(_, module)| module.path.clone()).collect())
 }
 
-/// Loads it behind a piece of memory whose size is another each time, and stays in it for a while.
+/// Loads it after it maps memory of another size each time, and stays in it for a while.
 fn load(number: usize, places: &mut HashSet<usize>) -> Result<()> {
     let len = (1 + number * 7 % 61) << 16;
     let (rights, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: memory that nobody has yet.
+    // SAFETY: new memory, which nothing else uses.
     let noise = unsafe { libc::mmap(ptr::null_mut(), len, rights, kind, -1, 0) };
     ensure!(noise != libc::MAP_FAILED, "no memory");
-    // SAFETY: a library of the system's, whose start-up code does nothing.
+    // SAFETY: a library of the system, whose start-up code does nothing.
     let library = unsafe { libc::dlopen(c"libresolv.so.2".as_ptr(), libc::RTLD_NOW) };
     ensure!(!library.is_null(), "no libresolv");
     // SAFETY: the library is open, and the name ends with a zero.
@@ -90,7 +90,7 @@ fn load(number: usize, places: &mut HashSet<usize>) -> Result<()> {
     }
     // SAFETY: opened above, and nothing of it is used any more.
     unsafe { libc::dlclose(library) };
-    // SAFETY: mapped above, and nobody else knows it.
+    // SAFETY: mapped above, and no other code refers to it.
     unsafe { libc::munmap(noise, len) };
     Ok(())
 }

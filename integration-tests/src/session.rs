@@ -38,8 +38,8 @@ pub struct TestSession {
 }
 
 /// Starts a session built by `build`. Nothing is sampled unless `build` says so: what is in its books is then what
-/// the test recorded. A capture gives nobody up for [`LONG`], unless `build` says so: a child that a loaded machine
-/// holds up is no frozen child.
+/// the test recorded. A capture waits for every child for [`LONG`], unless `build` sets another
+/// time: a child that is slow on a loaded machine is not frozen.
 ///
 /// # Errors
 /// What the session says.
@@ -70,7 +70,7 @@ impl TestSession {
         Ok((report, profile))
     }
 
-    /// Pauses, and waits until all children confirm it. One call waits for them for a second only.
+    /// Pauses, and waits until all children confirm it. A single call waits only a second for them.
     pub fn all_pause(&self) -> bool {
         until(|| self.pause() == 0)
     }

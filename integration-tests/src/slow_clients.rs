@@ -1,7 +1,7 @@
-//! Clients of a local server that hold connections and never ask for anything.
+//! Clients of a local server that hold connections and never send a whole request.
 //!
-//! A third sends nothing, a third a byte of a head at a time, a third a head that never ends. Each connects again when it is
-//! closed, until all are dropped.
+//! A third sends nothing, a third sends a head byte by byte, a third sends a head that never ends.
+//! Each connects again when it is closed, until all are dropped.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use crate::patience::until;
 
-/// Time between two bytes, or two looks whether it is over.
+/// Time between two bytes, or between two checks whether the client must stop.
 const BEAT: Duration = Duration::from_millis(50);
 
-/// All of them, until this is dropped.
+/// All clients. They stop when this is dropped.
 #[derive(Debug)]
 pub struct SlowClients {
     control: Arc<Control>,
@@ -30,10 +30,10 @@ struct Control {
 }
 
 impl SlowClients {
-    /// Connects so many, and waits until each has connected.
+    /// Connects `count` clients, and waits until each has connected.
     ///
     /// # Errors
-    /// When the system has no thread, or they do not come to connect.
+    /// When the system cannot start a thread, or the clients cannot connect.
     pub fn connect(address: SocketAddr, count: usize) -> anyhow::Result<Self> {
         let control = Arc::<Control>::default();
         let start = |number: usize| {
@@ -76,7 +76,7 @@ fn occupy(address: SocketAddr, number: usize, control: &Control) {
     }
 }
 
-/// Sends what this client sends in a beat; whether the server still holds the connection.
+/// Sends the next bytes of this client; returns whether the server still holds the connection.
 fn is_held(stream: &mut TcpStream, number: usize) -> bool {
     let sent: &[u8] = match number % 3 {
         0 => b"",

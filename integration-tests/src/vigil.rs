@@ -14,7 +14,7 @@ use profiler_core::sys::spawn_quiet;
 
 use crate::patience::Stopwatch;
 
-/// Far longer than the longest test, and than a few of the deadlines in it.
+/// Far longer than the longest test, and than a few of its deadlines.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Somebody who watches until this is dropped.

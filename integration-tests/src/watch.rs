@@ -45,7 +45,7 @@ impl Seen {
         self.look_until(time, session, limit, |_| true);
     }
 
-    /// Looks for so long at least, and until what was seen is enough: on a loaded machine a look takes its time.
+    /// Looks for at least `least`, and until `is_enough`: on a loaded machine a look takes long.
     pub fn look_until(
         &mut self,
         least: Duration,

@@ -1,4 +1,5 @@
-//! A child whose program closes all descriptors from 3 on, as daemons do, and gets their numbers for files of its own.
+//! A child whose program closes all descriptors from 3 on, as daemons do, and reuses their numbers
+//! for its own files.
 
 use anyhow::ensure;
 use integration_tests::patience::until;

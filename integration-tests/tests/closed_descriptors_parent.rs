@@ -1,5 +1,5 @@
-//! A parent whose program closes all descriptors from 3 on, and gets their numbers for files of its own. In a process of
-//! its own, because it closes those of the whole process.
+//! A parent whose program closes all descriptors from 3 on, and reuses their numbers for its own
+//! files. A separate test program, because it closes the descriptors of the whole process.
 
 #![allow(unsafe_code)]
 
@@ -57,7 +57,7 @@ fn a_parent_that_closes_all_descriptors_keeps_its_files_and_hears_of_its_childre
     for puppet in &mut puppets {
         puppet.ask("record 1 100")?;
     }
-    // The pipes are this program's, which closes them by number.
+    // The pipes belong to this program, which closes them by number.
     let children: Vec<_> = puppets
         .into_iter()
         .map(|mut puppet| {
@@ -66,12 +66,12 @@ fn a_parent_that_closes_all_descriptors_keeps_its_files_and_hears_of_its_childre
         })
         .collect();
     let files = session.path("files");
-    // SAFETY: takes plain numbers; values that hold descriptors of this program are forgotten, those of the profiler
-    // are what is tested.
+    // SAFETY: takes plain numbers. Values that hold descriptors of this program are forgotten; the
+    // test is about those of the profiler.
     let failed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     assert_eq!(failed, 0);
     let mut files = open_files(&files)?;
-    // The first has ended by itself, because its standard input has.
+    // The first child has ended by itself, because its standard input was closed.
     let mut children: Vec<_> = children.into_iter().map(std::mem::ManuallyDrop::new).collect();
     check(&mut files, "at first")?;
     let _ = session.session()?.capture().format(Format::Gecko).save(session.path("gecko.json"));

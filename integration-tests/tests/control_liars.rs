@@ -54,7 +54,7 @@ fn no_thread_left() -> bool {
     thread_names().iter().all(|name| !name.starts_with("profiler-"))
 }
 
-/// One session, a liar and an honest child, which has to answer within the timeout.
+/// One session, a liar and an honest child, which must answer within the timeout.
 fn scene(spawn: Spawn, lie: Lie, outcome: &Outcome, timeout: Duration) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let builder = Session::builder().features(Features::NONE).name("parent").progress_timeout(timeout);

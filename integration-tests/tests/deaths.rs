@@ -91,7 +91,7 @@ fn a_child_that_ends_after_its_part_was_taken_is_there_once() -> anyhow::Result<
     patiently(a_part_is_taken_and_its_child_ends)
 }
 
-/// The capture waits for another child until that is found frozen.
+/// The capture waits for another child until it finds that child frozen.
 fn a_part_is_taken_and_its_child_ends(timeout: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.progress_timeout(timeout))?;
     let mut quick = Puppet::spawn(&session, CHILD, "quick", "init")?;

@@ -1,4 +1,4 @@
-//! Ends from within a signal handler: they take no longer with the profiler, and lose nothing.
+//! Ends from within a signal handler: with the profiler they do not hang, and no entry is lost.
 
 #![cfg(all(target_os = "linux", not(profiler_portable)))]
 
@@ -8,7 +8,7 @@ use integration_tests::exits::{Ends, FIRST_ENTRIES, WAYS};
 use integration_tests::session;
 
 const HOST: &str = env!("CARGO_BIN_EXE_host");
-/// Processes of each way to end.
+/// Processes for each way to end.
 const RUNS: u64 = 50;
 
 #[test]

@@ -216,7 +216,7 @@ fn whichever_descriptor_is_missing_a_child_that_cannot_be_started_says_that_it_i
     let session = session::start(|builder| builder)?;
     session.capture()?;
     let before = limit_descriptors(128)?;
-    // All are taken, and one after the other is given back until there are enough for a child.
+    // All descriptors are taken, and then released one by one until there are enough for a child.
     let mut taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     let mut errors = Vec::new();
     let child = loop {

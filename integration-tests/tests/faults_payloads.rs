@@ -42,7 +42,7 @@ fn holds_only_its_own_thread(kind: &str) -> anyhow::Result<()> {
         assert!(scene.all_pause() && scene.all_resume(), "everybody confirms");
         puppet.ask("hold 2 500")?;
     }
-    // Its exit waits for nobody: else it would wait for ever.
+    // At its exit the child waits for no other process; otherwise this wait would never end.
     assert!(puppet.end("exit 0")?.success());
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("faulty")?, "complete");

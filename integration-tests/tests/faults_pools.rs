@@ -12,7 +12,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const LIMIT: u64 = 8 << 20;
 /// More than reading a pool of that limit takes, tables and all.
 const GROWTH: u64 = 96 << 20;
-/// Captures while a child scribbles.
+/// The number of captures while a child corrupts its pool.
 const CAPTURES: u32 = 12;
 
 /// Random words all over the pool, for as long as captures, evictions, sweeps and in the end the child's

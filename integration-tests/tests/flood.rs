@@ -14,10 +14,10 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const MIB: u64 = 1 << 20;
 /// One look at the flood, between two changes of who takes part.
 const LOOK: Duration = Duration::from_millis(100);
-/// Fewer looks at a flood would say nothing.
+/// Fewer looks at a flood would show nothing.
 const SWEEPS: u64 = 100;
 
-/// A flood that used less of its limit would say nothing.
+/// A flood that used less of its limit would show nothing.
 fn used(limit: u64) -> u64 {
     limit.min(16 * MIB) / 4
 }

@@ -1,5 +1,5 @@
-//! Children that stand still: a capture waits for them as long as it said and goes on while they stand, and their
-//! data is there all the same. By how much a capture is late: `figures`, `gather.stopped_extra_s`.
+//! Stopped children: a capture waits for them for its timeout and completes while they are stopped,
+//! and contains their data. `figures` measures how late a capture is: `gather.stopped_extra_s`.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ fn three_of_four_frozen() -> anyhow::Result<()> {
     patiently(|timeout| capture_with_frozen(3, timeout))
 }
 
-/// The capture ends while they stand still, because of the progress timeout: the deadline of all comes much later.
+/// The capture ends while the children are stopped, because of the progress timeout: the overall
+/// deadline is much later.
 fn capture_with_frozen(count: usize, timeout: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.progress_timeout(timeout))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
@@ -73,7 +74,7 @@ fn captures_of_one_that_is_frozen_and_goes_on(timeout: Duration) -> anyhow::Resu
     }
     puppet.signal(libc::SIGCONT);
     puppet.ask("mark 5")?;
-    // It still answers the cancelled requests, so the first capture may be too early.
+    // The child still answers the cancelled requests, so the first capture may be too early.
     let mut profile = session.capture()?.1;
     until(|| {
         let is_complete = profile.is_complete("sleeper").is_ok();

@@ -1,10 +1,12 @@
-//! POSIX locks of a host: closing any descriptor of a file ends all locks that the process holds on it, so the profiler
-//! may close none that it did not make. This process is the host of the parent.
+//! POSIX locks of a host: closing any descriptor of a file releases all locks that the process
+//! holds on it, so the profiler must not close descriptors that it did not make. This process is
+//! the host of the parent.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::{locks, session};
 use profiler_parent::Format;
@@ -61,21 +63,26 @@ fn a_lock_of_the_host_survives_children_captures_and_the_end_of_the_session() ->
 
 #[test]
 fn a_lock_of_the_host_on_its_own_executable_survives_the_reading_of_symbols() -> anyhow::Result<()> {
-    let session = session::start(|builder| builder.features(Features::default()))?;
+    let session = session::start(|builder| builder.features(Features::STACK_WALK))?;
     let path = std::env::current_exe()?;
     let file = File::open(&path)?;
     locks::take_shared(&file)?;
     let mut witness = Witness { puppet: Puppet::spawn_as(&session, CHILD, "witness", "no-init")?, path };
     witness.check("before")?;
-    // Names are looked for if there are samples, so there must be some of this program.
-    let mut is_named = false;
-    while !is_named {
+    // Symbols are only looked up for samples, so some samples of this program are needed.
+    let mut capture = || {
         add_up_for_a_while();
         let saved =
             session.session()?.capture().format(Format::Processed).save(session.path("profile.json"))?;
-        is_named = std::fs::read_to_string(saved.path)?.contains("add_up_for_a_while");
         witness.check("after a capture with symbols")?;
-    }
+        anyhow::Ok(std::fs::read_to_string(saved.path)?.contains("add_up_for_a_while"))
+    };
+    let mut is_named = Ok(false);
+    ensure!(until(|| {
+        is_named = capture();
+        !matches!(is_named, Ok(false))
+    }));
+    is_named?;
     drop(file);
     Ok(())
 }

@@ -1,6 +1,8 @@
-//! A child maps a library with names that are made to break whatever reads them: the parent names its stacks and lives on.
+//! A child maps a library with names that are made to break a reader: the parent names its stacks
+//! and survives.
 //!
-//! Each test has the hostile frames in what is captured, so that the parent really looks the names up.
+//! In each test the hostile frames are in the captured data, so that the parent really looks up the
+//! names.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,7 +21,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 /// A thread of a host.
 const SMALL_STACK: usize = 64 << 10;
 
-/// A session with a child that visits the hostile library when it is told to.
+/// A session with a child that visits the hostile library on command.
 struct Scene {
     child: Puppet,
     library: PathBuf,
@@ -38,7 +40,7 @@ impl Scene {
         self.child.ask(&format!("visit {}", self.library.display())).map(drop)
     }
 
-    /// Visits until `profile` gives a profile in which the hostile name stands.
+    /// Visits until `profile` returns a profile that contains the hostile name.
     fn until_named(
         &mut self,
         mut profile: impl FnMut(&Session) -> anyhow::Result<String>,

@@ -1,5 +1,5 @@
-//! A program with a megabyte of static thread-locals, which the C library takes from the stack of every thread: all
-//! threads of the profiler, in parent and child, have what they need beside it.
+//! A program with a megabyte of static thread-locals, which the C library takes from the stack of
+//! every thread: all threads of the profiler, in parent and child, have enough stack in addition.
 
 use std::process::Command;
 

@@ -99,7 +99,7 @@ fn a_child_can_be_killed_at_the_very_moment_at_which_its_session_ends() -> anyho
         let signals = puppet.child.signals();
         let killed = std::thread::scope(|scope| {
             let killing = scope.spawn(|| {
-                // The session watches it no more from here on; it has not ended.
+                // From here on the session no longer watches the child, which has not ended.
                 while signals.send(libc::SIGCONT)? {}
                 puppet.child.kill()
             });

@@ -10,7 +10,7 @@ use profiler_parent::{CapturedProcess, Session, SessionError};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const LIMIT: u64 = 8 << 20;
-/// A flood lasts so long at least, and until the limit is used and was looked at so often.
+/// A flood lasts at least this long, and until the limit is reached and was checked `SWEEPS` times.
 const FLOOD: Duration = Duration::from_millis(1000);
 const SWEEPS: u64 = 200;
 

@@ -72,7 +72,7 @@ fn check(session: &TestSession) -> anyhow::Result<()> {
         assert!(after.is_sorted_by(|a, b| a < b), "thread {thread}: {after:?}");
         missing += AGAIN - after.len() as u64;
     }
-    // A loaded machine may cost an entry, which is counted.
+    // A loaded machine may lose an entry, which is counted.
     assert!(missing <= books.dropped && missing < AGAIN / 10, "{missing} are missing: {books:?}");
     Ok(())
 }

@@ -47,7 +47,7 @@ impl Told {
         Ok(())
     }
 
-    /// Takes a batch, if there is one in time.
+    /// Takes a batch, if one arrives in time.
     fn take(&mut self, observer: &Observer, timeout: Duration) -> anyhow::Result<()> {
         match observer.next(timeout) {
             Ok(batch) => {
@@ -301,7 +301,7 @@ fn t7_batches_keep_their_period_while_busy_and_none_comes_when_nothing_happens()
     assert_eq!(observer.next(Duration::from_millis(500)), Err(NoBatch::Timeout), "nothing happened");
     let mut recorded = 0;
     let mut told = Told::default();
-    // Until there are enough batches for a period to show.
+    // Until there are enough batches to show a period.
     while told.batches.len() < 4 {
         ensure!(watch.elapsed() < LONG, "no batch comes while it is busy");
         child.ask("point")?;

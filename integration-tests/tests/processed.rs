@@ -154,7 +154,7 @@ fn a_dead_session_is_recovered_in_the_processed_format() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A thread that sleeps for a thousand ticks has a few samples, which weigh as much as a thousand.
+/// A thread that sleeps for a thousand ticks has a few samples, whose total weight is a thousand.
 #[test]
 fn a_thread_at_rest_weighs_as_many_samples_as_it_rested_ticks() -> anyhow::Result<()> {
     use profiler_parent::core::session::{Features, sampling_stats};

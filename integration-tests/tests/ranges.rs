@@ -57,7 +57,7 @@ fn entries_older_than_the_window_are_delivered_by_no_process() -> anyhow::Result
     patiently(leaves_the_window)
 }
 
-/// Those that are newer than the window must come into the profile before it is over.
+/// Entries that are newer than the window must be in the profile before the window is over.
 fn leaves_the_window(window: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.duration(window))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;

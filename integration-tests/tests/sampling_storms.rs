@@ -20,7 +20,7 @@ fn weather(storm: &str) -> Result<()> {
     weather_in(storm, &[])
 }
 
-/// No call that waits ends with `EINTR`, whatever the system tells the sampler about threads.
+/// No waiting call ends with `EINTR`, whatever the system reports to the sampler about threads.
 fn interrupted(scene: &str) -> Result<()> {
     weather_in("interrupted", &[scene])
 }

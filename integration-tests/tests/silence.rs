@@ -24,7 +24,7 @@ fn record_silently() -> anyhow::Result<BTreeMap<String, u64>> {
 }
 
 /// On a busy machine the maintenance thread can come too late for a burst, which then goes the slow way, and that one
-/// keeps lists. Such bursts are told apart, and are not counted.
+/// keeps lists. Such bursts are recognised and not counted.
 #[test]
 fn a_recording_thread_makes_no_system_call_but_a_wake_and_allocates_nothing() -> anyhow::Result<()> {
     let seen = record_silently()?;

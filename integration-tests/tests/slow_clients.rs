@@ -1,4 +1,4 @@
-//! Local programs that hold connections without the token: whoever has it is served all the same.
+//! Local programs that hold connections without the token: clients with the token are still served.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,12 +10,12 @@ use integration_tests::session;
 use integration_tests::slow_clients::SlowClients;
 use profiler_parent::view::{Server, no_symbols};
 
-/// More than either server holds without the token.
+/// More connections than either server holds without the token.
 const SLOW: usize = 80;
 const REQUESTS: usize = 40;
 const PROFILE: &str = r#"{"meta":{"version":31,"interval":1},"libs":[],"threads":[],"processes":[]}"#;
 
-/// The next answer on a connection that stays open: its status.
+/// The status of the next answer on a connection that stays open.
 fn next_answer(stream: &mut BufReader<TcpStream>) -> anyhow::Result<u16> {
     let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
     ensure!(stream.read_line(&mut first)? > 0, "closed");

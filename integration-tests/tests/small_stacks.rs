@@ -1,5 +1,5 @@
-//! Threads of the host with the smallest stacks that the C library gives record everything, in real processes: an
-//! overflow ends one.
+//! Threads of the host with the smallest stacks that the C library makes record every kind of
+//! entry, in real processes: an overflow ends the process.
 
 #![cfg(all(
     target_os = "linux",
@@ -19,7 +19,7 @@ const SMALLEST: usize = 16 * 1024;
 const MOST_OF_IT: usize = 8 * 1024;
 const PLENTY: usize = 256 * 1024;
 
-/// What the program says; an error if it ends in any other way than it should.
+/// The output of the program; an error if it does not end successfully.
 fn run(words: &[&str]) -> Result<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_small_stacks")).args(words).output()?;
     let complained = String::from_utf8_lossy(&output.stderr);

@@ -13,7 +13,8 @@ fn state_of(session: &TestSession, name: &str) -> ProcessState {
     found.expect("a process of that name").state
 }
 
-/// Captures with the child alive; the promise is that nobody is waited for, as for one that is frozen.
+/// Captures while the child is alive. The promise is that the capture waits for no child, as for a
+/// frozen one.
 fn verdict(session: &TestSession, name: &str) -> anyhow::Result<String> {
     let watch = Stopwatch::start();
     let (_, profile) = session.capture()?;

@@ -1,7 +1,8 @@
-//! A child in a time namespace, as in a container: its clocks say other times, its profile does not.
+//! A child in a time namespace, as in a container: its clocks show other times, its profile does
+//! not.
 //!
-//! Needs the right to make a namespace; without it, and on systems without such namespaces, the
-//! tests say so and check nothing.
+//! Needs the right to make a namespace. Without it, and on systems without such namespaces, the
+//! tests print so and check nothing.
 
 #![cfg(all(target_os = "linux", not(profiler_portable)))]
 #![allow(unsafe_code)]
@@ -37,7 +38,7 @@ fn in_namespace(mut command: Command) -> Command {
     command
 }
 
-/// Whether programs can be run so here. Says why not.
+/// Whether programs can be run in that way here. Prints why not.
 fn is_possible() -> bool {
     let link = |mut command: Command| -> Option<Vec<u8>> {
         let output = command.arg("/proc/self/ns/time").output().ok()?;

@@ -103,7 +103,7 @@ async function markers(browser) {
 
 async function pausing(browser) {
   await browser.press("#pause");
-  // An answer that was on its way may still come; a page that does not pause shows another table each second.
+  // A late answer may still arrive; a page that is not paused shows another table each second.
   const table = () => browser.evaluate(`document.querySelector("#groups").textContent`);
   let stays = false;
   for (let looks = 0; looks < 20 && !stays; looks += 1) {

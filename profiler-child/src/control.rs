@@ -41,8 +41,8 @@ impl Control {
         Self { outgoing, updates, gathers }
     }
 
-    /// Receives and obeys until the parent is gone, or the program has closed the channel. Recording goes on then,
-    /// unless the parent went without a word.
+    /// Receives and handles messages until the parent is gone or the program has closed the
+    /// channel. Recording continues afterwards, unless the parent disconnected without a message.
     pub(crate) fn run(mut self, mut receiver: Receiver<ToChild>) -> Result<(), TransportError> {
         if session::is_active() {
             session::set_chunk_listener(Some(self.updates.listener()));

@@ -35,7 +35,7 @@ pub(crate) struct Gathers {
 pub(crate) struct Files {
     /// The own pool, for reading; absent if nothing was recorded from the start.
     pub(crate) pool: Option<OwnFile>,
-    /// The file that the parent gave, if it did.
+    /// The file that the parent passed, if it passed one.
     pub(crate) outbox: Option<OwnFile>,
 }
 
@@ -155,7 +155,7 @@ fn rewind(outbox: &OwnFile) -> io::Result<()> {
     outbox.seek(SeekFrom::Start(0)).map(|_| ())
 }
 
-/// Writes only as long as the number is still the outbox's.
+/// Writes only while the number still refers to the outbox.
 struct Checked<'a>(&'a OwnFile);
 
 impl Write for Checked<'_> {

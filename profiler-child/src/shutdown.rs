@@ -1,9 +1,9 @@
 //! The end of the process, and an earlier end of the profiler that the host asks for.
 //!
-//! At an exit nothing of ours runs but atomics, because `exit` may be called by a signal handler
-//! that interrupted any code. The data stays in the pool, and the parent sees the end of the process
-//! by itself. [`shutdown`], which the host calls from ordinary code, also ends the profiler's
-//! threads and tells the parent.
+//! At an exit the profiler only uses atomics, because a signal handler that interrupted any code
+//! may call `exit`. The data stays in the pool, and the system tells the parent that the process
+//! has ended. [`shutdown`], which the host calls from ordinary code, also ends the profiler's
+//! threads and notifies the parent.
 
 #![allow(unsafe_code)]
 
@@ -16,10 +16,10 @@ use crate::control::Outgoing;
 
 static OUTGOING: Mutex<Option<Outgoing>> = Mutex::new(None);
 
-/// Stops recording for good and tells the parent so. There is no need to call it before an exit.
+/// Stops recording permanently and notifies the parent. There is no need to call it before an exit.
 ///
-/// Waits for threads of the profiler, allocates and takes locks. **Do not call it from a signal
-/// handler**, nor in the child of a `vfork`; `exit` may be called there.
+/// Waits for threads of the profiler, allocates and takes locks. **Do not call it in a signal
+/// handler** or in the child of a `vfork`; `exit` may be called there.
 ///
 /// The message says that there are 0 bytes in the outbox: the pool holds everything.
 pub fn shutdown() {
@@ -37,7 +37,7 @@ pub(crate) fn set_outgoing(outgoing: Outgoing) {
     *OUTGOING.lock().unwrap_or_else(PoisonError::into_inner) = Some(outgoing);
 }
 
-/// Has the pool closed when the process exits by itself.
+/// Has the pool closed when the process exits.
 pub(crate) fn register() {
     // SAFETY: the handler is a static function; registering allocates and cannot run it.
     unsafe { libc::atexit(at_exit) };

@@ -1,11 +1,12 @@
 //! The stack of the calling thread, as a marker or an allocation carries it.
 //!
 //! Taken on the thread itself, at once: native frames by `sampler::here`, labels from the thread's own list. Allocates
-//! nothing, waits for nobody, and may be taken inside an allocator. Frames of the profiler itself are left out.
+//! nothing, never waits, and may be taken inside an allocator. Frames of the profiler itself
+//! are left out.
 //!
-//! Invariant: the frames lie in one of a few rooms that all threads share, never on the calling thread's stack,
-//! which may be small. A room is held until the entry is written. When all rooms are in use, the stack is left out
-//! and marked as cut.
+//! Invariant: the frames are stored in one of a few buffers ("rooms") that all threads share, never
+//! on the calling thread's stack, which may be small. A thread holds a room until the entry is
+//! written. When all rooms are in use, the stack is left out and marked as cut.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -23,7 +24,7 @@ const ROOMS: usize = 16;
 
 type Frames = [Placed; MAX_NATIVE];
 
-/// All zeros, so memory is taken only when it is used first.
+/// All zeros, so memory is used only from the first access on.
 static FRAMES: [Mutex<Frames>; ROOMS] =
     [const { Mutex::new([(Frame::Code(DefinitionId::NONE, 0), 0); MAX_NATIVE]) }; ROOMS];
 
@@ -74,11 +75,12 @@ impl Backtrace {
     }
 }
 
-/// A room that no other thread has. Never waits.
+/// A room that no other thread holds. Does not wait.
 fn free_room() -> Option<MutexGuard<'static, Frames>> {
     FRAMES.iter().find_map(|room| match room.try_lock() {
         Ok(room) => Some(room),
-        // The payload's serialisation panicked while it was held. It is overwritten before it is read.
+        // The serialisation of the payload panicked while it held the room. The room is overwritten
+        // before it is read.
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     })

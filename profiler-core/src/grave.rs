@@ -3,8 +3,8 @@
 //! The parent opens one when a child has died. It keeps the books where the process kept them,
 //! in the pool itself, so every reader afterwards finds the same numbers. Invariants: the
 //! process is gone, so nobody else writes; nothing is mapped; chunks go oldest first, and their
-//! entries are counted as evicted before their memory is given back; a file of the program that has the
-//! number by now is neither read nor written.
+//! entries are counted as evicted before their memory is released. A file of the program that has
+//! reused the descriptor's number is neither read nor written.
 
 use std::io;
 use std::os::unix::fs::FileExt;

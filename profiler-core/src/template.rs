@@ -1,13 +1,14 @@
 //! Large values that are made on the heap without passing through the stack.
 //!
-//! Used where a thread of the host makes something of several KiB when it needs it first: its stack may be small, and
-//! `Box::new` builds its argument there before it moves it. Invariant: the value in a [`Template`] is only copied from.
+//! Used when a thread of the host makes a value of several KiB on first use: its stack may be
+//! small, and `Box::new` builds its argument on the stack before it moves it. Invariant: the value
+//! in a [`Template`] is only copied from.
 
 #![allow(unsafe_code)]
 
 use std::ptr;
 
-/// A value that new ones are copied from, for a static.
+/// A value that new values are copied from, for a static.
 #[derive(Debug)]
 pub(crate) struct Template<T>(T);
 
@@ -18,17 +19,17 @@ impl<T> Template<T> {
     /// A template with this value.
     ///
     /// # Safety
-    /// The value owns nothing: several copies of its bytes are as many values of the type.
+    /// The value owns nothing, so that each copy of its bytes is a valid value of the type.
     pub(crate) const unsafe fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// A new value like it.
+    /// A new copy of the value.
     pub(crate) fn boxed(&'static self) -> Box<T> {
         let mut place = Box::<T>::new_uninit();
-        // SAFETY: from a value of the type to new memory for one.
+        // SAFETY: copies a value of the type to new memory for one.
         unsafe { ptr::copy_nonoverlapping(&raw const self.0, place.as_mut_ptr(), 1) };
-        // SAFETY: initialised by the copy, which is a value by the promise of `new`.
+        // SAFETY: initialised by the copy, which is a valid value by the promise of `new`.
         unsafe { place.assume_init() }
     }
 }

@@ -156,7 +156,7 @@ fn stops_and_starts_under_fire_leave_nothing_of_an_old_session() {
         }
         session::stop();
         // Memory is given back on Linux only, and idle threads keep their chunks elsewhere.
-        // Tables and names stay, and chunks of threads held up in the middle of an entry.
+        // Tables and names remain, and chunks of threads that are in the middle of an entry.
         let is_given_back = || {
             profiler_core::sys::allocated_bytes(&file).unwrap() <= 32 * 4096
                 || cfg!(any(profiler_portable, not(target_os = "linux")))

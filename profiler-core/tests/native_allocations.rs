@@ -215,8 +215,8 @@ fn threads_that_come_and_go_leave_exact_books() {
     assert!(live.len() < 200 + usize::try_from(counts.dropped.total()).unwrap(), "{} live", live.len());
 }
 
-/// Allocates and gives back; says how much more was really allocated than it asked for. `None` if a chunk was not
-/// ready in time: then the profiler may allocate a little.
+/// Allocates and frees; returns how much more was really allocated than it asked for. `None` if a
+/// chunk was not ready in time: then the profiler may allocate a little.
 fn allocate_late() -> Option<u64> {
     const COUNT: u64 = 2000;
     let not_ready = session::chunks_not_ready();
@@ -226,7 +226,7 @@ fn allocate_late() -> Option<u64> {
     (session::chunks_not_ready() == not_ready).then_some(more)
 }
 
-/// What the profiler allocated in the middle of that, and how often that was looked at.
+/// What the profiler allocated during these calls, and how many of them were measured.
 static OF_ITS_OWN: AtomicU64 = AtomicU64::new(0);
 static LOOKS: AtomicU64 = AtomicU64::new(0);
 
@@ -243,12 +243,12 @@ impl Drop for Late {
 
 static LATE_KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Comes twice: the profiler's own call at the end of the thread is in the first round of such calls,
-/// so what happens in the second comes after it.
+/// Runs twice: the profiler's own callback at the end of the thread is in the first round of such
+/// callbacks, so the second run comes after it.
 extern "C" fn drop_in_the_second_round(late: *mut libc::c_void) {
     thread_local!(static HAS_COME: Cell<bool> = const { Cell::new(false) });
     if HAS_COME.replace(true) {
-        // SAFETY: from `Box::into_raw` below, and the system forgot it before this call.
+        // SAFETY: from `Box::into_raw` below, and the system cleared the value before this call.
         drop(unsafe { Box::from_raw(late.cast::<Late>()) });
     } else {
         // SAFETY: the key was made below.
@@ -272,7 +272,7 @@ fn what_destructors_of_a_thread_allocate_after_ours_is_counted_and_starts_nothin
         on_a_thread(move || {
             marker!("joins the session", &category::TEST);
             let late = Box::into_raw(Box::new(Late((0..50).map(|_| vec![1_u8; 1000]).collect())));
-            // SAFETY: the key was made above; its destructor takes the value over.
+            // SAFETY: the key was made above; its destructor takes over the value.
             unsafe { libc::pthread_setspecific(key, late.cast::<libc::c_void>()) };
         });
     }

@@ -37,7 +37,7 @@ fn until_recorded(mut action: impl FnMut()) {
     panic!("never recorded: {:?}", snapshot().1.counts());
 }
 
-/// Waits until the maintenance thread has done something; whether it has.
+/// Waits until the maintenance thread has done something; returns whether it has.
 fn until(mut holds: impl FnMut() -> bool) -> bool {
     (0..120_000).any(|_| {
         let is_so = holds();
@@ -443,7 +443,7 @@ fn the_duration_window_destroys_what_is_older() {
     let _session = Session(alone);
     let body = || marker!("old");
     std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
-    // There, or gone already on a machine that takes longer than the window for a look.
+    // Still there, or already evicted on a machine that takes longer than the window for a look.
     assert_eq!(snapshot().1.counts().recorded(), 1);
     assert!(until(|| snapshot().1.counts().evicted == 1), "{:?}", snapshot().1.counts());
     assert_eq!(snapshot().1.counts().delivered, 0);

@@ -1,9 +1,11 @@
-//! Which connections a local server keeps: those that have shown its token apart from those that have not.
+//! Decides which connections a local server keeps. Connections that have sent its token are limited
+//! separately from others.
 //!
-//! Used by the live page and by the server of `profiler view`. Any program of this machine can connect; only the owner's
-//! programs know the token. Invariants: both kinds have a bound of their own, so that a connection without the token takes no
-//! place of one with it; where a bound is reached the oldest connection of that kind is closed and the new one stays;
-//! a connection has at least [`Limits::grace`] to send its request before it makes room for another.
+//! Used by the live page and by the server of `profiler view`. Any program on this machine can
+//! connect; only programs of the owner know the token. Invariants: each of the two kinds has its
+//! own limit, so a connection without the token never takes the place of one with it. If a limit is
+//! reached, the oldest connection of that kind is closed for the new one. A connection has at least
+//! [`Limits::grace`] to send its request before it is closed for another.
 //!
 //! ```text
 //! accept ──▶ waiting: no token yet ──token──▶ served, by their last request
@@ -15,18 +17,18 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Bounds of a server's connections.
+/// Limits of a server's connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Connections that have not shown the token.
+    /// How many connections may wait that have not sent the token.
     pub(crate) waiting: usize,
-    /// Connections that have.
+    /// How many connections may be served that have sent it.
     pub(crate) served: usize,
-    /// How long a connection may wait before it has to make room.
+    /// How long a connection may wait, at least, before it is closed for another.
     pub(crate) grace: Duration,
 }
 
-/// The clock that connections are measured with: of the same kind as the timeouts of sockets.
+/// The clock for the age of connections: of the same kind as the timeouts of sockets.
 #[allow(clippy::disallowed_methods)] // timeouts of sockets are in the system's time, whatever clock a session has
 pub(crate) fn now() -> Instant {
     Instant::now()
@@ -36,32 +38,33 @@ pub(crate) fn now() -> Instant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionId(u64);
 
-/// What became of a connection that asked to come in.
+/// The result of [`Connections::enter`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entered<H> {
-    /// It is in, and this one has to be closed for it.
+    /// The connection is accepted, and this other one must be closed for it.
     In(ConnectionId, Option<H>),
-    /// All who wait came just now: ask again after this time, or when one leaves.
+    /// All waiting connections are too young to be closed. Try again after this time, or when one
+    /// leaves.
     Later(Duration, H),
 }
 
 #[derive(Debug)]
 struct Connection<H> {
     id: ConnectionId,
-    /// When it came.
+    /// When it connected.
     since: Instant,
-    /// What closes it.
+    /// Closes it.
     handle: H,
 }
 
-/// All connections of a server. `H` is what closes one.
+/// All connections of a server. `H` closes one.
 #[derive(Debug)]
 pub(crate) struct Connections<H> {
     limits: Limits,
     next: u64,
-    /// The oldest first.
+    /// The oldest connection comes first.
     waiting: VecDeque<Connection<H>>,
-    /// The one whose last request is the oldest first.
+    /// The connection with the oldest last request comes first.
     served: VecDeque<Connection<H>>,
 }
 
@@ -70,7 +73,7 @@ impl<H> Connections<H> {
         Self { limits, next: 0, waiting: VecDeque::new(), served: VecDeque::new() }
     }
 
-    /// A new connection, which has shown nothing yet.
+    /// Adds a new connection, which has sent nothing yet.
     pub(crate) fn enter(&mut self, handle: H, now: Instant) -> Entered<H> {
         let mut closed = None;
         if self.waiting.len() >= self.limits.waiting {
@@ -86,7 +89,8 @@ impl<H> Connections<H> {
         Entered::In(id, closed)
     }
 
-    /// A request with the token came on this connection, which `handle` closes. Gives one that has to be closed for it.
+    /// Notes that this connection, which `handle` closes, has sent a request with the token.
+    /// Returns one that must be closed for it.
     pub(crate) fn show_token(&mut self, id: ConnectionId, handle: H, now: Instant) -> Option<H> {
         self.leave(id);
         self.served.push_back(Connection { id, since: now, handle });
@@ -94,12 +98,12 @@ impl<H> Connections<H> {
         if is_full { self.served.pop_front().map(|oldest| oldest.handle) } else { None }
     }
 
-    /// Whether a connection has not shown the token, or was closed.
+    /// Whether a connection has not sent the token, or was closed.
     pub(crate) fn is_waiting(&self, id: ConnectionId) -> bool {
         !self.served.iter().any(|one| one.id == id)
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub(crate) fn leave(&mut self, id: ConnectionId) {
         self.waiting.retain(|one| one.id != id);
         self.served.retain(|one| one.id != id);

@@ -3,8 +3,9 @@
 //! Made by the parent per child, before spawn; written by the child when it is asked to gather;
 //! read by the parent. On disk, so that a part is whole in nobody's memory. Invariants: no name
 //! leads to it (on Linux), so nothing is left of it whoever dies; the parent reads at positions
-//! of its own and never moves the file's offset, which it shares with the child. A child that is not trusted
-//! gets none, because it could fill the disk through it at any time: its pool is read instead.
+//! of its own and never moves the file's offset, which it shares with the child. A child that is
+//! not trusted gets no file, because it could fill the disk with it at any time: its pool is read
+//! instead.
 //!
 //! The child may write at any time, also while the parent reads. Whoever needs the bytes twice
 //! (to check them, then to use them) therefore reads them once, through a [`Tee`] into a file

@@ -1,8 +1,10 @@
-//! A program with a megabyte of static thread-locals, of which the C library takes a part of every thread's stack.
+//! A program with a megabyte of static thread-locals, which the C library takes from every thread's
+//! stack.
 //!
-//! Run by `tests/large_thread_locals.rs`. `large_thread_locals` is a parent that records, is sampled, starts itself as a
-//! child (`large_thread_locals child`), and uses everything for which the profiler has a thread. It says `ok`, and how
-//! many bytes of the stack of each of the profiler's threads were touched, the thread-locals included.
+//! Run by `tests/large_thread_locals.rs`. `large_thread_locals` is a parent that records, is
+//! sampled, starts itself as a child (`large_thread_locals child`), and uses every feature for
+//! which the profiler has a thread. It prints `ok`, and how many bytes of the stack of each of the
+//! profiler's threads were touched, including the thread-locals.
 
 #![allow(clippy::disallowed_methods)] // deadlines of its own
 
@@ -29,7 +31,7 @@ thread_local! {
 }
 
 fn main() -> Result<()> {
-    // Without a use the linker leaves it out.
+    // The linker leaves it out if it is not used.
     LARGE.with(|large| black_box(large.as_ptr()));
     match std::env::args().nth(1).as_deref() {
         Some("child") => child(),
@@ -97,7 +99,7 @@ fn ask(address: std::net::SocketAddr, url: &str, name: &str) -> Result<String> {
     Ok(answer)
 }
 
-/// KiB of the stacks of the profiler's threads that were ever touched, the most of each name.
+/// KiB of the stacks of the profiler's threads that were touched; for each thread name the largest.
 fn touched() -> Result<String> {
     let maps = std::fs::read_to_string("/proc/self/smaps")?;
     let mut most = BTreeMap::<String, u64>::new();
@@ -114,7 +116,7 @@ fn touched() -> Result<String> {
     Ok(most.into_iter().map(|(name, kib)| format!("{name} {kib} KiB, ")).collect())
 }
 
-/// Memory of the mapping that an address is in.
+/// The memory mapping that contains an address.
 fn resident_kib(maps: &str, address: u64) -> Option<u64> {
     let range = |line: &str| {
         let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;

@@ -5,10 +5,10 @@
 //! chunks were switched, and prints what was seen; the thread's join and the first use of each call
 //! site come before the filter. First in bursts that are shorter than a chunk, each begun when the
 //! maintenance thread has nothing to do any more, so that a chunk is always ready: allocations are
-//! counted there, in all bursts but those that found no chunk ready: then recording goes the slow way, which
-//! keeps lists. Then at full speed, which is too fast for that thread, so that recording goes the slow way
-//! often. `getppid`, `wait`, `wake`: the filter itself, shown with one call. `exit`: what runs in `exit` and
-//! around a fork, under a filter that also lets `getpid` through. The silent thread
+//! counted there, except in bursts that found no chunk ready: those record on the slow path, which
+//! keeps lists. Then at full speed, which is too fast for that thread, so that recording often
+//! takes the slow path. `getppid`, `wait`, `wake`: each shows the filter with one call. `exit`:
+//! runs the code for `exit` and forks under a filter that also allows `getpid`. The silent thread
 //! cannot end, since that takes system calls: it spins until the process ends.
 
 #![allow(unsafe_code)]
@@ -94,17 +94,17 @@ fn record(entries: u64, switches: u64) -> Result<()> {
     std::process::exit(0)
 }
 
-/// What bursts came to.
+/// The results of the bursts.
 #[derive(Debug, Default)]
 struct Bursts {
     /// Chunk switches and allocations of bursts that always found a chunk ready.
     switches: u64,
     allocations: u64,
-    /// Bursts that did not.
+    /// Bursts that found no chunk ready.
     slow: u64,
 }
 
-/// Has bursts recorded until so many switches have found a chunk ready.
+/// Records bursts until `switches` chunk switches have found a chunk ready.
 fn record_in_bursts(switches: u64) -> Result<Bursts> {
     let (watch, maintenance) = (Stopwatch::start(), maintenance_thread()?);
     let mut all = Bursts::default();
@@ -180,7 +180,7 @@ fn record_silently() {
     long_text();
     (0..10).for_each(all_kinds); // joins the session, and makes every call site known
     if install_filter(NO_CALL).is_err() {
-        return; // whoever waits for the thread says so
+        return; // the code that waits for the thread reports it
     }
     READY.store(true, Ordering::Release);
     let mut round = 10;
@@ -255,7 +255,7 @@ fn exit_silently() -> Result<()> {
     let close = || {
         all_kinds(0);
         if install_filter(libc::SYS_getpid as u32).is_err() {
-            return; // whoever waits for the thread says so
+            return; // the code that waits for the thread reports it
         }
         ALLOCATIONS.store(
             allocations_of(|| {
@@ -319,7 +319,8 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 /// No call has this number.
 const NO_CALL: u32 = u32::MAX;
 
-/// Kills the process when the calling thread makes any call but a futex wake and `allowed`, for ever.
+/// Permanently kills the process when the calling thread makes any call but a futex wake and
+/// `allowed`.
 fn install_filter(allowed: u32) -> io::Result<()> {
     const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K

@@ -1,9 +1,11 @@
-//! A program whose threads have small stacks: run by `tests/small_stacks.rs`, with every allocation sampled.
+//! A program whose threads have small stacks: run by `tests/small_stacks.rs`, with every allocation
+//! sampled.
 //!
-//! `small_stacks crowd KIND BYTES COUNT TIMES` records on that many threads with stacks of that size, under samples.
-//! `small_stacks depths KIND BYTES` records on one thread with less and less of its stack left.
-//! `small_stacks painted KIND` says how many bytes of its stack a thread used, and how many of them below its own
-//! function: for nothing, for the first such entry of the process, for the first of a thread, and for two of a thread.
+//! `small_stacks crowd KIND BYTES COUNT TIMES` records on `COUNT` threads with stacks of `BYTES`
+//! bytes, while they are sampled. `small_stacks depths KIND BYTES` records on one thread with less
+//! and less of its stack left. `small_stacks painted KIND` prints how many bytes of its stack a
+//! thread used, and how many of them below its own function: for no entry, for the first such entry
+//! of the process, for the first of a thread, and for two of a thread.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use integration_tests::small_stacks::{Kind, scene, thread};
 use profiler_core::alloc::ProfilingAllocator;
 
-/// What recording may take of a stack once a thread has recorded before, without a walk of the stack.
+/// The stack that recording may use after the first entry of a thread, without walking the stack.
 const LEAST: usize = 4096;
 
 #[global_allocator]
@@ -37,7 +39,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// No sample is taken on these threads: they block the signal.
+/// These threads are not sampled: they block the signal.
 fn painted(kind: Kind) -> Result<()> {
     let _ = thread::bytes_used(Kind::Nothing, 1)?;
     scene::start(Duration::from_millis(1))?;
@@ -51,7 +53,7 @@ fn painted(kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Records with less and less left, down to [`LEAST`].
+/// Records with less and less stack left, down to [`LEAST`].
 fn depths(kind: Kind, bytes: usize) -> Result<()> {
     scene::start(Duration::from_millis(1))?;
     block_all_signals();
@@ -62,7 +64,7 @@ fn depths(kind: Kind, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Threads inherit it.
+/// Blocks the signal here; new threads inherit that.
 fn block_all_signals() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: initialises the set, which is ours.

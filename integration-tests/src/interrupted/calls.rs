@@ -1,7 +1,7 @@
 //! The calls that wait, and the partner that lets them end.
 //!
-//! Each call waits until the partner comes by, or for about a tenth of a millisecond. What a call takes, it is
-//! given again, so that the next one waits as well.
+//! Each call waits until the partner ends the wait, or for about a tenth of a millisecond. What a
+//! call takes is replaced, so that the next one waits as well.
 
 #![allow(unsafe_code)]
 
@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// Makes a call that waits; says whether it ended with `EINTR`.
+/// Makes a call that waits; returns whether it ended with `EINTR`.
 pub(super) type Wait = Box<dyn FnMut() -> bool + Send>;
 /// Lets a call end.
 type Wake = Box<dyn FnMut() + Send>;
-/// A kind of call with what lets it end.
+/// A kind of call, and the function that lets it end.
 type Kind = (Wait, Option<Wake>);
 
 /// Lets all calls end, one after the other.
@@ -58,7 +58,7 @@ pub(super) fn all() -> Result<(Vec<(&'static str, Wait)>, Partner)> {
     Ok((waits, Partner(wakes)))
 }
 
-/// A thread is about to wait, and the partner has not come by since.
+/// Set while a thread is about to wait and the partner has not served it yet.
 #[derive(Clone, Default)]
 struct Wish(Arc<AtomicBool>);
 
@@ -71,7 +71,8 @@ impl Wish {
         self.0.swap(false, Ordering::AcqRel)
     }
 
-    /// Does `wake` once for each wish: so no call finds what another left over, and each waits.
+    /// Calls `wake` once for each wish, so that no call finds data that is left from another one,
+    /// and each waits.
     fn granted_by(&self, mut wake: impl FnMut() + Send + 'static) -> Wake {
         let wish = self.clone();
         Box::new(move || {
@@ -86,7 +87,7 @@ fn was_interrupted(result: impl Into<i64>) -> bool {
     result.into() < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
 }
 
-/// For as long as the process: threads may still use it when others are done.
+/// Lives as long as the process: threads may still use it when others are done.
 fn keep<T: 'static>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
@@ -98,7 +99,7 @@ fn nanosleep() -> Result<Kind> {
     Ok((Box::new(wait), None))
 }
 
-/// A pipe of which the partner writes into one end.
+/// A pipe that the partner writes to.
 fn pipe() -> Result<(RawFd, Wish, Wake)> {
     let (read, mut write) = io::pipe()?;
     let (descriptor, wish) = (keep(read).as_raw_fd(), Wish::default());
@@ -159,7 +160,7 @@ fn epoll_wait() -> Result<Kind> {
     Ok((Box::new(wait), Some(wake)))
 }
 
-/// An address that no file system has to know.
+/// An address that needs no file system.
 fn address(name: &str) -> Result<std::os::unix::net::SocketAddr> {
     use std::os::linux::net::SocketAddrExt;
     let name = format!("interrupted-{name}-{}", std::process::id());
@@ -173,7 +174,7 @@ fn accept() -> Result<Kind> {
     let wake = wish.granted_by(move || _ = UnixStream::connect_addr(&address));
     let wait = move || {
         wish.make();
-        // SAFETY: wants no address.
+        // SAFETY: needs no address.
         let descriptor = unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) };
         let is_interrupted = was_interrupted(descriptor);
         close(descriptor);
@@ -189,7 +190,7 @@ fn close(descriptor: RawFd) {
     }
 }
 
-/// Connects to a listener whose queue is full until the partner takes one out of it.
+/// Connects to a listener whose queue is full until the partner accepts one connection.
 fn connect() -> Result<Kind> {
     let name = format!("\0interrupted-connect-{}", std::process::id());
     // SAFETY: all zeros are an address.
@@ -205,7 +206,7 @@ fn connect() -> Result<Kind> {
     ensure!(unsafe { libc::listen(listener, 0) } == 0, "listen: {}", io::Error::last_os_error());
     let wish = Wish::default();
     let wake = wish.granted_by(move || {
-        // SAFETY: wants no address.
+        // SAFETY: needs no address.
         close(unsafe { libc::accept(listener, std::ptr::null_mut(), std::ptr::null_mut()) });
     });
     let wait = move || {
@@ -227,18 +228,18 @@ fn stream_socket(flags: libc::c_int) -> Result<RawFd> {
     Ok(socket)
 }
 
-/// A semaphore with nothing in it.
+/// A semaphore with the value 0.
 #[derive(Clone, Copy)]
 struct Semaphore(*mut libc::sem_t);
 
-// SAFETY: semaphores are for several threads; the memory is never given back.
+// SAFETY: semaphores are for several threads; the memory is never freed.
 unsafe impl Send for Semaphore {}
 
 impl Semaphore {
     fn new() -> Result<Self> {
-        // SAFETY: all zeros are memory for a semaphore.
+        // SAFETY: all zeros are valid memory for a semaphore.
         let semaphore = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<libc::sem_t>() }));
-        // SAFETY: initialises it, with nothing in it.
+        // SAFETY: initialises it with the value 0.
         ensure!(unsafe { libc::sem_init(semaphore, 0, 0) } == 0, "no semaphore");
         Ok(Self(semaphore))
     }
@@ -282,7 +283,7 @@ fn sem_timedwait() -> Result<Kind> {
     Ok((Box::new(move || semaphore.wait_for(Duration::from_micros(150))), None))
 }
 
-/// A lock that the partner holds every other time.
+/// A lock that the partner holds half of the time.
 fn flock() -> Result<Kind> {
     let file = tempfile::NamedTempFile::new()?;
     let (own, other) = (keep(file.reopen()?).as_raw_fd(), keep(file.reopen()?).as_raw_fd());
@@ -319,22 +320,24 @@ fn msgrcv() -> Result<Kind> {
     Ok((Box::new(wait), Some(wake)))
 }
 
-/// Taken away in the end, which no process would do by its exit.
+/// Removed at the end, because a process's exit does not remove it.
 struct MessageQueue(libc::c_int);
 
 impl MessageQueue {
-    /// One that everybody may use, and that belongs to the user whom a scene makes of this process.
+    /// A queue that every user may use. It belongs to the user that a scene changes this process
+    /// to.
     fn new() -> Result<Self> {
         // SAFETY: plain numbers.
         let queue = Self(unsafe { libc::msgget(libc::IPC_PRIVATE, 0o666) });
         ensure!(queue.0 >= 0, "msgget: {}", io::Error::last_os_error());
         let mut about = MaybeUninit::<libc::msqid_ds>::zeroed();
-        // SAFETY: writes what is known of the queue, into memory of its type.
+        // SAFETY: writes the queue's status into memory of its type.
         unsafe { libc::msgctl(queue.0, libc::IPC_STAT, about.as_mut_ptr()) };
         // SAFETY: written by the call; zeroed before it.
         let mut about = unsafe { about.assume_init() };
         about.msg_perm.uid = super::scenes::NOBODY;
-        // SAFETY: reads it, which lives through the call. Only root may; nobody else needs to.
+        // SAFETY: reads it, which lives through the call. Only root may make the call, and only
+        // root needs it.
         unsafe { libc::msgctl(queue.0, libc::IPC_SET, &raw mut about) };
         Ok(queue)
     }
@@ -348,7 +351,7 @@ impl MessageQueue {
 
 impl Drop for MessageQueue {
     fn drop(&mut self) {
-        // SAFETY: takes the queue away; the pointer is not used.
+        // SAFETY: removes the queue; the pointer is not used.
         unsafe { libc::msgctl(self.0, libc::IPC_RMID, std::ptr::null_mut()) };
     }
 }

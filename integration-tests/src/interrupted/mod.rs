@@ -1,8 +1,9 @@
-//! Blocking calls, made again and again in a sampled process: how many end with `EINTR`?
+//! Repeats blocking calls in a sampled process and counts how many end with `EINTR`.
 //!
-//! Played by `storms interrupted_…` for the test and by a role of `figures`, each in a process of its own. One thread
-//! per kind of [`calls`] computes for some microseconds and then waits; a partner lets the calls end. The process is first
-//! brought into a [`Scene`], which decides what the system tells the sampler about threads.
+//! Used by `storms interrupted_…` for the test and by a role of `figures`, each in a separate
+//! process. One thread per kind of [`calls`] computes for some microseconds and then waits; a
+//! partner lets the calls end. First the process is brought into a [`Scene`], which determines what
+//! the system reports to the sampler about threads.
 
 mod calls;
 mod scenes;
@@ -19,7 +20,7 @@ pub use self::scenes::Scene;
 use self::calls::{Partner, Wait, all};
 use crate::patience::Stopwatch;
 
-/// How a run went.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Per kind of call: its name, how often it was made, and how often it ended with `EINTR`.
@@ -43,7 +44,8 @@ impl Outcome {
 /// Makes at least `least` calls in a sampled process in this scene, but stops after `patience`.
 ///
 /// # Errors
-/// If the scene cannot be set; [`Scene::missing`] says beforehand whether the rights for it are there.
+/// If the scene cannot be set; [`Scene::missing`] says beforehand whether this process has the
+/// rights for it.
 pub fn play(scene: Scene, least: u64, patience: Duration) -> Result<Outcome> {
     scene.prepare()?;
     let features = Features::STACK_WALK.with(Features::CPU);
@@ -78,12 +80,12 @@ pub fn play(scene: Scene, least: u64, patience: Duration) -> Result<Outcome> {
     Ok(Outcome { kinds, stats })
 }
 
-/// The partner goes on until no thread waits any more.
+/// The partner continues until no thread waits any more.
 static END: AtomicBool = AtomicBool::new(false);
 
-/// Computes and waits, in turn; gives calls, and those that ended with `EINTR`.
+/// Computes and waits, in turn; returns the calls, and those that ended with `EINTR`.
 fn wait_often(mut wait: Wait, stop: &AtomicBool, made: &AtomicU64) -> (u64, u64) {
-    // So the sampler knows it also where the system lists no threads.
+    // So the sampler also knows the thread if the system lists no threads.
     profiler_core::marker!("waits");
     let (mut calls, mut interrupted) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
@@ -102,14 +104,14 @@ fn wake_until(mut partner: Partner) {
     }
 }
 
-/// A thread that never waits: it can be sampled wherever the system tells that it runs.
+/// A thread that never waits: it can be sampled if the system reports that it runs.
 fn compute_until(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         compute_us(1000);
     }
 }
 
-/// Uses so much processor time.
+/// Uses the given processor time.
 fn compute_us(us: u64) {
     let until = own_cpu() + Duration::from_micros(us);
     while own_cpu() < until {

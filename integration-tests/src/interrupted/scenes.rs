@@ -1,4 +1,4 @@
-//! What the system tells a process about its own threads, and how it comes to tell less.
+//! What the system reports to a process about its own threads, and reasons why it reports less.
 
 #![allow(unsafe_code)]
 
@@ -9,18 +9,19 @@ use anyhow::{Result, ensure};
 /// The user without rights.
 pub(super) const NOBODY: libc::uid_t = 65534;
 
-/// A process in which less and less is known.
+/// A process that can learn less and less about its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// Everything is told.
+    /// Everything is reported.
     Plain,
-    /// It has become another user: files about its threads that only the owner may read belong to root.
+    /// It has become another user: files about its threads that only the owner may read belong to
+    /// root.
     Setuid,
-    /// The same, since it may not be dumped.
+    /// The same, because it is not dumpable.
     NotDumpable,
     /// There is no `/proc`.
     NoProc,
-    /// A filter of system calls refuses to open anything.
+    /// A filter of system calls refuses to open any file.
     Seccomp,
 }
 
@@ -39,19 +40,19 @@ impl Scene {
         Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, scene)| scene)
     }
 
-    /// Whether the system tells which threads run: then they are asked for their stacks.
+    /// Whether the system reports which threads run: then they are signalled for their stacks.
     pub const fn tells_who_runs(self) -> bool {
         matches!(self, Self::Plain | Self::Setuid | Self::NotDumpable)
     }
 
-    /// Why it cannot be set here.
+    /// Why the scene cannot be set here.
     pub fn missing(self) -> Option<String> {
         let needs_root = matches!(self, Self::Setuid | Self::NoProc);
         let is_root = rustix::process::geteuid().is_root();
         (needs_root && !is_root).then(|| "needs root".to_owned())
     }
 
-    /// Before anything is sampled: what a process with threads cannot do.
+    /// Done before anything is sampled: steps that a process with several threads cannot take.
     pub(super) fn prepare(self) -> Result<()> {
         match self {
             Self::NoProc => {
@@ -62,7 +63,7 @@ impl Scene {
                 let failed = unsafe { libc::mount(none, c"/".as_ptr(), none, flags, std::ptr::null()) };
                 done(failed, "private mounts")
             }
-            // It changes nothing for root.
+            // The step changes nothing for root.
             Self::NotDumpable if rustix::process::geteuid().is_root() => {
                 become_nobody()?;
                 set_dumpable(1)
@@ -71,7 +72,7 @@ impl Scene {
         }
     }
 
-    /// While the process is sampled.
+    /// Done while the process is sampled.
     pub(super) fn enter(self) -> Result<()> {
         match self {
             Self::Plain => Ok(()),

@@ -9,7 +9,7 @@ use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, MarkerStack, ProfilerMarker, add_marker, category};
 use profiler_core::{group, label, marker};
 
-/// Samples every allocation. It need not be the global one.
+/// Samples every allocation. Need not be the global allocator.
 pub static ALLOCATOR: ProfilingAllocator = ProfilingAllocator::new().sampling_every(1);
 
 static COUNTER: Counter = Counter::new("small", "test", "Changed on small stacks");
@@ -20,7 +20,7 @@ pub(super) const ALLOCATED: usize = 12_345;
 /// The name of all markers here.
 pub(super) const MARKER: &str = "small";
 
-/// A payload as most have it: a number and a short text.
+/// A typical payload: a number and a short text.
 #[derive(serde::Serialize)]
 struct Request<'a> {
     bytes: u64,
@@ -42,7 +42,7 @@ const REQUEST: Request<'_> = Request { bytes: 7, path: "Cargo.toml" };
 /// A kind of recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing: what the thread itself takes.
+    /// Nothing: the stack that the thread itself uses.
     Nothing,
     /// A marker without payload.
     Marker,
@@ -96,7 +96,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// How many entries with a marker's name or of an allocation one thread leaves in the pool.
+    /// How many marker or allocation entries one thread leaves in the pool.
     pub const fn entries(self) -> usize {
         match self {
             Self::Nothing | Self::Group | Self::Counter => 0,
@@ -110,7 +110,7 @@ impl Kind {
         matches!(self, Self::Stack | Self::Named | Self::Allocation)
     }
 
-    /// Records it. The frames of this function are the program's.
+    /// Records it. The frames of this function belong to the program.
     #[inline(never)]
     pub fn record(self) {
         match self {

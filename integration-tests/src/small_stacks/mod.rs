@@ -1,7 +1,8 @@
 //! Threads on small stacks that record.
 //!
-//! Used by `tests/small_stacks.rs` through the program `small_stacks`, and by the figures. [`Kind`] is what such a
-//! thread records, [`thread`] makes threads on stacks of a given size, [`scene`] runs many of them in a session.
+//! Used by `tests/small_stacks.rs` through the program `small_stacks`, and by the figures. [`Kind`]
+//! is what such a thread records, [`thread`] makes threads on stacks of a given size, [`scene`]
+//! runs many of them in a session.
 
 mod kind;
 pub mod scene;

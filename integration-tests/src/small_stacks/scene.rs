@@ -1,4 +1,4 @@
-//! A session in which threads on small stacks record, and what came of it.
+//! A session in which threads on small stacks record, and its result.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::patience::until;
 
 const PROBE: &str = "probe";
 
-/// On stacks from this size on an almost empty thread's stack is walked; on smaller ones it is left out. Without all
-/// optimizations the unwinder takes more.
+/// On stacks of at least this size the stack of an almost empty thread is walked; on smaller ones
+/// it is left out. The unwinder uses more if it is built without all optimizations.
 pub const ENOUGH_TO_WALK: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 16 * 1024 };
 
-/// Starts a session that walks stacks and samples allocations, and waits until it does. Threads are sampled at
-/// this interval.
+/// Starts a session that walks stacks and samples allocations, and waits until it does both.
+/// Threads are sampled at this interval.
 ///
 /// # Errors
 /// When no session starts, or no stack is walked.
@@ -37,30 +37,31 @@ pub fn start(interval: Duration) -> Result<()> {
     Ok(())
 }
 
-/// How many entries the threads of [`super::thread::crowd`] left, and how many of them show a stack of their own
-/// functions.
+/// How many entries the threads of [`super::thread::crowd`] left, and how many of them show a stack
+/// of their own functions.
 ///
 /// # Errors
 /// When the pool cannot be read.
 pub fn recorded() -> Result<(usize, usize)> {
     let all = entries()?;
     let own = all.iter().filter(|entry| !entry.is_probe);
-    // The thread's function, that of the kind, and who called them.
+    // The thread's function, the function of the kind, and their callers.
     Ok((own.clone().count(), own.filter(|entry| entry.frames >= 3).count()))
 }
 
-/// What [`play`] saw.
+/// The result of [`play`].
 #[derive(Clone, Copy, Debug)]
 pub struct Played {
     /// Entries that were recorded.
     pub entries: usize,
-    /// Those that show a stack of native frames.
+    /// Entries that show a stack of native frames.
     pub with_stack: usize,
-    /// Samples taken of all threads meanwhile.
+    /// Samples that were taken of all threads meanwhile.
     pub samples: u64,
 }
 
-/// Records on `count` threads with stacks of `bytes` bytes, `times` times on each, while they are sampled.
+/// Records on `count` threads with stacks of `bytes` bytes, `times` times on each, while they are
+/// sampled.
 ///
 /// # Errors
 /// When entries or stacks are missing.
@@ -84,7 +85,7 @@ struct Recorded {
     frames: usize,
 }
 
-/// All markers and allocations of ours.
+/// All markers and allocations of these threads.
 fn entries() -> Result<Vec<Recorded>> {
     let reader = PoolReader::open(session::pool_file().context("no pool")?)?;
     let snapshot = reader.snapshot()?;

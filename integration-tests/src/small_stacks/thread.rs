@@ -1,8 +1,9 @@
 //! Threads on stacks of a given size, made as a C program makes them.
 //!
-//! A stack either comes from the C library, with its guard page, or it is painted: then what was written to tells
-//! how deep the thread went. Of the stack's upper end the C library takes the thread's control block and static
-//! thread-locals; they count as used, as they do in a real program.
+//! A stack either comes from the C library, with its guard page, or it is painted: then the bytes
+//! that were overwritten show how deep the thread went. The C library uses the stack's upper end
+//! for the thread's control block and static thread-locals; they count as used, as they do in a
+//! real program.
 
 #![allow(unsafe_code)]
 
@@ -15,16 +16,16 @@ use anyhow::{Result, ensure};
 
 use super::Kind;
 
-/// The byte that nothing on a stack is likely to consist of.
+/// The fill byte. A stack is unlikely to contain long runs of it otherwise.
 const PAINT: u8 = 0xa5;
-/// A painted stack: more than anything here takes.
+/// The size of a painted stack: more than any entry uses.
 const PAINTED: usize = 1 << 20;
 
-/// How many bytes of its stack a thread used that recorded this `times` times: all, and those below the frame of the
-/// thread's own function.
+/// How many bytes of its stack a thread used to record this `times` times: all, and those below the
+/// frame of the thread's own function.
 ///
 /// # Errors
-/// When the system has no memory or no thread left.
+/// When the system has no memory, or cannot start a thread.
 pub fn bytes_used(kind: Kind, times: u32) -> Result<(usize, usize)> {
     let stack = Painted::new()?;
     let work = Work { kind, times, least: None, frame: 0 };
@@ -37,11 +38,11 @@ pub fn bytes_used(kind: Kind, times: u32) -> Result<(usize, usize)> {
     Ok((stack.0.addr() + PAINTED - lowest, frame.saturating_sub(lowest)))
 }
 
-/// Has a thread with a stack of `bytes` bytes record at every depth, in steps of some hundred bytes, as long as `least`
-/// bytes are left.
+/// Has a thread with a stack of `bytes` bytes record at every depth, in steps of a few hundred
+/// bytes, while at least `least` bytes are left.
 ///
 /// # Errors
-/// When the system has no thread left, or refuses a stack of this size.
+/// When the system cannot start a thread, or refuses a stack of this size.
 pub fn at_every_depth(kind: Kind, bytes: usize, least: usize) -> Result<()> {
     let work = Work { kind, times: 1, least: Some(least), frame: 0 };
     Thread::start(work, |attributes| {
@@ -52,10 +53,11 @@ pub fn at_every_depth(kind: Kind, bytes: usize, least: usize) -> Result<()> {
     Ok(())
 }
 
-/// Makes `count` threads on stacks of `bytes` bytes, at most 32 at a time, each of which records `times` times.
+/// Makes `count` threads on stacks of `bytes` bytes, at most 32 at a time, each of which records
+/// `times` times.
 ///
 /// # Errors
-/// When the system has no thread left, or refuses a stack of this size.
+/// When the system cannot start a thread, or refuses a stack of this size.
 pub fn crowd(kind: Kind, bytes: usize, count: usize, times: u32) -> Result<()> {
     for first in (0..count).step_by(32) {
         let some = (first..count.min(first + 32)).map(|_| {
@@ -75,13 +77,13 @@ pub fn crowd(kind: Kind, bytes: usize, count: usize, times: u32) -> Result<()> {
 struct Work {
     kind: Kind,
     times: u32,
-    /// Goes as deep as leaves so many bytes.
+    /// Calls itself until only this many bytes are left.
     least: Option<usize>,
     /// Where the frame of the thread's own function is.
     frame: usize,
 }
 
-/// A thread, and what it reads until it is joined.
+/// A thread, and the value that it reads until it is joined.
 struct Thread(libc::pthread_t, *mut Work);
 
 impl Thread {
@@ -113,7 +115,7 @@ impl Thread {
     }
 }
 
-/// Almost empty, as the function of a small thread is.
+/// Does almost nothing, like the function of a small thread.
 extern "C" fn body(work: *mut c_void) -> *mut c_void {
     let here = 0_u8;
     // SAFETY: lives until this thread was joined, and is this thread's until then.
@@ -160,16 +162,16 @@ struct Painted(*mut c_void);
 impl Painted {
     fn new() -> Result<Self> {
         let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: memory that nobody has yet.
+        // SAFETY: new memory, which nothing else uses.
         let memory = unsafe { libc::mmap(ptr::null_mut(), PAINTED, rights, kind, -1, 0) };
         ensure!(memory != libc::MAP_FAILED, "no memory");
-        // SAFETY: ours, and as long.
+        // SAFETY: our memory, of this length.
         unsafe { ptr::write_bytes(memory.cast::<u8>(), PAINT, PAINTED) };
         Ok(Self(memory))
     }
 
     fn lowest_used(&self) -> usize {
-        // SAFETY: ours, and the thread that wrote to it has ended.
+        // SAFETY: our memory, and the thread that wrote to it has ended.
         let bytes = unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), PAINTED) };
         let unused = bytes.iter().position(|byte| *byte != PAINT).unwrap_or(PAINTED);
         self.0.addr() + unused
@@ -178,7 +180,7 @@ impl Painted {
 
 impl Drop for Painted {
     fn drop(&mut self) {
-        // SAFETY: ours, and its thread has ended.
+        // SAFETY: our memory, and its thread has ended.
         unsafe { libc::munmap(self.0, PAINTED) };
     }
 }

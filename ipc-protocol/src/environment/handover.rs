@@ -1,8 +1,8 @@
 //! One thing that a child got from its parent: an inherited descriptor, or a path.
 //!
 //! Made by the parent's spawn code, opened by the child. Invariant: a descriptor is compared by
-//! device and inode before it is used, so a number that means something else in this process (because the
-//! variable was inherited by accident) is never touched.
+//! device and inode before it is used, so a number that refers to something else in this process
+//! (because the variable was inherited by accident) is never touched.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ pub enum Handover {
     Descriptor {
         /// The number.
         number: i32,
-        /// The file that it must be.
+        /// The file that the number must refer to.
         identity: FileIdentity,
     },
     /// A file to open, where descriptors are not inherited.

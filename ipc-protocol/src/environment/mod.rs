@@ -11,8 +11,8 @@
 //! process has one thread: changing the environment while another thread reads it is undefined
 //! behaviour, and that thread need not be written in Rust. Otherwise the variable stays. That
 //! does no harm: a process that inherits it by accident lacks the descriptors it names (they
-//! are compared by device and inode, see [`Handover`]), would find the pool taken by another process, and
-//! would be refused by the parent since the token is valid once.
+//! are compared by device and inode, see [`Handover`]), would find the pool taken by another
+//! process, and would be refused by the parent since the token is valid once.
 
 mod handover;
 mod server;
@@ -31,7 +31,7 @@ use crate::sys;
 /// The name of the environment variable.
 pub const VARIABLE: &str = "MULTIPROCESS_PROFILER_CHILD";
 
-/// Stands for an outbox that the child does not get.
+/// The text for a missing outbox.
 const NO_OUTBOX: &str = "none";
 
 /// Longest value that is read.

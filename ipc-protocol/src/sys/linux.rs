@@ -1,8 +1,8 @@
-//! Linux: inherited descriptors, and what is to be known of the process before the environment is obeyed.
+//! Linux: inherited descriptors, and checks of the process before it uses the environment variable.
 //!
-//! Invariant: a number that came from outside is looked at as a bare number (`fstat`) before a descriptor of it is made
-//! or closed: it may mean a file of the program, and closing any descriptor of a file ends all POSIX locks that the
-//! process holds on that file.
+//! Invariant: a number from outside is checked as a bare number (`fstat`) before a descriptor of it
+//! is made or closed. It may refer to a file of the program, and closing any descriptor of a file
+//! releases all POSIX locks that the process holds on that file.
 
 use std::fs::File;
 use std::io;
@@ -34,19 +34,20 @@ pub(crate) fn identity(file: &File) -> io::Result<(i32, FileIdentity)> {
     Ok((file.as_raw_fd(), FileIdentity::of_number(file.as_raw_fd())?))
 }
 
-/// The inherited descriptor under a new number, if it is this file.
+/// A duplicate of the inherited descriptor, if it refers to this file.
 pub(crate) fn duplicate_inherited(number: i32, expected: FileIdentity) -> io::Result<File> {
     check(number, expected)?;
     let copy = duplicate(number)?;
     if check(copy.as_raw_fd(), expected).is_err() {
-        // The program has put a file of its own there between the two calls. Closing the copy could end its locks.
+        // The program put a file of its own there between the two calls. Closing the copy could
+        // release its locks.
         std::mem::forget(copy);
         return Err(another_file());
     }
     Ok(File::from(copy))
 }
 
-/// Closes the inherited descriptor, if it is this file.
+/// Closes the inherited descriptor, if it refers to this file.
 #[allow(unsafe_code)]
 pub(crate) fn close_inherited(number: i32, expected: FileIdentity) -> io::Result<()> {
     check(number, expected)?;

@@ -1,7 +1,7 @@
 //! Every other system: nothing is inherited.
 //!
-//! Files are handed over by path, and the environment variable is never removed, because it cannot be
-//! known how many threads there are.
+//! Files are handed over by path, and the environment variable is never removed, because the number
+//! of threads is unknown.
 
 use std::fs::File;
 use std::io;

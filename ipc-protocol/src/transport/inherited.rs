@@ -226,7 +226,7 @@ impl FrameReceiver for PacketReceiver {
             return Err(TransportError::Disconnected);
         }
         let received = self.receive();
-        // Not obeyed any more: nothing could be answered, and the peer may know already.
+        // The message is ignored: an answer is impossible, and the peer may have noticed already.
         let received = if self.socket.is_ours() { received } else { Err(DescriptorLost.into()) };
         self.ended = received.is_err();
         if self.ended {

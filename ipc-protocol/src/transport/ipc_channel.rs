@@ -7,11 +7,12 @@
 //!
 //! ipc-channel trusts its peer. On Linux every packet is therefore looked at before it is received:
 //! one that is not whole, is too large or carries descriptors ends the channel as
-//! [`TransportError::PeerMisbehaved`], and cannot make the parent wait, grow, leak or abort. The first
-//! packet must carry descriptors, since a sender travels in it.
+//! [`TransportError::PeerMisbehaved`], and cannot make the parent wait, grow, leak or abort. The
+//! first packet must carry descriptors, since a sender travels in it.
 //!
-//! The descriptors of ipc-channel's types are held as [`OwnDescriptor`]: if the program closes them, the channel ends as
-//! [`TransportError::DescriptorLost`], and what has their numbers by then is neither used nor closed.
+//! The descriptors of ipc-channel's types are held as [`OwnDescriptor`]: if the program closes
+//! them, the channel ends with [`TransportError::DescriptorLost`], and files that reuse their
+//! numbers are neither used nor closed.
 //!
 //! The channel to the child is one that the child made, so a child that is hostile, not merely slow, can
 //! make a `send` to itself wait until it dies, and with it the thread that sends to all children.
@@ -60,7 +61,7 @@ pub struct Listener {
 struct Waiting {
     abandoned: AtomicBool,
     over: AtomicBool,
-    /// Ends the waiting for a connection.
+    /// Ends the wait for a connection.
     listening: HangUp,
     /// Ends the accepted channel.
     accepted: OnceLock<HangUp>,
@@ -125,7 +126,7 @@ impl Listener {
     }
 }
 
-/// The first packet of the first to connect, and what receives the others.
+/// The first packet of the first connection, and the receiver of later packets.
 fn receive_first(
     listening: ListeningSocket<Packet>,
     waiting: &Waiting,

@@ -6,7 +6,7 @@
 //! ```text
 //! sample      word 0  bits 0…15  frames that it shares with the thread's sample before, from the outermost on
 //!                     bits 16…23 flags: 1 frames further out are missing, 2 unwinding failed
-//!                     bits 24…55 how many ticks more it stands for, in which the thread used no processor time
+//!                     bits 24…55 further ticks that it stands for, without any processor time
 //!             word 1  processor time since the thread's sample before, ns; all ones: not measured
 //!             word 2… stack: the frames that it does not share, see `stack`
 //! allocation  word 0  bytes; negative: given back
@@ -43,7 +43,8 @@ pub struct SampleEntry<'a> {
     pub cut: bool,
     /// Whether unwinding came to a frame that it could not leave.
     pub failed: bool,
-    /// How many ticks it stands for: at each of those that end with this one the thread did this. At least 1.
+    /// The number of ticks that this sample stands for; the thread did the same at each of them.
+    /// The last one is this sample's. At least 1.
     pub ticks: u64,
     shared: u16,
     own: Stack<'a>,
@@ -89,7 +90,7 @@ pub(crate) struct SampleHead {
     pub(crate) cpu_ns: Option<u64>,
     pub(crate) cut: bool,
     pub(crate) failed: bool,
-    /// Ticks that it stands for beside its own.
+    /// The number of ticks that it stands for besides its own.
     pub(crate) more_ticks: u32,
 }
 

@@ -33,7 +33,7 @@ static WANTED: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     /// The thread's stopwatch, once it has one. Bare and without destructor, so that finding it costs one instruction.
     static OWN: Cell<*const RefCell<Own>> = const { Cell::new(ptr::null()) };
-    /// The thread has handed its stopwatch over, and makes no other one.
+    /// The thread has given up its stopwatch and does not make another one.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -44,8 +44,8 @@ extern "C" fn free_own(_: *mut std::ffi::c_void) {
     HAS_ENDED.set(true);
     let own = OWN.replace(ptr::null());
     if !own.is_null() {
-        // SAFETY: from `Box::into_raw` in `make_own`, for this thread alone. No call on this thread uses
-        // it: the thread is about to end, and a later call finds the pointer cleared.
+        // SAFETY: from `Box::into_raw` in `make_own`, for this thread alone. No call on this thread
+        // uses it: the thread is about to end, and a later call finds the pointer cleared.
         drop(unsafe { Box::from_raw(own.cast_mut()) });
     }
 }
@@ -61,8 +61,9 @@ struct Own {
     named: u32,
 }
 
-/// What a thread begins with. A template, because it is larger than what may be left of a small stack.
-// SAFETY: it owns nothing: all it refers to is static.
+/// The initial value of a stopwatch. A template, because it is larger than what may be left of a
+/// small stack.
+// SAFETY: it owns nothing: everything it refers to is static.
 static NEW: Template<RefCell<Own>> = unsafe { Template::new(RefCell::new(Own::new())) };
 
 /// A thread that ends hands over what it has done in a custom loop.

@@ -248,8 +248,8 @@ impl Stopwatch {
         }
     }
 
-    /// Forgets everything; guards that are alive mean nothing any more. In place: a stopwatch is larger than what may
-    /// be left of a small stack.
+    /// Resets the stopwatch; guards that are still alive have no effect afterwards. Works in place,
+    /// because a stopwatch is larger than what may be left of a small stack.
     pub(crate) fn reset(&mut self) {
         self.serial += 1;
         self.laps.fill(Lap::NONE);

@@ -38,7 +38,7 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     static OWN: Cell<Option<&'static LabelStack>> = const { Cell::new(None) };
     static MAKING: Cell<bool> = const { Cell::new(false) };
-    /// Where `OWN` is.
+    /// The place that `OWN` refers to.
     static PLACE: Cell<Option<&'static ThreadLabels>> = const { Cell::new(None) };
 }
 
@@ -46,7 +46,7 @@ thread_local! {
 static AT_END: sys::ThreadEnd = sys::ThreadEnd::new(give_back);
 
 extern "C" fn give_back(_: *mut std::ffi::c_void) {
-    MAKING.set(true); // for ever: what still runs on the thread takes no other place
+    MAKING.set(true); // stays set: code that still runs on the thread takes no other place
     OWN.set(None);
     if let Some(place) = PLACE.take() {
         place.stack.leave(0);

@@ -82,7 +82,7 @@ impl<const N: usize> LabelStack<N> {
         self.state.store((state & !DEPTH).wrapping_add(CHANGE) | depth, Ordering::Release);
     }
 
-    /// The open labels that the pool with this tag knows. The owner only.
+    /// The open labels that the pool with this tag knows. Called by the owner only.
     pub(crate) fn open(&self, tag: u64) -> OpenLabels<'_> {
         let depth = self.state.load(Ordering::Relaxed) & DEPTH;
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
@@ -103,7 +103,8 @@ impl<const N: usize> LabelStack<N> {
     }
 }
 
-/// Labels that are open, outermost first, read one by one. Taken by the owner: its labels do not change meanwhile.
+/// Open labels, outermost first, read one by one. Created by the owner, so its labels do not change
+/// meanwhile.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenLabels<'a> {
     entries: Take<slice::Iter<'a, Entry>>,

@@ -52,7 +52,7 @@ pub(crate) struct ChunkManager {
     pub(crate) done: DoneChunks,
     pub(crate) threads: ThreadRows,
     pub(crate) work: Event,
-    /// How often a recording thread found no chunk ready, and went the slow way.
+    /// How often a recording thread found no chunk ready and had to ask for one.
     pub(crate) not_ready: AtomicU64,
     state: Mutex<State>,
     listener: Mutex<Option<Listener>>,

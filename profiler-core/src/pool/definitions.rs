@@ -71,13 +71,14 @@ pub enum Definition {
         description: String,
     },
     /// A file whose code ran here: the program, a library, or what the system gives every process. One that is
-    /// unloaded and loaded again, at whatever place, is the same.
+    /// unloaded and loaded again, at any address, is the same.
     Module {
         /// Its file; `[vdso]` and the like where there is none.
         path: String,
         /// The linker's identity of its contents (ELF: the GNU build id); empty if it has none.
         build_id: Vec<u8>,
-        /// Where its address 0 lay in this process when it was seen first: frames are relative to this.
+        /// Where its address 0 was in this process when it was first seen: frames are relative to
+        /// this.
         base: u64,
         /// Its first mapped address.
         start: u64,
@@ -110,7 +111,7 @@ pub enum Definition {
         /// Whether it is measured only if somebody wants fine groups.
         is_fine: bool,
     },
-    /// What the process's profile lacks, and why, in words.
+    /// What is missing from the process's profile, and why, in words.
     Notice {
         /// A sentence without a full stop.
         text: String,

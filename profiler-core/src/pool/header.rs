@@ -46,7 +46,7 @@ pub struct Header {
     pub id: PoolId,
     /// The session's clock.
     pub clock: SessionClock,
-    /// When the pool was made, for a process whose clocks begin elsewhere.
+    /// When the pool was made, for a process whose clocks have another origin.
     pub made: LineAnchor,
     /// Process that attached; 0 if none did.
     pub pid: ProcessId,

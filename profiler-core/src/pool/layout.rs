@@ -93,10 +93,10 @@ pub mod header {
     pub const PROBES: u64 = 160;
     /// How many groups found no room when they were used first. Written by the process.
     pub const GROUPS_LEFT_OUT: u64 = 168;
-    /// Time namespace of the maker; 0 where unknown. This and the next three are a
+    /// Time namespace of the maker; 0 if unknown. This field and the next three are a
     /// [`crate::time::LineAnchor`], taken when the pool was made.
     pub const MADE_NAMESPACE: u64 = 176;
-    /// What the maker adds to its system's clock, signed.
+    /// What the maker adds to its system clock, signed.
     pub const MADE_SHIFT: u64 = 184;
     /// When the pool was made, on the session's line.
     pub const MADE_LINE: u64 = 192;

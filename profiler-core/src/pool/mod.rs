@@ -210,7 +210,7 @@ impl Pool {
         }
     }
 
-    /// A word of the header, as long as the pool is mapped.
+    /// A word of the header. It stays valid while the pool is mapped.
     pub(crate) fn header_word(&self, offset: u64) -> Option<&AtomicU64> {
         self.map.word(offset)
     }

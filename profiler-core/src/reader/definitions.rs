@@ -102,13 +102,13 @@ pub struct Definitions {
     notices: Vec<String>,
 }
 
-/// Most notices of a process; one that is well has a few.
+/// The most notices of a process; a healthy process has a few.
 const MOST_NOTICES: usize = 32;
-/// Longest text of a notice that is shown.
+/// The longest text of a notice that is shown.
 const LONGEST_NOTICE: usize = 500;
 
 impl Definitions {
-    /// What the process's profile lacks, and why, in words.
+    /// What is missing from the process's profile, and why, in words.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }

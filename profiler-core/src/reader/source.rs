@@ -42,7 +42,7 @@ impl ByteSource for File {
     }
 }
 
-/// Reads nothing from a file of the program that has the number by now.
+/// Does not read from a file of the program that has reused the number.
 impl ByteSource for OwnFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.get()?.read_exact_at(buffer, offset)

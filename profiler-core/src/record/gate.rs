@@ -1,8 +1,8 @@
 //! The gate: one word that says whether this process records, and in which session.
 //!
 //! Loaded once by every record call, stored by `session` only. Layout of the word: bit 0 active,
-//! bit 1 paused, bit 2 closed for good, bits 8… epoch of the session. A thread that set itself up for exactly this
-//! word needs no other check.
+//! bit 1 paused, bit 2 permanently closed, bits 8… epoch of the session. A thread that set itself
+//! up for exactly this word needs no other check.
 //!
 //! The word lies on a page of its own that the kernel wipes in every forked child, however it
 //! was forked, so a forked child finds recording off before it can touch a pool that it does
@@ -17,7 +17,7 @@ use crate::sys;
 pub(crate) const ACTIVE: u64 = 1;
 /// Bit of the word: it is paused.
 pub(crate) const PAUSED: u64 = 2;
-/// Bit of the word, then without any other: the process records no more.
+/// Bit of the word, which then has no other bits: the process records nothing more.
 const CLOSED: u64 = 4;
 const EPOCH_SHIFT: u32 = 8;
 
@@ -59,7 +59,7 @@ pub(crate) fn is_active() -> bool {
     word() & ACTIVE != 0
 }
 
-/// Opens or closes the gate, unless it is closed for good.
+/// Opens or closes the gate, unless it is permanently closed.
 pub(crate) fn set(word: u64) {
     if word & ACTIVE == 0 {
         GATE.groups.store(0, Ordering::SeqCst);
@@ -68,18 +68,18 @@ pub(crate) fn set(word: u64) {
     let _ = GATE.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
 }
 
-/// Closes the gate for good. Two stores: it may be called by a signal handler.
+/// Closes the gate permanently. Two stores, so a signal handler may call it.
 pub(crate) fn close() {
     GATE.word.store(CLOSED, Ordering::SeqCst);
     GATE.groups.store(0, Ordering::SeqCst);
 }
 
-/// Whether the gate is closed for good.
+/// Whether the gate is permanently closed.
 pub(crate) fn is_closed() -> bool {
     word() & CLOSED != 0
 }
 
-/// Lets the gate be opened again, for another pool.
+/// Allows the gate to be opened again, for another pool.
 pub(crate) fn revoke_closing() {
     let change = |now: u64| (now & CLOSED != 0).then_some(0);
     let _ = GATE.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
@@ -95,7 +95,8 @@ pub(crate) fn groups() -> u64 {
 pub(crate) fn set_groups(begins: bool, next: impl Fn(u64) -> u64) {
     let change = |now: u64| (begins || now != 0).then(|| next(now));
     let _ = GATE.groups.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
-    // `close` stores the word first: either it wipes what was just stored, or its word is seen here.
+    // `close` stores the word first: either it clears the value that was just stored, or its word
+    // is seen here.
     if GATE.word.load(Ordering::SeqCst) & CLOSED != 0 {
         GATE.groups.store(0, Ordering::SeqCst);
     }
@@ -169,7 +170,7 @@ pub(crate) fn pass_through_fork_handlers() {
     fork_is_over();
 }
 
-// These three store to atomics and do nothing else: a fork may be made by a signal handler.
+// These three only store to atomics: a signal handler may fork.
 
 extern "C" fn fork_begins() {
     FORKING.fetch_add(1, Ordering::AcqRel);

@@ -1,9 +1,9 @@
 //! From a thread to its recorder: the thread-local, and joining a session on first use.
 //!
-//! Invariants: no thread-local that recording uses has a destructor, so reading one costs one
-//! instruction and works at any point of a thread's life, and nothing of ours runs when a thread
-//! calls `exit`; the exception is in `unregistered_name`. The recorder
-//! is freed only after the pointer to it was cleared, on the same thread, when that ends.
+//! Invariants: no thread-local that recording uses has a destructor. Reading one therefore costs
+//! one instruction and works at any point of a thread's life, and no code of ours runs when a
+//! thread calls `exit`; the exception is in `unregistered_name`. The recorder is freed only after
+//! the pointer to it was cleared, on its thread, when the thread ends.
 
 #![allow(unsafe_code)]
 
@@ -41,11 +41,12 @@ thread_local! {
     /// From `Arc::into_raw`.
     static RECORDER: Cell<*const Recorder> = const { Cell::new(ptr::null()) };
     static MAKING: Cell<bool> = const { Cell::new(false) };
-    /// The thread has given its recorder up because it ends, and makes no other one.
+    /// The thread has given up its recorder because it ends, and does not make another one.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
-    /// The name that the program gave it, from `Box::into_raw`.
+    /// The name that the program gave the thread, from `Box::into_raw`.
     static NAME: Cell<*const String> = const { Cell::new(ptr::null()) };
-    /// Destroyed before the standard library's handle of the thread, which may then not be asked for.
+    /// Destroyed before the standard library's handle of the thread. After that the handle must not
+    /// be requested.
     static LIBRARY_KNOWS_THREAD: NeedsDrop = const { NeedsDrop };
     /// How often the thread was named.
     static NAMED: Cell<u32> = const { Cell::new(0) };
@@ -75,27 +76,28 @@ extern "C" fn end_thread(_: *mut std::ffi::c_void) {
     set_name(None);
 }
 
-/// What the system calls the process, and each of its threads that has no other name.
+/// The system's name for the process, and for each of its threads that has no other name.
 static PROCESS_NAME: OnceLock<Option<String>> = OnceLock::new();
 
-/// Called by the thread that starts a session, before any thread can join it.
+/// Called by the thread that starts a session, before any thread can join the session.
 pub(crate) fn learn_process_name() {
     let _ = PROCESS_NAME.get_or_init(sys::process_name);
 }
 
-/// Takes the recorder of a thread off the list and gives its row and chunk up.
+/// Removes the recorder of a thread from the list and gives up its row and chunk.
 fn let_go(recorder: Arc<Recorder>) {
     // In a forked child the pool is not mapped and no lock may be taken.
     let is_forked = gate::is_forked_child();
     if is_forked || !recorder.close() {
-        // In the middle of an entry the recorder is in use further up the stack: it stays for ever.
+        // In the middle of an entry a caller further up the stack uses the recorder: it is leaked.
         std::mem::forget(Arc::clone(&recorder));
     }
     if is_forked {
         return;
     }
     sys::forget_alternate_stack(recorder.tid());
-    // Off the list in any case: a stop would wait for the end of an entry that may never end.
+    // Removed from the list in any case: a stop would wait for the end of an entry that may never
+    // end.
     let mut all = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|listed| !Arc::ptr_eq(listed, &recorder));
 }
@@ -130,8 +132,9 @@ pub(super) fn is_in_allocator() -> bool {
     IN_ALLOCATOR.get()
 }
 
-/// Gives the thread a recorder; null if it cannot have one now, which is counted. It has returned before anything is
-/// recorded, so that the frames of both do not add up on a small stack.
+/// Gives the thread a recorder. Null if the thread cannot have one now, which is counted. Returns
+/// before anything is recorded, so that its frames and those of the recording do not add up on a
+/// small stack.
 #[cold]
 #[inline(never)]
 fn new_recorder() -> *const Recorder {
@@ -159,9 +162,9 @@ fn make_recorder() -> Option<Arc<Recorder>> {
     }
     let recorder = Arc::new(Recorder::new(sys::current_thread_id()));
     list_recorder(&recorder)?;
-    // What is left out: a thread that comes here for the first time in its fourth and last round of such calls is not
-    // called again, and its recorder stays on the list for ever. And the call is code of ours, so a library that we
-    // are linked into must not be unloaded (nor may our signal handler be).
+    // Limitation: a thread that first comes here in its fourth and last round of destructors is not
+    // called again, and its recorder stays on the list. The callback is code of ours, so a library
+    // that contains the profiler must not be unloaded (the same is true of the signal handler).
     AT_END.arm();
     RECORDER.set(Arc::into_raw(Arc::clone(&recorder)));
     Some(recorder)
@@ -189,7 +192,7 @@ pub(super) fn join(
         Err(_) => None, // a session is starting or stopping
     };
     let session = session.filter(|session| session.epoch == gate::epoch_of(word)).ok_or(NotRecorded::Off)?;
-    // Before the thread has a row, from which on it is sampled.
+    // Before the thread has a row: from then on it is sampled.
     sys::look_at_alternate_stack(recorder.tid());
     // Outside the allocator a thread has another name than inside, by which it is selected anew.
     let is_its_name = |waiting: &Waiting| !waiting.is_named_by_system || is_in_allocator();
@@ -265,11 +268,11 @@ fn given_name() -> Option<String> {
     unsafe { NAME.get().as_ref() }.cloned()
 }
 
-/// What the thread is called by the system, or by the standard library where the system keeps only
-/// the beginning.
+/// The system's name for the thread, or the standard library's if the system keeps only the
+/// beginning.
 ///
-/// The standard library is asked last: in a thread that it did not make, such as those of a C
-/// program, the question registers a destructor, which then runs inside `exit`.
+/// The standard library is asked last: in a thread that it did not make, such as a thread of a C
+/// program, the call registers a destructor, which then runs inside `exit`.
 fn unregistered_name() -> Option<String> {
     let of_library =
         || LIBRARY_KNOWS_THREAD.try_with(|_| std::thread::current().name().map(str::to_owned)).ok().flatten();

@@ -19,7 +19,7 @@ pub(super) fn run(
     None
 }
 
-/// No stack is walked here.
+/// Stacks are not walked here.
 pub(crate) const fn capture(_frames: &mut [PlacedFrame]) -> Option<Captured> {
     None
 }

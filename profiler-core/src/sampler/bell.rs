@@ -156,7 +156,7 @@ mod tests {
         }
         assert_eq!(patience.watch, WATCH.0);
         let looks = std::cell::Cell::new(0);
-        // A machine that takes the processor away between two looks makes an answer late.
+        // On a machine that preempts this thread between two looks, an answer is late.
         let is_longest = (0..10_000).any(|_| {
             looks.set(0);
             let at_the_second_look = || looks.replace(looks.get() + 1) == 1;

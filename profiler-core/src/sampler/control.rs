@@ -24,13 +24,14 @@ pub struct SamplingStats {
     pub taken: u64,
     /// Samples of threads that slept, taken without disturbing them.
     pub peeked: u64,
-    /// Samples that say "as before", for one tick or for many.
+    /// Samples that say "as before", for one tick or for several.
     pub repeated: u64,
     /// Threads that did not answer in time.
     pub missed: u64,
-    /// Times that a thread was not asked because it blocks the signal, or has no room for it on its alternate stack.
+    /// How often a thread was not signalled because it blocks the signal or has too small an
+    /// alternate stack.
     pub deaf: u64,
-    /// Samples without a stack, of threads of which the system does not say what they do.
+    /// Samples without a stack, of threads whose state the system does not report.
     pub hidden: u64,
     /// Samples whose stack could not be followed to its end.
     pub failed: u64,
@@ -89,14 +90,14 @@ struct State {
     paused: bool,
     /// Modules have been looked at once.
     ready: bool,
-    /// Somebody waits for a tick.
+    /// A thread waits for a tick.
     waited_for: bool,
     begun: u64,
     done: u64,
 }
 
 impl State {
-    /// At the exit of the process nobody says stop, since that takes a lock.
+    /// When the process exits, `stop` is not set, since that takes a lock.
     fn is_ending(&self) -> bool {
         self.stop || gate::is_closed()
     }
@@ -151,7 +152,7 @@ impl Shared {
         self.lock().is_ending()
     }
 
-    /// Whether somebody waits for this tick; asked once in it.
+    /// Whether a thread waits for this tick. Clears the flag, so it is true once per tick.
     pub(super) fn is_waited_for(&self) -> bool {
         std::mem::take(&mut self.lock().waited_for)
     }
@@ -271,7 +272,7 @@ mod tests {
         shared.end_tick();
         std::thread::sleep(Duration::from_millis(20));
         assert!(!waiter.is_finished());
-        // One is enough, unless it has not begun to wait yet.
+        // One tick is enough, unless the thread has not begun to wait yet.
         while !waiter.is_finished() {
             shared.begin_tick();
             shared.end_tick();

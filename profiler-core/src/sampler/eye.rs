@@ -186,7 +186,7 @@ impl Eye {
         }
     }
 
-    /// Records what has not been told of a thread's rest.
+    /// Records the part of a thread's rest that is not recorded yet.
     pub(super) fn tell_rest(&mut self, thread: ThreadId, rest: &mut Rest) {
         let Some((ticks, until)) = rest.take() else { return };
         let cpu_ns = self.measures_cpu.then_some(0);

@@ -26,8 +26,9 @@ static CURRENT: RwLock<Option<Arc<Snapshot>>> = RwLock::new(None);
 static MET_UNKNOWN: AtomicU64 = AtomicU64::new(0);
 static CAPTURING: [Mutex<Option<Cache>>; CACHES] = [const { Mutex::new(None) }; CACHES];
 
-/// What the unwinder takes of the calling thread's stack at most, by the sum of its frames; `docs/failure-modes.md` says
-/// how that was found. Without optimization of the unwinder itself it is more.
+/// The most stack of the calling thread that the unwinder uses, as the sum of its frames;
+/// `docs/failure-modes.md` says how that was measured. An unwinder that is built without
+/// optimization uses more.
 const WALK_BYTES: u64 = if cfg!(debug_assertions) { 6912 } else { 5376 };
 /// The same for the sampler's signal handler, which may interrupt it.
 const HANDLER_BYTES: u64 = 512;
@@ -38,7 +39,8 @@ thread_local! {
 }
 
 /// Captures the stack of the calling thread: the return addresses of all functions but this one, outermost
-/// first. `None` while no session walks stacks. A stack that cannot be walked now is left out, and marked as cut.
+/// first. `None` while no session walks stacks. A stack that cannot be walked now is left out, and
+/// marked as cut.
 #[inline(never)]
 pub(crate) fn capture(frames: &mut [PlacedFrame]) -> Option<Captured> {
     let registers = Registers::here();
@@ -72,8 +74,9 @@ fn try_capture(snapshot: &Snapshot, registers: Registers, frames: &mut [PlacedFr
     Some(Captured { len, cut: walked.cut || walked.failed })
 }
 
-/// What the system puts on a stack to call a signal handler. Of x86-64 it says the size with all registers that a process
-/// may ask for; without asking they have less than 4 KiB.
+/// The bytes that the system puts on a stack to call a signal handler. On x86-64 the system reports
+/// the size with all registers that a process may request; without a request they take less than
+/// 4 KiB.
 fn signal_frame_bytes() -> u64 {
     /// Its number is the same on all architectures; since Linux 5.14 x86-64 has it too.
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
@@ -82,7 +85,8 @@ fn signal_frame_bytes() -> u64 {
     said.clamp(2048, if cfg!(target_arch = "x86_64") { 4096 } else { 6144 })
 }
 
-/// The stack that `sp` lies in, if that is the thread's. On any other, as a coroutine has, no stack is walked.
+/// The stack that contains `sp`, if it is the thread's own. Other stacks, such as a coroutine's,
+/// are not walked.
 fn bounds(sp: u64, main: (u64, u64)) -> Option<(u64, u64)> {
     let contains = |(start, end): (u64, u64)| start <= sp && sp < end;
     if contains(main) {

@@ -30,29 +30,30 @@ struct Key {
     path: String,
 }
 
-/// What makes a file the same to whoever reads a profile, wherever it is loaded.
+/// What identifies a file for the reader of a profile, at whatever address it is loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     path: String,
     build_id: Vec<u8>,
-    /// Of one without a build id: another file may have its name later.
+    /// The inode of a file without a build id: another file may have its name later.
     inode: u64,
-    /// From where to where it reaches, relative to its bias.
+    /// The start and end of its code, relative to its bias.
     extent: (u64, u64),
 }
 
-/// The numbers of all files that were defined in this pool. A file that is loaded again has the number that it had, also at
-/// another place: frames are relative to its bias. So a library that comes and goes takes room once.
+/// The numbers of all files that were defined in this pool. A file that is loaded again keeps its
+/// number, also at another address, since frames are relative to its bias. So a library that is
+/// loaded repeatedly takes room once.
 #[derive(Debug, Default)]
 struct DefinedFiles {
     numbers: HashMap<Identity, DefinitionId>,
     bytes: usize,
 }
 
-/// Most bytes that paths and build ids of all defined files take: an eighth of the room for definitions, so
-/// that names of markers find some also where every load has a path of its own.
+/// The most bytes that paths and build ids of all defined files take: an eighth of the room for
+/// definitions. So names of markers still have room if every load has another path.
 const MOST_DEFINED_BYTES: usize = 2 << 20;
-/// What a definition takes beside them, at most.
+/// The most bytes that a definition takes besides them.
 const DEFINITION_BYTES: usize = 64;
 
 #[derive(Debug)]
@@ -139,7 +140,8 @@ fn load(
 }
 
 impl DefinedFiles {
-    /// The number of a file, which is defined if it was not before. `None` if there is no room for it.
+    /// The number of a file, which is defined if it was not before. `None` if there is no room for
+    /// it.
     fn number(
         &mut self,
         (manager, notices): (&ChunkManager, &mut Notices),

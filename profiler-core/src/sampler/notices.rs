@@ -1,7 +1,7 @@
-//! What the profile says of stacks and threads that the sampler cannot see, each once per session.
+//! Notices about stacks and threads that the sampler cannot see, each recorded once per session.
 //!
-//! A notice is a definition, so it outlives all entries and its process; readers show it beside the process's verdict. Written
-//! by the sampler's thread.
+//! A notice is a definition, so it outlives all entries and its process; readers show it together
+//! with the process's verdict. The sampler's thread writes it.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub(super) enum Notice {
     Files,
     /// There is no room for more files.
     ManyFiles,
-    /// A thread has an alternate signal stack that a signal overflows.
+    /// A thread has an alternate signal stack that is too small for a signal.
     SmallStack,
 }
 
-/// Tells each notice once.
+/// Records each notice once.
 #[derive(Debug)]
 pub(super) struct Notices {
     manager: Arc<ChunkManager>,
@@ -37,12 +37,12 @@ impl Notices {
         Self { manager, told: 0 }
     }
 
-    /// Tells it, unless it was told before; `why` says it in words.
+    /// Records the notice, unless it was recorded before; `why` gives its text.
     pub(super) fn tell(&mut self, notice: Notice, why: impl FnOnce() -> String) {
         let bit = 1 << notice as u32;
         if self.told & bit == 0 {
             self.told |= bit;
-            // Without room for it the profile says that definitions are missing.
+            // If there is no room for it, the profile says that definitions are missing.
             let _ = self.manager.pool().define(&Definition::Notice { text: why() });
         }
     }

@@ -1,40 +1,43 @@
 //! Threads at rest: those that used no processor time since their last sample.
 //!
-//! Such a thread costs one entry when it falls asleep, its last sample, and one when it wakes: "as before until then, at so many
-//! ticks". A thread that sleeps for long gets one a [`TOLD`], so that a capture in the middle, and one of a
-//! short range, find it. Of all threads at rest only [`LOOKS`] are looked at in a tick, in turn, so that thousands cost
-//! no more than dozens; what a thread used is known from its clock all the same when its turn comes.
+//! Such a thread costs one entry when it falls asleep, which is its last sample, and one when it
+//! wakes: "as before until then, at this number of ticks". A thread that sleeps for long also gets
+//! an entry after each [`TOLD`], so that captures during the rest, and captures of a short range,
+//! contain it. In each tick only [`LOOKS`] of the threads at rest are looked at, in turn, so that
+//! thousands cost no more than dozens. When a thread's turn comes, its clock still says how much
+//! processor time it used.
 
 use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// So many threads at rest are looked at in one tick.
+/// How many threads at rest are looked at in one tick.
 pub(super) const LOOKS: usize = 32;
-/// How long a rest goes on before an entry tells of it so far.
+/// How long a rest lasts before an entry records it so far.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// What has not been told yet of a thread's rest.
+/// The part of a thread's rest that is not recorded yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rest {
-    /// At so many ticks it was as before.
+    /// How many ticks there were at which the thread did the same as before.
     ticks: u64,
-    /// The last of them.
+    /// The time of the last of these ticks.
     until: Timestamp,
 }
 
 impl Rest {
-    /// Nothing to tell.
+    /// A rest of no ticks.
     pub(super) const fn new() -> Self {
         Self { ticks: 0, until: Timestamp::ZERO }
     }
 
-    /// It was as before at so many ticks more, of which this is the last.
+    /// Adds `ticks` at which the thread did the same as before. `until` is the time of the last
+    /// one.
     pub(super) const fn go_on(&mut self, ticks: u64, until: Timestamp) {
         (self.ticks, self.until) = (self.ticks.saturating_add(ticks), until);
     }
 
-    /// What there is to tell, which is told then.
+    /// Takes what is not recorded yet, for the caller to record.
     pub(super) fn take(&mut self) -> Option<(u64, Timestamp)> {
         let Self { ticks, until } = std::mem::replace(self, Self::new());
         (ticks > 0).then_some((ticks, until))

@@ -1,42 +1,51 @@
-//! What to do with a thread at a tick: the rule that no thread is signalled that waits, or may be about to wait.
+//! Decides what to do with a thread at a tick. The rule: no thread is signalled that waits or may
+//! be about to wait.
 //!
-//! A signal ends many calls that wait with `EINTR`, which few programs expect. A thread that runs at the look may wait
-//! when the signal arrives, so a look is not enough. Called by `thread`, for one thread after the other.
+//! A signal ends many waiting calls with `EINTR`, which few programs expect. A thread that runs
+//! when it is looked at may wait when the signal arrives, so one look is not enough. `thread` calls
+//! this for one thread after the other.
 //!
-//! | since its last sample the thread | now | it is |
+//! | since its last sample the thread | and now it | result |
 //! |---|---|---|
-//! | used no processor time | – | at rest: nothing is recorded before it wakes, see `rest` |
-//! | used less than a [`MOMENT`] | runs | left for the next tick: it may be about to wait again |
-//! | used some | runs, and has not waited since the look before | asked by a signal to copy its stack |
-//! | used some | runs, and has waited since | left for the next tick, unless it is [calm](Habit::is_calm): asked then |
-//! | used some | waits where it waited before | "as before", with the time that it used |
-//! | used some | waits for anything else | looked at from outside: its stack is read |
+//! | used no processor time | – | at rest: nothing is recorded until it wakes, see `rest` |
+//! | used less than a [`MOMENT`] | runs | left for the next tick |
+//! | used some | runs, did not wait since the last look | signalled, to copy its stack |
+//! | used some | runs, waited since the last look | left for the next tick, unless it is [calm] |
+//! | used some | waits where it waited before | a sample "as before", with the time that it used |
+//! | used some | waits for anything else | stack read from outside |
 //! | used some | waits, the system does not say where | a sample of its processor time and labels |
 //! | used some | not known to run or to wait | the same |
 //!
-//! There is one wait in which a signal goes unseen by the program: for a futex, without a timeout, while calls that our
-//! signal interrupts are begun anew. It is the one wait in which a thread is asked, for its registers, without which its
-//! stack may have gaps: a calm thread at once, others when they have been there for [`SETTLED`] ticks.
+//! In one kind of wait the program does not notice a signal: a wait for a futex, without a timeout,
+//! while calls that our signal interrupts are restarted. Only in that wait is a thread signalled,
+//! to get its registers, without which its stack may have gaps: a calm thread at once, other
+//! threads when they have been there for [`SETTLED`] ticks.
+//!
+//! A thread that used less than a [`MOMENT`] may be about to wait again. A thread that is [calm] is
+//! signalled even if it waited since the last look.
+//!
+//! [calm]: Habit::is_calm
 
 use super::targets::Target;
 use crate::ids::ThreadId;
 use crate::sys::native::signal;
 use crate::sys::native::tasks::{self, Doing, Wait};
 
-/// A thread that wakes for less than this and waits again, as event loops do when there is nothing to do, is not caught
-/// while it is awake: the signal would come when it waits already.
+/// In nanoseconds. A thread that wakes for less than this and waits again, as idle event loops do,
+/// is not signalled while it is awake: the signal would arrive when the thread waits already.
 const MOMENT: u64 = 30_000;
-/// So many waits in a row that bear signals make a thread a calm one.
+/// After how many harmless waits in a row a thread counts as calm.
 const CALM: u8 = 8;
-/// A thread that has waited for a futex for so many ticks is not expected to wake in the microseconds that a signal takes.
+/// After how many ticks in the same futex wait a thread is not expected to wake in the microseconds
+/// that a signal takes.
 const SETTLED: u64 = 64;
-/// A thread that is at no tick where it may be looked at gets a sample without a stack after so many.
+/// After how many ticks without a sample a thread that runs gets one without a stack.
 const MOST_UNSEEN: u8 = 16;
 
 /// What to do with a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Not now: what it used is told with its next sample.
+    /// Not now: the time that it used is recorded with its next sample.
     Nothing,
     Rest,
     Repeat,
@@ -45,14 +54,14 @@ pub(super) enum Step {
     Ask,
 }
 
-/// What is known of the ways in which a thread waits.
+/// What is known about how a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Habit {
     /// It was seen in a wait that a signal ends.
     is_delicate: bool,
-    /// Waits in which it was seen and that bear signals.
+    /// How many waits it was seen in that a signal does not end.
     calm: u8,
-    /// How often it had waited when it was last seen to run.
+    /// How often it had waited when it was last seen running.
     waits: Option<u64>,
 }
 
@@ -67,19 +76,20 @@ impl Habit {
         self.calm = self.calm.saturating_add(1);
     }
 
-    /// It was seen in several waits, and all of them bear signals.
+    /// It was seen in several waits, and a signal would have ended none of them.
     const fn is_calm(&self) -> bool {
         !self.is_delicate && self.calm >= CALM
     }
 
-    /// Whether it runs, and has not waited since the look before. Looks.
+    /// Whether it runs and has not waited since the previous look. Counts as a look.
     fn has_run_on(&mut self, thread: ThreadId) -> bool {
         let waits = tasks::waits_of_running(thread);
         waits.is_some() && std::mem::replace(&mut self.waits, waits) == waits
     }
 }
 
-/// What to do with a thread that used so much processor time since its last sample, at the tick of this number.
+/// What to do with a thread that used `cpu_ns` of processor time since its last sample, at tick
+/// number `tick`.
 pub(super) fn step(target: &mut Target, cpu_ns: u64, tick: u64, may_ask: bool) -> Step {
     let may_ask = may_ask && target.left_alone == 0;
     if cpu_ns == 0 && target.has_sample {
@@ -126,18 +136,18 @@ fn waiting(target: &mut Target, wait: Wait, cpu_ns: u64, tick: u64, may_ask: boo
     Step::Peek(wait)
 }
 
-/// Whether a thread at rest is asked once for the stack that was only read from outside.
+/// Whether a thread at rest is signalled once to replace a stack that was only read from outside.
 fn is_worth_asking(target: &mut Target, tick: u64) -> bool {
     let is_settled = tick.saturating_sub(target.waits_since) >= SETTLED;
     let Some(wait) = target.wait.filter(|wait| !target.is_exact && is_settled && wait.bears_signals()) else {
         return false;
     };
-    target.is_exact = true; // whatever comes of it: once
+    target.is_exact = true; // once, whether it succeeds or not
     signal::begins_calls_anew() && tasks::doing(target.tid) == Doing::Waiting(wait)
 }
 
-/// Whether a signal that is sent now finds the thread as it was when it was chosen. The last look before it is sent: others may have
-/// been waited for meanwhile.
+/// Whether a signal that is sent now finds the thread as it was when it was chosen. This is the
+/// last look before the signal is sent: the sampler may have waited for other threads meanwhile.
 pub(super) fn may_be_signalled(target: &mut Target) -> bool {
     match target.wait {
         Some(wait) => tasks::doing(target.tid) == Doing::Waiting(wait),
@@ -146,7 +156,7 @@ pub(super) fn may_be_signalled(target: &mut Target) -> bool {
     }
 }
 
-/// Counts ticks that end without a sample of a thread that ran.
+/// Counts the ticks that end without a sample of a thread that ran.
 pub(super) fn unless_unseen_for_long(target: &mut Target, step: Step) -> Step {
     if step != Step::Nothing {
         return step;
@@ -168,7 +178,7 @@ pub(super) mod tests {
         Target::new(tid, ThreadIndex::PROCESS, true, None)
     }
 
-    /// Runs `body` with a thread that waits, and where.
+    /// Runs `body` with a waiting thread and its wait.
     pub(in crate::sampler) fn beside_a_waiting_thread(body: impl FnOnce(ThreadId, Wait)) {
         std::thread::scope(|scope| {
             let (say, said) = std::sync::mpsc::channel();

@@ -1,9 +1,9 @@
-//! Where the unwinder keeps what it computes: rows of register rules of a fixed size.
+//! Where the unwinder keeps its results: rows of register rules of a fixed size.
 //!
-//! Used by `unwind`. gimli builds a row on the stack before it moves it to the cache, twice inside each other. With
-//! framehop's own rows of 192 rules that takes 13 KiB, which a small thread of the host does not have. On both
-//! architectures code saves fewer than 24 registers; a table with more makes a frame that cannot be left, and the
-//! stack is marked as cut.
+//! Used by `unwind`. gimli builds a row on the stack before it moves it to the cache, in two nested
+//! calls. With framehop's own rows of 192 rules that takes 13 KiB, which a small thread of the host
+//! does not have. On both architectures code saves fewer than 24 registers. A table with more makes
+//! a frame that cannot be unwound, and the stack is marked as cut.
 
 use framehop::AllocationPolicy;
 use framehop_gimli::{
@@ -11,14 +11,15 @@ use framehop_gimli::{
     UnwindTableRow, Value,
 };
 
-/// Most registers with a rule in one row: x86-64 has 17, a function on aarch64 saves at most 21.
+/// The most registers with a rule in one row: x86-64 has 17, a function on aarch64 saves at most
+/// 21.
 const RULES: usize = 24;
-/// Rows inside each other, by `DW_CFA_remember_state`.
+/// How deep rows nest, by `DW_CFA_remember_state`.
 const ROWS: usize = 4;
-/// Values on the stack of an expression; those of procedure linkage tables need 4.
+/// Values on the stack of an expression; the expressions of procedure linkage tables need 4.
 const VALUES: usize = 16;
 
-/// Allocates nothing, and takes little of the stack.
+/// Allocates nothing and uses little of the stack.
 pub(super) struct SmallRows;
 
 impl<R: ReaderOffset> UnwindContextStorage<R> for SmallRows {

@@ -50,15 +50,15 @@ pub(super) struct Target {
     /// The tick at which it was found there.
     pub(super) waits_since: u64,
     pub(super) habit: Habit,
-    /// Its registers are known where it waits, or were asked for.
+    /// Its registers in this wait are known, or were requested.
     pub(super) is_exact: bool,
     pub(super) has_sample: bool,
-    /// The system does not say what it does.
+    /// The system does not report its state.
     pub(super) is_hidden: bool,
-    /// Ticks in a row at which it ran and no sample was taken.
+    /// The number of ticks in a row at which it ran and no sample was taken.
     pub(super) unseen: u8,
     pub(super) rest: Rest,
-    /// It used no processor time from the look before to the last one.
+    /// It used no processor time between the last two looks.
     pub(super) is_at_rest: bool,
     /// The tick of the last look.
     pub(super) looked: u64,
@@ -127,7 +127,7 @@ pub(super) struct Targets {
     listed: Vec<ThreadId>,
     seen_changes: Option<u64>,
     next_listing: Instant,
-    /// Of threads that are gone or not sampled any more: what has not been told of their rest.
+    /// The unrecorded rests of threads that have ended or are no longer sampled.
     untold: Vec<(ThreadId, Rest)>,
 }
 
@@ -162,7 +162,7 @@ impl Targets {
         self.all.iter_mut()
     }
 
-    /// What has not been told of the rest of threads that are forgotten.
+    /// The unrecorded rests of threads that are forgotten.
     pub(super) fn take_untold(&mut self) -> Option<(ThreadId, Rest)> {
         self.untold.pop()
     }
@@ -227,7 +227,7 @@ impl Targets {
     fn add_found(&mut self, manager: &ChunkManager, notices: &mut Notices) {
         let mut listed = std::mem::take(&mut self.listed);
         if let Err(error) = tasks::list(&mut listed) {
-            // Those that are known are still there, as far as their clocks tell.
+            // Known threads still exist, as far as their clocks say.
             notices.tell(Notice::Threads, || {
                 format!("threads that record nothing are not sampled: the list of threads cannot be read: {error}")
             });

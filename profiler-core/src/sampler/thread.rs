@@ -1,7 +1,7 @@
 //! The sampler's thread: one tick after the other.
 //!
-//! A tick looks for new threads, reads counters, and records one sample of every thread that used processor time since
-//! its last one, by what disturbs it least: `step` decides.
+//! A tick looks for new threads, reads counters, and records one sample of every thread that used
+//! processor time since its last one. `step` chooses the method that disturbs the thread least.
 //!
 //! Up to [`SLOTS`] threads are asked at once, so that threads which wait for a processor are waited for together.
 //! A thread that does not answer within [`ANSWER`] is counted as missed and left alone for some ticks. That is the time
@@ -100,14 +100,14 @@ struct Ticker {
     left_over: Option<usize>,
     features: Features,
     counters: CounterSampler,
-    /// When this tick began, and its number.
+    /// The time at which this tick began, and its number.
     at: Timestamp,
     number: u64,
-    /// Where the looks at threads at rest go on.
+    /// The position at which the looks at threads at rest continue.
     next_at_rest: usize,
     /// Ticks of a rest after which an entry is due.
     most_untold: u64,
-    /// Nothing is left to be told of threads at rest.
+    /// All rests of threads are recorded.
     is_all_told: bool,
 }
 
@@ -226,7 +226,7 @@ impl Ticker {
         }
     }
 
-    /// Looks at so many of the threads at rest.
+    /// Looks at `looks` of the threads at rest.
     fn sample_at_rest(&mut self, looks: usize, may_ask: bool) {
         let (first, all, mut left) = (self.next_at_rest, self.targets.len(), looks);
         for turn in 0..all {
@@ -243,7 +243,8 @@ impl Ticker {
         }
     }
 
-    /// Samples a thread; false if the sampler is to end: a stop waits for the threads that are asked already, and for no more.
+    /// Samples a thread. Returns false if the sampler is to end: a stop waits only for threads that
+    /// were signalled already.
     fn go_on(&mut self, index: usize, may_ask: bool) -> bool {
         let goes_on = !self.shared.is_ending();
         if goes_on {
@@ -281,14 +282,14 @@ impl Ticker {
             Step::Cpu => self.eye.record_cpu(target, cpu_ns),
             Step::Peek(wait) => {
                 if !self.eye.peek(target, wait, cpu_ns) {
-                    self.not_now(index, before); // it runs again: next time
+                    self.not_now(index, before); // it runs again: left for the next tick
                 }
             }
             Step::Ask => self.ask(index, cpu_ns, before),
         }
     }
 
-    /// Tells what has not been told of threads at rest, so that whoever reads the pool now finds them.
+    /// Records all rests so far, so that a reader of the pool sees them.
     fn tell_all_rests(&mut self) {
         if std::mem::replace(&mut self.is_all_told, true) {
             return;
@@ -298,7 +299,7 @@ impl Ticker {
         }
     }
 
-    /// There is no sample of a thread at this tick, unless there was none for many.
+    /// Leaves a thread without a sample at this tick, unless it had none for many ticks.
     fn not_now(&mut self, index: usize, cpu_before: u64) {
         let Some(target) = self.targets.get_mut(index) else { return };
         let cpu_ns = target.cpu.saturating_sub(cpu_before);
@@ -405,7 +406,8 @@ fn may_be_asked(shared: &Shared, target: &mut Target) -> bool {
     may_ask && may_be_signalled(target)
 }
 
-/// Whether a signal would overflow a thread's alternate stack: the system would end the process.
+/// Whether a signal would overflow a thread's alternate stack, for which the system would end the
+/// process.
 fn is_cramped(eye: &mut Eye, target: &mut Target) -> bool {
     let is_cramped = alternate_stack::is_small(target.tid);
     if is_cramped {

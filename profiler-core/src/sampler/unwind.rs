@@ -81,7 +81,7 @@ fn module_of(placed: &Placed, image: &Image) -> Module<Arc<[u8]>> {
     Module::new(String::new(), placed.start..placed.end, placed.start, sections)
 }
 
-/// What an unwinder remembers between stacks; about 16 KiB.
+/// What an unwinder caches between stacks; about 16 KiB.
 pub(super) struct Cache(CacheNative<SmallRows>);
 
 impl std::fmt::Debug for Cache {

@@ -90,7 +90,7 @@ impl SampleWriter {
         self.repeat_for(thread, at, cpu_ns, 1)
     }
 
-    /// The same for so many ticks, of which the one at `at` is the last.
+    /// The same for several ticks, of which the one at `at` is the last.
     pub(crate) fn repeat_for(
         &mut self,
         thread: ThreadId,

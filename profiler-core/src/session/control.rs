@@ -34,11 +34,11 @@ pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartEr
 }
 
 /// Says that this process writes no more. Its data stays where it is, for the parent; from now
-/// on no session starts here: the parent's word may still be on its way, and a late start would
-/// destroy what is to stay.
+/// on no session starts here: a message of the parent may still arrive, and a late start would
+/// destroy data that must stay.
 ///
-/// Waits for threads of the profiler and takes locks: not for signal handlers, nor for `exit`,
-/// see [`close_at_exit`](super::close_at_exit).
+/// Waits for threads of the profiler and takes locks, so it must not be called in a signal handler
+/// or in `exit`; see [`close_at_exit`](super::close_at_exit).
 pub fn close_pool() {
     if gate::is_forked_child() {
         return;

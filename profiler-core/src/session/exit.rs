@@ -1,10 +1,10 @@
 //! The end of the process: what may run inside `exit`.
 //!
-//! `exit` can be called anywhere: in a signal handler that interrupted `malloc` or a thread of the
-//! profiler's lock, or in the child of a `vfork`, which uses its parent's memory. So
-//! [`close_at_exit`] reads and writes atomics and makes one system call, `getpid`; it takes no
-//! lock, waits for nothing, allocates nothing and uses no thread-local. Everything else goes on
-//! until the system ends the process. The parent learns of that end by itself.
+//! `exit` can be called anywhere: in a signal handler that interrupted `malloc` or a thread that
+//! holds a lock of the profiler, or in the child of a `vfork`, which uses its parent's memory. So
+//! [`close_at_exit`] reads and writes atomics and makes one system call, `getpid`. It takes no
+//! lock, waits for nothing, allocates nothing and uses no thread-local. The profiler's threads run
+//! until the system ends the process. The system tells the parent that the process has ended.
 //!
 //! Invariant: the words behind [`LIFE`] stay mapped for the life of the process.
 
@@ -19,7 +19,7 @@ use crate::sync::AtomicU64;
 use crate::sync::fixed::{self, Ordering};
 use crate::sys;
 
-/// The word of the attached pool that says how far it has come; null while there is none.
+/// The word of the attached pool that holds its life cycle; null while no pool is attached.
 static LIFE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 /// The process that attached it.
 static OWNER: fixed::AtomicU64 = fixed::AtomicU64::new(0);
@@ -33,11 +33,11 @@ pub(super) fn prepare(manager: &Arc<ChunkManager>) {
     }
 }
 
-/// Says that this process writes no more, and records nothing from now on. Unlike
+/// Marks the process as one that writes no more, and stops recording permanently. Unlike
 /// [`close_pool`](super::close_pool) it may be called by a signal handler and inside `exit`.
 ///
-/// Entries that other threads are in the middle of become whole. Nothing happens in a forked child,
-/// or in the child of a `vfork`, whose exit is not this process's.
+/// Entries that other threads are writing are completed. Does nothing in a forked child or in the
+/// child of a `vfork`, whose exit does not end this process.
 #[allow(unsafe_code)]
 pub fn close_at_exit() {
     if !is_owner() {
@@ -50,14 +50,14 @@ pub fn close_at_exit() {
     }
 }
 
-/// Runs what runs around a fork in the process that forks. For tests alone.
+/// Calls the functions that run around a fork in the forking process. For tests only.
 #[doc(hidden)]
 pub fn pass_through_fork_handlers() {
     gate::pass_through_fork_handlers();
 }
 
-/// Whether this is the process that attached the pool. The first question is for a child in a new
-/// namespace, which may have the same number.
+/// Whether this is the process that attached the pool. The gate is checked first for a child in a
+/// new namespace, which may have the same number.
 pub(super) fn is_owner() -> bool {
     !gate::is_forked_child() && OWNER.load(Ordering::Relaxed) == sys::running_process()
 }

@@ -201,8 +201,9 @@ pub fn sampling_stats() -> Option<SamplingStats> {
     with_runtime(stats)
 }
 
-/// How often threads of this process found no chunk ready and asked the chunk manager for one, which may allocate.
-/// For tests that must tell that from the usual way, whatever the machine's pace.
+/// How often threads of this process found no chunk ready and asked the chunk manager for one,
+/// which may allocate. For tests that must distinguish that from the usual case at any speed of the
+/// machine.
 #[doc(hidden)]
 pub fn chunks_not_ready() -> u64 {
     with_runtime(|runtime| {
@@ -324,7 +325,7 @@ impl Runtime {
     }
 
     fn stop(&mut self) {
-        // Nothing may disturb what a closed pool holds.
+        // A closed pool must not change any more.
         if gate::is_closed() {
             return;
         }

@@ -1,14 +1,16 @@
 //! Descriptors of the profiler, in a process whose program may close any descriptor at any time.
 //!
-//! A program that becomes a daemon, or that prepares to execute another one, closes all descriptors from 3 on. It
-//! does not know which of them are the profiler's. The numbers are then given to files of the program, and a call by
-//! number reaches those. So whoever keeps a descriptor for long keeps it as an [`OwnDescriptor`], which remembers what
-//! file it was made for. Invariants: a number that means another file is neither used nor closed; it is
-//! forgotten, because it belongs to the program now. The check is one system call, `statx`; a program that closes our descriptor
-//! between the check and the use can still be hit, which no process can prevent for itself.
+//! A program that becomes a daemon, or that prepares to execute another one, closes all descriptors
+//! from 3 on, without knowing which of them belong to the profiler. The system then reuses the
+//! numbers for files of the program, and a call with such a number acts on those files. So a
+//! descriptor that is kept for long is kept as an [`OwnDescriptor`], which remembers the file it
+//! was made for. Invariants: a number that refers to another file is neither used nor closed; it is
+//! forgotten, because it belongs to the program now. The check is one system call, `statx`. If the
+//! program closes our descriptor between the check and the use, the use acts on the program's file;
+//! no process can prevent that.
 //!
-//! Files without an inode of their own (`eventfd`, and process descriptors before Linux 6.9) cannot be told from each
-//! other: do not keep those.
+//! Files without an inode of their own (`eventfd`, and process descriptors before Linux 6.9) cannot
+//! be distinguished from each other: do not keep those.
 
 #![allow(unsafe_code)]
 
@@ -35,7 +37,7 @@ impl DescriptorLost {
     }
 }
 
-/// What tells an open file from all others of its time: device and inode.
+/// Device and inode, which identify an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileIdentity {
     /// The device.
@@ -45,26 +47,27 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Of the file that has this number now. Looks only: no descriptor is made or closed, because closing any
-    /// descriptor of a file ends all POSIX locks that the process holds on that file.
+    /// The identity of the file that has this number now. Makes and closes no descriptor, because
+    /// closing any descriptor of a file releases all POSIX locks that the process holds on it.
     ///
     /// # Errors
-    /// `EBADF` for a number that means no file.
+    /// `EBADF` for a number that refers to no file.
     pub fn of_number(number: RawFd) -> io::Result<Self> {
         super::file_identity(number)
     }
 }
 
-/// Something that closes a descriptor when it is dropped, for as long as the number is still its own.
+/// A value that closes a descriptor when it is dropped, unless the number refers to another file by
+/// then.
 #[derive(Debug)]
 pub struct OwnDescriptor<T> {
     value: ManuallyDrop<T>,
-    /// `None`: not known, then the value is used unchecked.
+    /// `None` if it is not known; then the value is used unchecked.
     known: Option<(RawFd, FileIdentity)>,
 }
 
 impl<T: AsRawFd> OwnDescriptor<T> {
-    /// Remembers what the number means now.
+    /// Remembers the file that the number refers to now.
     pub fn new(value: T) -> Self {
         let number = value.as_raw_fd();
         Self::of_number(value, Some(number))
@@ -72,25 +75,25 @@ impl<T: AsRawFd> OwnDescriptor<T> {
 }
 
 impl<T> OwnDescriptor<T> {
-    /// For a type that does not show its number: the caller knows it, or does not.
+    /// For a type that does not show its number: the caller passes the number if it knows it.
     pub fn of_number(value: T, number: Option<RawFd>) -> Self {
         let known = number.and_then(|number| Some((number, FileIdentity::of_number(number).ok()?)));
         Self { value: ManuallyDrop::new(value), known }
     }
 
-    /// The same, after the caller has put another file of ours under the number.
+    /// The same value, after the caller has put another file of ours under the number.
     #[must_use]
     pub fn renewed(mut self) -> Self {
         self.known = self.known.and_then(|(number, _)| Some((number, FileIdentity::of_number(number).ok()?)));
         self
     }
 
-    /// Whether the number still means the same file.
+    /// Whether the number still refers to the same file.
     pub fn is_ours(&self) -> bool {
         self.known.is_none_or(|(number, identity)| {
             match FileIdentity::of_number(number) {
                 Ok(now) => now == identity,
-                // A sandbox may refuse the question; then nothing is known against it.
+                // A sandbox may refuse the question; then the number counts as ours.
                 Err(error) => error.raw_os_error() != Some(libc::EBADF),
             }
         })
@@ -104,12 +107,12 @@ impl<T> OwnDescriptor<T> {
         if self.is_ours() { Ok(&self.value) } else { Err(DescriptorLost) }
     }
 
-    /// The value without a check, for what is harmless with any file.
+    /// The value without a check, for uses that are harmless with any file.
     pub fn unchecked(&self) -> &T {
         &self.value
     }
 
-    /// The number, where it is known.
+    /// The number, if it is known.
     pub fn number(&self) -> Option<RawFd> {
         self.known.map(|(number, _)| number)
     }
@@ -118,7 +121,7 @@ impl<T> OwnDescriptor<T> {
 impl<T> Drop for OwnDescriptor<T> {
     fn drop(&mut self) {
         if self.is_ours() {
-            // SAFETY: dropped once, here, and not used after.
+            // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.value) };
         }
     }
@@ -149,7 +152,7 @@ mod tests {
         let number = ours.as_raw_fd();
         let own = OwnDescriptor::new(ours);
         assert!(own.get().is_ok());
-        // The program closes it, and gets the number for a file of its own.
+        // The program closes it, and the system reuses the number for a file of the program.
         let (theirs, _) = pipe();
         // SAFETY: both numbers are open; that of `own` is replaced on purpose.
         assert_eq!(unsafe { libc::dup2(theirs.as_raw_fd(), number) }, number);
@@ -159,7 +162,7 @@ mod tests {
             FileIdentity::of_number(number).unwrap(),
             FileIdentity::of_number(theirs.as_raw_fd()).unwrap()
         );
-        // SAFETY: the number was made above and belongs to nobody else.
+        // SAFETY: the number was made above and has no other owner.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
     }
 
@@ -168,7 +171,7 @@ mod tests {
         let (ours, _writer) = pipe();
         let identity = FileIdentity::of_number(ours.as_raw_fd()).unwrap();
         let number = ours.into_raw_fd();
-        // SAFETY: the number was just given up by its owner.
+        // SAFETY: its owner just gave up the number.
         drop(OwnDescriptor::new(unsafe { OwnedFd::from_raw_fd(number) }));
         // Another test may have the number by now, but not for this pipe.
         assert!(FileIdentity::of_number(number).map_or(true, |now| now != identity));

@@ -1,10 +1,12 @@
-//! Files of the program that the profiler opens for a moment: its executable and its libraries, for symbols.
+//! Files of the program that the profiler opens briefly: its executable and its libraries, for
+//! symbols.
 //!
-//! Closing any descriptor of a file ends all POSIX locks (`fcntl`) that the process holds on that file, also those
-//! taken through other descriptors: a program that locks its own executable, so that it runs once, would lose that
-//! lock by a capture. Invariants: a descriptor of a file on which the process holds such a lock stays open until the
-//! process ends, and is used again when the file is needed again. A lock that the program takes between the check and
-//! the close, some microseconds, can still be lost.
+//! Closing any descriptor of a file releases all POSIX locks (`fcntl`) that the process holds on
+//! that file, also those taken through other descriptors. A program that locks its own executable,
+//! to run only once, would lose that lock in a capture. Invariants: a descriptor of a file on which
+//! the process holds such a lock stays open until the process ends, and is reused when the file is
+//! needed again. A lock that the program takes in the microseconds between the check and the close
+//! can still be lost.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -29,8 +31,8 @@ pub struct ForeignFile {
 }
 
 impl ForeignFile {
-    /// The descriptor of this file that could not be closed earlier, if there is one. Ask before opening the file
-    /// once more.
+    /// The descriptor of this file that could not be closed earlier, if there is one. Call this
+    /// before opening the file again.
     pub fn kept(identity: FileIdentity) -> Option<Self> {
         let file = kept().iter().find(|(known, _)| *known == identity).map(|(_, file)| Arc::clone(file))?;
         let is_the_same = FileIdentity::of_number(file.as_raw_fd()).is_ok_and(|now| now == identity);

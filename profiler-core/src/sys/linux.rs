@@ -67,11 +67,13 @@ pub(crate) fn read_only(file: &impl AsRawFd) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Device and inode of the file that has this number. By `statx`, which a sandbox around a recorder allows.
+/// Device and inode of the file that has this number. Uses `statx`, which a sandbox around a
+/// recorder allows.
 pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
     let mut about = MaybeUninit::<libc::statx>::uninit();
     let (path, flags) = (c"".as_ptr(), libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC);
-    // SAFETY: the kernel checks the number, reads an empty string and writes one `statx` to a place of that size.
+    // SAFETY: the kernel checks the number, reads an empty string and writes one `statx` to a place
+    // of that size.
     let failed = unsafe { libc::statx(number, path, flags, libc::STATX_INO, about.as_mut_ptr()) };
     if failed != 0 {
         return Err(io::Error::last_os_error());
@@ -82,8 +84,9 @@ pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
     Ok(FileIdentity { device, inode: about.stx_ino })
 }
 
-/// Whether this process holds a POSIX lock on the file that has this number, taken through any descriptor. The
-/// kernel lists those locks with every descriptor of the file. Without `/proc` it cannot be known, and is `false`.
+/// Whether this process holds a POSIX lock on the file that has this number, taken through any
+/// descriptor. The kernel lists those locks with every descriptor of the file. `false` without
+/// `/proc`, where it cannot be known.
 pub(crate) fn holds_lock(number: i32) -> bool {
     let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
     about.lines().any(|line| line.starts_with("lock:") && line.contains("POSIX"))
@@ -178,21 +181,21 @@ pub(crate) fn current_thread_name() -> Option<String> {
     (failed == 0 && !name.is_empty()).then(|| name.to_string_lossy().into_owned())
 }
 
-/// What the system calls this process: the name of its first thread.
+/// The system's name for this process: the name of its first thread.
 pub(crate) fn process_name() -> Option<String> {
     std::fs::read_to_string("/proc/self/comm").ok().map(|name| name.trim_end_matches('\n').to_owned())
 }
 
-/// The number of this process's time namespace; 0 where it cannot be known.
+/// The number of this process's time namespace; 0 if it cannot be known.
 pub(crate) fn time_namespace() -> u64 {
     rustix::fs::stat("/proc/self/ns/time").map_or(0, |stat| stat.st_ino)
 }
 
-/// The longest name that the system keeps of a thread; a longer one is cut.
+/// The longest thread name that the system keeps; a longer one is cut.
 pub(crate) const THREAD_NAME_BYTES: usize = 15;
 
-/// The number of the process that runs this, asked of the system and not of the C library: in the
-/// child of a `vfork` it is another one than in its parent, whose memory it uses.
+/// The number of the process that runs this, from the system and not from the C library: the child
+/// of a `vfork` has another number than its parent, whose memory it uses.
 pub(crate) fn running_process() -> u64 {
     // SAFETY: has no arguments, touches no memory and cannot fail.
     let pid = unsafe { libc::syscall(libc::SYS_getpid) };
@@ -220,7 +223,7 @@ impl ResidentMemory {
         File::open("/proc/self/statm").ok().map(|file| Self(file.into()))
     }
 
-    /// Bytes that are resident now. Two system calls; allocates nothing.
+    /// The bytes that are resident now. Makes two system calls and allocates nothing.
     pub(crate) fn bytes(&self) -> Option<u64> {
         let mut text = [0_u8; 128];
         let len = self.0.get().ok()?.read_at(&mut text, 0).ok()?;

@@ -42,8 +42,8 @@ use std::os::fd::AsFd;
 
 use crate::ids::{ProcessId, ProcessKey, ProcessStart, ThreadId};
 
-/// Notes whether a signal to the calling thread, whose number is this, would overflow its alternate stack. A system
-/// call, where threads are signalled.
+/// Notes whether a signal to the calling thread, whose number is `thread`, would overflow its
+/// alternate stack. Makes a system call on systems where threads are signalled.
 pub(crate) fn look_at_alternate_stack(_thread: ThreadId) {
     #[cfg(all(
         target_os = "linux",
@@ -53,7 +53,7 @@ pub(crate) fn look_at_alternate_stack(_thread: ThreadId) {
     native::alternate_stack::look_at_own(_thread);
 }
 
-/// Forgets what was noted of the calling thread's alternate stack.
+/// Forgets what was noted about the calling thread's alternate stack.
 pub(crate) fn forget_alternate_stack(_thread: ThreadId) {
     #[cfg(all(
         target_os = "linux",

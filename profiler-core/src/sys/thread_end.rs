@@ -1,10 +1,10 @@
-//! A call when a thread ends, which the C library does not make when the process exits.
+//! A callback at the end of a thread, which the C library does not call when the process exits.
 //!
-//! Used by everything that a host's thread owns: its recorder, its name, its labels, its stopwatch.
-//! A destructor of a Rust thread-local would also run inside `exit`, for the thread that calls it,
-//! and the C library frees the record of that destructor there. `exit` may be called by a signal
-//! handler that interrupted `malloc`, so neither may happen. The destructor of a key runs only when
-//! its thread returns or calls `pthread_exit`, after the destructors of all thread-locals.
+//! Used by everything that belongs to a thread of the host: its recorder, its name, its labels, its
+//! stopwatch. A destructor of a Rust thread-local would also run inside `exit`, on the thread that
+//! calls it, and the C library frees the record of that destructor there. A signal handler that
+//! interrupted `malloc` may call `exit`, so neither may happen. The destructor of a key runs only
+//! when its thread returns or calls `pthread_exit`, after the destructors of all thread-locals.
 //!
 //! Invariant: no thread waits for another one here, so a forked child finds no lock held.
 
@@ -28,9 +28,9 @@ impl ThreadEnd {
         Self { key: AtomicU64::new(0), run }
     }
 
-    /// Has the function called when the calling thread ends. A thread that is in the middle of such
-    /// calls gets it once more, up to `PTHREAD_DESTRUCTOR_ITERATIONS` times. False if the system
-    /// has no key left: then what the thread owns stays until the process ends.
+    /// Has the function called when the calling thread ends. If the thread is already running such
+    /// callbacks, the function is called once more, up to `PTHREAD_DESTRUCTOR_ITERATIONS` times.
+    /// False if the system has no key left; then what the thread owns stays until the process ends.
     pub(crate) fn arm(&self) -> bool {
         let Some(key) = self.key() else { return false };
         // Any value but null; it is not read.

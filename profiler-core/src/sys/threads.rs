@@ -4,8 +4,8 @@
 //! never delivered to one of them, so neither the host's handlers nor a sampler's signal can
 //! interrupt the profiler's own waits.
 //!
-//! Each has [`OWN_BYTES`] of stack for itself. The C library takes static thread-locals from a thread's stack, and a
-//! program may have megabytes of them, so that much is added.
+//! Each has [`OWN_BYTES`] of stack for itself. The C library takes static thread-locals from a
+//! thread's stack, and a program may have megabytes of them, so their size is added.
 
 #![allow(unsafe_code)]
 
@@ -15,8 +15,8 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
 
-/// What a thread of ours has for its own functions. `integration-tests/tests/large_thread_locals.rs` holds the
-/// use of each thread against it.
+/// The stack that a thread of ours has for its own functions.
+/// `integration-tests/tests/large_thread_locals.rs` checks that every thread stays within it.
 const OWN_BYTES: usize = 256 * 1024;
 
 thread_local! {
@@ -46,15 +46,16 @@ pub fn spawn_quiet<T: Send + 'static>(
     Builder::new().name(name.to_owned()).stack_size(stack_bytes()).spawn(body)
 }
 
-/// The size of a stack with [`OWN_BYTES`] beside what the C library takes of it. The standard library takes the larger of
-/// the two, not their sum.
+/// The size of a stack with [`OWN_BYTES`] in addition to the C library's part. The standard library
+/// takes the larger of the two, not their sum.
 fn stack_bytes() -> usize {
     static TAKEN: OnceLock<usize> = OnceLock::new();
     OWN_BYTES.saturating_add(*TAKEN.get_or_init(taken_by_libc))
 }
 
-/// Bytes of a new thread's stack that the C library takes for the thread's control block and static thread-locals,
-/// and the least that it leaves. 0 for a C library that adds them itself, as musl does.
+/// The bytes of a new thread's stack that the C library takes for the thread's control block and
+/// static thread-locals, plus the minimum that it leaves. 0 for a C library that adds them itself,
+/// as musl does.
 fn taken_by_libc() -> usize {
     type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> libc::size_t;
     // SAFETY: both arguments are valid; the name ends with a zero.
@@ -62,7 +63,8 @@ fn taken_by_libc() -> usize {
     if found.is_null() {
         return 0;
     }
-    // SAFETY: glibc's function of this name has had this type since 2.15; the standard library calls it the same way.
+    // SAFETY: glibc's function of this name has had this type since 2.15; the standard library
+    // calls it the same way.
     let min_stack = unsafe { std::mem::transmute::<*mut libc::c_void, MinStack>(found) };
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     // SAFETY: initialises the attributes, which are ours.
@@ -76,11 +78,12 @@ fn taken_by_libc() -> usize {
     bytes
 }
 
-/// Runs `body` on a thread with a stack of `stack` bytes and all signals blocked, and waits for its end. The inner
-/// error is a panic of `body`. The name is cut at 15 bytes by the system.
+/// Runs `body` on a thread with a stack of `stack` bytes and all signals blocked, and waits until
+/// the thread has ended. The inner error is a panic of `body`. The system cuts the name at 15
+/// bytes.
 ///
 /// # Errors
-/// When the system has no thread left; then `body` did not run.
+/// When the system cannot start another thread; then `body` did not run.
 pub fn run_quiet<T: Send>(
     name: &str,
     stack: usize,

@@ -1,4 +1,5 @@
-//! Anchors: pairs of ticks and a position on the session's line, and the one conversion built on them.
+//! Anchors: pairs of ticks and a position on the session's line, and the one conversion built on
+//! them.
 //!
 //! The parent takes an anchor when the session starts and another when it captures. All
 //! processes convert with the parent's two anchors. Between the anchors the conversion is an
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::{ClockKind, Timestamp, clock_kind};
 use super::line;
 
-/// Nanoseconds on `CLOCK_MONOTONIC` since boot, as the session's line goes on from there: see `line`.
+/// Nanoseconds on the session's time line, which begins at `CLOCK_MONOTONIC`: see `line`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MonotonicNs(pub u64);

@@ -1,15 +1,18 @@
-//! The session's time line in nanoseconds: one for all processes, whatever their clocks say.
+//! The session's time line in nanoseconds: one for all processes, even if their clocks differ.
 //!
 //! Anchors are pairs of ticks and a position on this line. It begins at the `CLOCK_MONOTONIC` of
-//! the process that starts the session. Two things would tear it apart:
+//! the process that starts the session. Without correction, two things would make positions
+//! disagree:
 //!
-//! - **Suspend.** The cycle counter goes on while the machine sleeps; `CLOCK_MONOTONIC` does not.
-//!   Beside that counter the line therefore follows `CLOCK_BOOTTIME`, which goes on as well.
+//! - **Suspend.** The cycle counter advances while the machine sleeps; `CLOCK_MONOTONIC` does not.
+//!   With that counter the line therefore follows `CLOCK_BOOTTIME`, which advances as well.
 //! - **Time namespaces.** In a container, or after a restore by CRIU, both clocks have another
-//!   origin. A process that attaches a pool compares its clocks with what the maker of the pool read.
+//!   origin. A process that attaches a pool compares its clocks with the values that the maker of
+//!   the pool read.
 //!
-//! Either way the system's clock and the line differ by a constant, [`SHIFT`], which each process
-//! sets once per session. The timestamps of the fallback clock are positions on the line themselves.
+//! In both cases the system's clock and the line differ by a constant, [`SHIFT`], which each
+//! process sets once per session. The timestamps of the fallback clock are positions on the line
+//! themselves.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -22,18 +25,19 @@ use crate::sys;
 /// What is added to the system's clock.
 static SHIFT: AtomicI64 = AtomicI64::new(0);
 
-/// From this difference on, clocks of unknown namespaces are taken for those of two namespaces.
+/// If the namespaces are unknown, clocks that differ by at least this are taken for clocks of two
+/// namespaces.
 const OTHER_NAMESPACE_NS: u64 = 1_000_000_000;
-/// Looks at two clocks, of which the quickest counts.
+/// How many times two clocks are read; the quickest reading counts.
 const TRIES: usize = 16;
 
 /// A position on the line and in wall time, at the same instant, with the namespace of the process
 /// that read them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineAnchor {
-    /// Number of the time namespace; 0 where unknown.
+    /// Number of the time namespace; 0 if unknown.
     pub namespace: u64,
-    /// Added to the system's clock there.
+    /// What that process adds to its system clock.
     pub shift: i64,
     /// Position on the line.
     pub line: MonotonicNs,
@@ -42,7 +46,7 @@ pub struct LineAnchor {
 }
 
 impl LineAnchor {
-    /// Reads both clocks, as close together as 16 tries give.
+    /// Reads both clocks, as close together as possible in 16 tries.
     pub fn take() -> Self {
         let (line, unix) = at_once(now_ns, wall_ns);
         Self {
@@ -53,7 +57,7 @@ impl LineAnchor {
         }
     }
 
-    /// What a process with these clocks adds to its own, to be on this line.
+    /// What a process with these clocks adds to its own to be on this line.
     fn shift_for(&self, namespace: u64, clock: u64, unix: u64) -> i64 {
         if namespace == self.namespace && namespace != 0 {
             return self.shift;
@@ -66,13 +70,14 @@ impl LineAnchor {
     }
 }
 
-/// A session begins in this process: its line begins at `CLOCK_MONOTONIC`.
+/// Begins a session in this process: its line begins at `CLOCK_MONOTONIC`.
 pub(super) fn begin() {
     let (clock, monotonic) = at_once(|| read(follows(clock_kind())), || read(ClockId::Monotonic));
     SHIFT.store(difference(monotonic, clock), Ordering::Relaxed);
 }
 
-/// Puts this process on the line on which `made` was taken. Called before anything is recorded.
+/// Puts this process on the line on which `made` was taken. Must be called before anything is
+/// recorded.
 pub fn join_line(made: &LineAnchor) {
     if made.unix.0 == 0 {
         return; // from a build that took none
@@ -81,12 +86,12 @@ pub fn join_line(made: &LineAnchor) {
     SHIFT.store(made.shift_for(sys::time_namespace(), clock, unix), Ordering::Relaxed);
 }
 
-/// The position on the line now.
+/// The present position on the line.
 pub(super) fn now_ns() -> u64 {
     read(follows(clock_kind())).saturating_add_signed(SHIFT.load(Ordering::Relaxed))
 }
 
-/// The system's clock that goes on exactly when the session's clock does.
+/// The system clock that advances exactly when the session's clock does.
 const fn follows(kind: ClockKind) -> ClockId {
     match kind {
         #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -107,7 +112,7 @@ fn wall_ns() -> u64 {
     read(ClockId::Realtime)
 }
 
-/// Reads two clocks as close together as some tries give.
+/// Reads two clocks as close together as possible in some tries.
 fn at_once(first: impl Fn() -> u64, second: impl Fn() -> u64) -> (u64, u64) {
     let look = |_| {
         let (before, between, after) = (first(), second(), first());
@@ -144,7 +149,8 @@ mod tests {
             if clock == ClockId::Boottime { self.awake + self.asleep } else { self.awake }
         }
 
-        /// An anchor, with the shift of a session that began when the machine had slept for `asleep`.
+        /// An anchor, with the shift of a session that began when the machine had slept for
+        /// `asleep`.
         fn anchor(&self, asleep: u64) -> Anchor {
             let shift = difference(0, asleep);
             let line = self.clock(follows(ClockKind::CycleCounter)).saturating_add_signed(shift);
@@ -176,7 +182,7 @@ mod tests {
     #[test]
     fn in_one_namespace_all_processes_add_the_same() {
         let made = LineAnchor { namespace: 7, shift: -55, line: MonotonicNs(100), unix: UnixNs(1000) };
-        // Wall time was set by an hour meanwhile.
+        // Wall time was changed by an hour meanwhile.
         assert_eq!(made.shift_for(7, 110, 1000 + HOUR), -55);
         assert_eq!(made.shift_for(0, 120, 1000), -55, "a hair's breadth is no namespace");
     }

@@ -71,7 +71,7 @@ fn a_busy_thread_s_stack_is_the_functions_it_is_in_outermost_first() {
             matches!(places, [Some(a), Some(b), Some(c)] if a < b && b < c && c + 1 == sample.addresses.len())
                 && !sample.failed
         };
-        // The thread may be held up on its way there; from then on it stays.
+        // The thread may be delayed on its way there; after that it stays.
         let samples = until(|| {
             let mut samples = samples_of(thread, 100);
             samples.drain(..samples.iter().position(is_right)?);

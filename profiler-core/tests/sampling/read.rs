@@ -43,7 +43,7 @@ pub(crate) struct Seen {
     pub(crate) cpu_ns: Option<u64>,
     pub(crate) failed: bool,
     pub(crate) cut: bool,
-    /// Ticks that it stands for.
+    /// The number of ticks that it stands for.
     pub(crate) ticks: u64,
     /// Outermost first; 0 for what is in no known module.
     pub(crate) addresses: Vec<u64>,
@@ -90,7 +90,7 @@ pub(crate) fn samples_of(thread: ThreadId, least: usize) -> Vec<Seen> {
     until(|| samples().0.remove(&thread.get()).filter(|samples| samples.len() >= least))
 }
 
-/// Waits while the sampler makes so many ticks, however long that takes it.
+/// Waits until the sampler has made this number of ticks, however long that takes.
 pub(crate) fn wait_for_ticks(ticks: u64) {
     let now = || Some(session::sampling_stats()?.ticks);
     let begun = now().expect("a sampler");

@@ -1,4 +1,5 @@
-//! Threads at rest: they cost an entry when they fall asleep and one when they wake, and none in between.
+//! Threads at rest: each costs an entry when it falls asleep and one when it wakes, and none in
+//! between.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
@@ -52,7 +53,8 @@ fn threads_at_rest_are_not_recorded_at_every_tick() {
         let (before, begun) = (recorded(), ticks());
         wait_for_ticks(1000);
         let (entries, passed) = (recorded() - before, ticks() - begun);
-        // One a second for each, and this thread and the test's own, which look at the clock now and then.
+        // One per second for each, and this thread and the test's own thread, which read the clock
+        // from time to time.
         let most = IDLE as u64 * (passed / 1000 + 1) + 2 * passed;
         assert!(entries <= most, "{entries} entries in {passed} ticks");
         drop(woken_in_the_end);
@@ -74,7 +76,7 @@ fn a_thread_at_rest_is_shown_for_all_the_ticks_of_its_rest() {
         assert!(session::wait_one_periodic_sampling());
         let (before, begun) = (shown(), ticks());
         wait_for_ticks(300);
-        // Whoever waits for a tick finds all that is known up to it.
+        // A thread that waits for a tick then finds all rests recorded up to it.
         assert!(session::wait_one_periodic_sampling());
         let (after, passed) = (shown(), ticks() - begun);
         assert!(after >= before + passed * 9 / 10, "{} of {passed} ticks", after - before);

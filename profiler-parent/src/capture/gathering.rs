@@ -232,7 +232,8 @@ impl<'a, W: Write> Gathering<'a, W> {
         self.read(member, Why::NeverConnected, Verdict::Complete)
     }
 
-    /// Writes the part of a process from its memory. `why` is what is said if nothing is there.
+    /// Writes the part of a process from its memory. `why` is the reason that is reported if the
+    /// memory cannot be read.
     fn read(&mut self, member: &Member, why: Why, verdict: Verdict) -> io::Result<()> {
         let died = roster::death_of(self.shared, member.key);
         match self.parts.recover(member, died, self.shared.clock, self.spec) {
@@ -260,7 +261,7 @@ impl<'a, W: Write> Gathering<'a, W> {
                 match roster::unable_now(self.shared, member.key) {
                     Some(why) => self.recover(member.key, why)?,
                     None if member.outbox.is_none() => self.read_unasked(member)?,
-                    // Connected but not asked: it has not answered the capture before.
+                    // Connected but not asked: it has not answered an earlier capture.
                     None => self.recover(member.key, Why::Frozen)?,
                 }
             } else {

@@ -25,8 +25,8 @@ impl GatheringLog {
         Self { converter, begin: Timestamp::now(), rows: Vec::new() }
     }
 
-    /// Notes that the session's clock stands before the session's start, if it does: then the
-    /// machine has slept in a way that starts the counter again, and times are not to be believed.
+    /// Notes if the session's clock shows a time before the session's start: the machine has then
+    /// slept in a way that resets the counter, and times are not reliable.
     pub(crate) fn note_restarted_counter(&mut self) {
         if self.begin < self.converter.start().ticks {
             self.note("the cycle counter was started again: times of this session are wrong");

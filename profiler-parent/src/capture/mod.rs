@@ -1,9 +1,10 @@
 //! One capture: every process's part, one file.
 //!
-//! Made by the session. [`Capture::save`] waits for a thread that does the work: the caller's may have a small stack. In the processed format, the
-//! default, this process reads all pools itself ([`crate::processed`]). In the Gecko format all children are
-//! asked first, this process's own part is written beside (by a thread of its own, into an unlinked
-//! file), children's parts are taken as they come, and the memory of those that do not come is
+//! Made by the session. [`Capture::save`] waits for a thread that does the work, since the caller's
+//! stack may be small. In the processed format, the default, this process reads all pools itself
+//! ([`crate::processed`]). In the Gecko format all children are asked first, this
+//! process's own part is written beside (by a thread of its own, into an unlinked file), children's
+//! parts are taken as they come, and the memory of those that do not come is
 //! read instead. Invariants: nothing is ever whole in memory; a part goes into the file only after
 //! it was found well-formed; the file appears under its name only when it is complete.
 //!
@@ -88,7 +89,8 @@ pub enum CaptureError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The system has no thread to write the profile on: the calling one may have too small a stack.
+    /// The system cannot start a thread to write the profile. The calling thread may have too small
+    /// a stack for that.
     #[error("no thread to write the profile on: {0}")]
     NoThread(#[source] std::io::Error),
     /// This process's own part could not be written.
@@ -221,7 +223,7 @@ impl Capture {
         }
     }
 
-    /// Needs more stack than a host's thread may have.
+    /// Needs more stack than a thread of the host may have.
     fn save_here(mut self, path: &Path) -> Result<CaptureReport, CaptureError> {
         let turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = ProfileFile::create(path)?;

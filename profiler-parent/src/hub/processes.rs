@@ -205,8 +205,8 @@ impl Processes {
         matches!(process.state, ProcessState::Exited(_))
     }
 
-    /// The session is over: processes that live on belong to their handles. They move from the
-    /// watcher under the lock, so a child that the watcher does not have any more is found here.
+    /// The session is over: handles keep the processes that are still alive. These move from the
+    /// watcher under the lock, so a child that the watcher no longer has is found here.
     pub(crate) fn release(&self, watcher: &ExitWatcher<PoolId>) {
         let mut all = self.lock();
         for (key, child) in watcher.take_children() {
@@ -240,7 +240,7 @@ impl Processes {
         }
     }
 
-    /// Those that have a file to write their part to; of all others the pool is read.
+    /// The members that have a file to write their part to. For all others the pool is read.
     pub(crate) fn writers(&self) -> BTreeSet<PoolId> {
         let all = self.lock();
         all.iter().filter(|(_, process)| process.outbox.is_some()).map(|(key, _)| *key).collect()

@@ -212,7 +212,8 @@ fn spawn_profiled(
     (name, trust): (&str, Trust),
     command: Command,
 ) -> Result<ProfiledChild, SpawnedError> {
-    // A child that is not trusted could fill the disk through it: its part is always read from its pool.
+    // A child that is not trusted could fill the disk with it: its part is always read from its
+    // pool.
     let outbox = match trust {
         Trust::Trusted => Some(Arc::new(Outbox::create()?)),
         Trust::Untrusted => None,
@@ -263,7 +264,8 @@ fn spawn_unprofiled(
     Ok(adopt(shared, hub, key, child, false)?)
 }
 
-/// Ends a child that cannot be part of the session. The caller hears that nothing was started, so nothing may run.
+/// Ends a child that cannot be part of the session. The caller is told that nothing was started, so
+/// the child must not run.
 fn end_unwatched(shared: &Shared, key: PoolId, child: &mut std::process::Child) {
     let _ = (child.kill(), child.wait());
     shared.processes.change(key, |process| process.hang_up()); // its receive thread ends

@@ -1,8 +1,8 @@
-//! Connections of the live page: how long each may last, and which make room for others.
+//! Connections of the live page: how long each may last, and which are closed for others.
 //!
-//! Used by [`super::http`]. A connection that has not yet sent a request with the token has [`HEAD_TIME`]; see
-//! [`crate::clients`] for the rest of the rule. Invariant: a request with the token that has arrived is answered, also if
-//! its connection was about to be closed.
+//! Used by [`super::http`]. A connection that has not yet sent a request with the token has
+//! [`HEAD_TIME`]; see [`crate::clients`] for the rest of the rule. Invariant: a request with the
+//! token that has arrived is answered, even if its connection was about to be closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,10 @@ const LIMITS: Limits = Limits { waiting: 64, served: 64, grace: Duration::from_m
 /// How long a connection may last without a request that has the token.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
-/// What ends a connection.
+/// Ends a connection.
 #[derive(Debug, Default)]
 struct Ending {
-    /// Heard by the connection: look again.
+    /// Wakes the connection, which then checks its state again.
     told: Notify,
     is_due: AtomicBool,
 }
@@ -36,11 +36,11 @@ impl Ending {
 #[derive(Debug)]
 pub(super) struct Admission {
     connections: Mutex<Connections<Arc<Ending>>>,
-    /// Heard by the one that waits to come in: somebody left.
+    /// Wakes a new connection that waits for a place: another one has left.
     left: Notify,
 }
 
-/// A connection that is in. It leaves when this is dropped.
+/// An accepted connection. It leaves when this is dropped.
 #[derive(Debug)]
 pub(super) struct Admitted {
     admission: Arc<Admission>,
@@ -58,7 +58,8 @@ impl Admission {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a connection in. If it has to wait, it waits for one of those that came just now.
+    /// Accepts a connection. If all places are taken by young connections, waits until one may be
+    /// closed or leaves.
     pub(super) async fn enter(self: &Arc<Self>) -> Admitted {
         let ending = Arc::<Ending>::default();
         loop {
@@ -76,7 +77,7 @@ impl Admission {
 }
 
 impl Admitted {
-    /// A request with the token came.
+    /// Notes that a request with the token has arrived.
     pub(super) fn show_token(&self) {
         let closed = self.admission.lock().show_token(self.id, Arc::clone(&self.ending), now());
         self.ending.set(false);
@@ -84,11 +85,11 @@ impl Admitted {
         closed.iter().for_each(|other| other.set(true));
     }
 
-    /// Comes back when the connection has to end.
+    /// Returns when the connection must end.
     pub(super) async fn ended(&self) {
         while !self.is_over() {
             self.wait().await;
-            // What has arrived meanwhile is seen by the connection first.
+            // The connection first reads the bytes that have arrived meanwhile.
             tokio::task::yield_now().await;
         }
     }

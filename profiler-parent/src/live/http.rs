@@ -1,9 +1,10 @@
 //! The web server: hyper on one thread, with a runtime of that thread alone.
 //!
-//! Started by [`super::LiveServer`], ended by dropping it or by the session's end. Invariants: one thread whatever comes; a bounded
-//! number of connections ([`super::admission`]), each with a small buffer and a bounded time for the head of a request; a connection
-//! without the token takes no place of one with it; what a request sends as its body is not read; nothing of a host's own runtime
-//! is touched.
+//! Started by [`super::LiveServer`], ended when that is dropped or the session ends. Invariants:
+//! there is only one thread; the number of connections is bounded ([`super::admission`]), and so
+//! are each one's buffer and the time for the head of a request; a connection without the token
+//! never takes the place of one with it; the body of a request is not read; a host's own runtime is
+//! not used.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -33,7 +34,8 @@ use super::site::{Answered, Site};
 
 /// Bytes of a request's head.
 const HEAD: usize = 16 * 1024;
-/// How long the head of a request may take after one with the token; a connection that rests so long is closed.
+/// How long the next head may take after a request with the token; a connection that is idle for
+/// longer is closed.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long a connection may last. A page that is open makes a new one.
 const CONNECTION_TIME: Duration = Duration::from_secs(600);
@@ -134,7 +136,8 @@ async fn converse(stream: TcpStream, site: Arc<Site>, admitted: Arc<Admitted>) {
     unless(connection, Box::pin(admitted.ended())).await;
 }
 
-/// Runs a connection to its end, or until `ended`. What the connection can do is done first.
+/// Runs a connection until it closes, or until `ended`. Work that the connection can do is done
+/// first.
 async fn unless<T>(
     mut connection: Pin<Box<dyn Future<Output = T> + Send>>,
     mut ended: Pin<Box<impl Future<Output = ()> + Send>>,

@@ -121,7 +121,7 @@ impl<'a> ProcessedProfile<'a> {
         out.finish().map(|_| ())
     }
 
-    /// What processes say that their parts lack.
+    /// What is missing from the parts of processes.
     fn notices(&self) -> Vec<String> {
         let of = |member: &Member<'_>| {
             let Role { name, pid, .. } = &member.sifted.role;

@@ -88,7 +88,8 @@ pub(crate) struct Role {
 /// One thread, sorted.
 #[derive(Debug, Default)]
 pub(super) struct SiftedThread {
-    /// Time, processor time plus one (0: not measured), node plus one (0: none), ticks that it stands for.
+    /// Time, processor time plus one (0: not measured), node plus one (0: none), ticks that it
+    /// stands for.
     pub(super) samples: Rows<4>,
     /// Time, bytes, address, node plus one.
     pub(super) allocations: Rows<4>,

@@ -76,7 +76,8 @@ mod inherited {
             token: token(),
             server: &server("/tmp/s"),
         };
-        // Numbers are read out of the variable as a child would: version;fd:N:device:inode;fd:N:device:inode;…
+        // Reads numbers from the variable as a child would:
+        // version;fd:N:device:inode;fd:N:device:inode;…
         let script = format!(
             "IFS=';:'; set -- ${VARIABLE}; cat /proc/self/fd/$3; printf 'from the child' > /proc/self/fd/$7"
         );

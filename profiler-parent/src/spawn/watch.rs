@@ -4,8 +4,8 @@
 //! is only a hint, since a fork of the child may hold it open. Invariants: every watched child
 //! is told about exactly once, unless the watcher is stopped before; its exit status is taken
 //! (no zombie stays) unless the host took it first; the callback runs on the watcher's thread
-//! with no lock held, so it may call the watcher; a program that closes the descriptors that are waited
-//! on delays the news by a second at most.
+//! with no lock held, so it may call the watcher; if the program closes the descriptors that this
+//! thread waits on, an exit is reported at most a second late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,7 +20,7 @@ use crate::sys::{Bell, ChildHandle, Reaped};
 /// How often a child is asked where the system does not tell by itself.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often it is looked whether the program has closed what this thread waits on.
+/// How often this thread checks whether the program has closed the descriptors that it waits on.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The signal that ends a process at once, everywhere.
@@ -46,7 +46,7 @@ pub struct ExitWatcher<K: Ord> {
 
 #[derive(Debug)]
 struct Shared<K> {
-    /// Made anew when the program has closed it.
+    /// Made again if the program has closed it.
     bell: Mutex<Arc<Bell>>,
     state: Mutex<State<K>>,
 }
@@ -99,7 +99,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
         Ok(())
     }
 
-    /// Ends a child at once. `false` if it is not here: never watched, ended, or taken.
+    /// Kills a child at once. `false` if the child is not here: never watched, ended, or taken.
     ///
     /// # Errors
     /// What the system says.
@@ -121,14 +121,14 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
         }
     }
 
-    /// Stops watching and ends the thread, unless it is the callback that calls this: then the
-    /// thread ends after it. Children that have not ended stay here, to be killed or signalled,
-    /// until [`Self::take_children`].
+    /// Stops watching and ends the thread. If the callback makes this call, the thread ends after
+    /// the callback. Children that have not ended stay here, to be killed or signalled, until
+    /// [`Self::take_children`].
     pub fn stop(&self) {
         self.end();
     }
 
-    /// The children that have not ended, and are watched no more.
+    /// The children that have not ended and are no longer watched.
     pub fn take_children(&self) -> Vec<(K, Child)> {
         let children = std::mem::take(&mut self.shared.lock().children);
         children.into_iter().map(|(key, watched)| (key, watched.child)).collect()
@@ -174,7 +174,7 @@ impl<K> Shared<K> {
     }
 }
 
-/// What is waited for at once.
+/// The handles for one wait.
 struct Round<K> {
     keys: Vec<K>,
     handles: Vec<Arc<ChildHandle>>,
@@ -184,11 +184,11 @@ struct Round<K> {
 impl<K: Clone + Ord> Shared<K> {
     fn run(&self, mut on_exit: impl FnMut(K, Option<ExitStatus>)) {
         loop {
-            // Before the list, so that what is added after the list rings this one.
+            // Before the list, so that a child that is added after the list rings this bell.
             let bell = self.working_bell();
             let Some(round) = self.to_wait_for() else { return };
             let woken = bell.wait(&round.handles, round.timeout);
-            // If nothing happened, this may have waited on what the program has closed.
+            // If nothing happened, the program may have closed the descriptors of this wait.
             let is_overdue = !woken.rung && woken.children.is_empty();
             let ready = woken.children.iter().filter_map(|place| round.keys.get(*place).cloned()).collect();
             drop(round);
@@ -209,7 +209,7 @@ impl<K: Clone + Ord> Shared<K> {
         (!state.stopped).then_some(Round { keys, handles, timeout })
     }
 
-    /// Those that have ended, of the ones that are ready and those that do not tell, or of all.
+    /// Takes the children that have ended: of those that are ready or have no handle, or of all.
     fn take_ended(&self, ready: &BTreeSet<K>, of_all: bool) -> Vec<(K, Option<ExitStatus>)> {
         let mut ended = Vec::new();
         let mut state = self.lock();
@@ -243,7 +243,8 @@ impl Watched {
         match self.handle() {
             Some(handle) => handle.signal(signal),
             None if signal == KILL => self.child.kill(),
-            // Its status is taken under the same lock, so the number is still its own.
+            // The exit status is taken under the same lock, so the number still belongs to this
+            // child.
             None => crate::sys::signal_by_number(&self.child, signal),
         }
     }

@@ -1,9 +1,11 @@
 //! Readable names of what compilers call functions.
 //!
-//! Used by [`super::module`] and [`super::texts`], on the stack of [`super::stack`]. A name nests as its file likes, and the
-//! demanglers follow it by recursion. Invariants: takes any bytes; what it gives has at most [`LONGEST`] bytes; a name
-//! that nests deeper than [`PARSE_DEPTH`] or [`PRINT_DEPTH`] stays as it is; no accepted name needs more than an eighth of
-//! [`super::stack::STACK`] (measured: 0.5 MiB; half of it, 4 MiB, if the demanglers are built without optimisation).
+//! Used by [`super::module`] and [`super::texts`], on the stack of [`super::stack`]. The file
+//! decides how deep a name nests, and the demanglers recurse as deep. Invariants: accepts any
+//! bytes; the result has at most [`LONGEST`] bytes; a name that nests deeper than [`PARSE_DEPTH`]
+//! or [`PRINT_DEPTH`] is not changed; no accepted name needs more than an eighth of
+//! [`super::stack::STACK`] (measured: 0.5 MiB; 4 MiB, half of it, if the demanglers are built
+//! without optimisation).
 
 use std::fmt::{self, Write};
 
@@ -11,16 +13,17 @@ use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 
 /// Longest readable name; longer ones end in an ellipsis.
 const LONGEST: usize = 4096;
-/// Longest name of a compiler that is made readable.
+/// Longest mangled name that is demangled.
 const LONGEST_MANGLED: usize = 1 << 14;
-/// Pieces that a name is printed in: empty ones take no room, and a name can have them without end.
+/// The most pieces that a name is printed in: empty pieces take no room, and a name can have any
+/// number of them.
 const MOST_PIECES: usize = 1 << 16;
-/// Levels that a C++ name may nest while it is parsed, and while it is printed. `rustc_demangle` has a limit of its own, 500,
-/// on levels that are a tenth as large.
+/// How deep a C++ name may nest while it is parsed, and while it is printed. `rustc_demangle` has
+/// its own limit of 500 levels, each of which needs a tenth as much stack.
 const PARSE_DEPTH: u32 = 96;
 const PRINT_DEPTH: u32 = 128;
 
-/// `new` expressions in a C++ name: each doubles the time.
+/// The most `new` expressions in a C++ name: each doubles the time.
 const MOST_NEW_EXPRESSIONS: usize = 12;
 
 /// Text that takes no more than [`LONGEST`] bytes, in no more than [`MOST_PIECES`].
@@ -73,8 +76,9 @@ fn rust(raw: &str) -> Option<String> {
     written(|out| write!(out, "{name:#}"))
 }
 
-/// Whether a C++ name may have so many `new` expressions that parsing it never ends: `cpp_demangle` tries each twice, and
-/// each time all within it. Letters of identifiers count as well, because only a parser can tell them apart.
+/// Whether a C++ name may have so many `new` expressions that parsing it takes practically forever:
+/// `cpp_demangle` parses each twice, including everything within it. Letters of identifiers count
+/// as well, because only a parser can tell them apart.
 fn has_too_many_new_expressions(raw: &str) -> bool {
     let pairs = raw.as_bytes().windows(2);
     pairs.filter(|pair| *pair == b"nw" || *pair == b"na").count() > MOST_NEW_EXPRESSIONS

@@ -19,7 +19,7 @@
 //! Invariants: a file whose build id is not the one that the process had gives no names; nothing
 //! that stands in a file makes a look-up fail, panic, or take unbounded time or memory: what is wrong is told in a [`ModuleReport`];
 //! results are kept for later captures up to a limit, files and parsed debug information are not;
-//! files are looked into on a thread with a stack of its own size, whatever thread asks ([`stack`]).
+//! files are always read on a thread with a large stack ([`stack`]).
 //! Give all addresses of a module in one call: each call reads the file once.
 
 pub(crate) mod bounded;
@@ -224,7 +224,7 @@ impl Symbols {
     }
 }
 
-/// Reads the files of a module, on a stack that is large enough for whatever they say.
+/// Reads the files of a module, on a stack that is large enough for any content.
 fn look_into(key: ModuleKey<'_>, missing: &[u64], options: &SymbolOptions, left: &mut u64) -> Outcome {
     let looked = on_symbol_stack(|| {
         let reading = Reading::new(options, *left);
@@ -255,7 +255,8 @@ pub fn resolve_image(image: Vec<u8>, addresses: &[u64]) -> Vec<Arc<Place>> {
     }
 }
 
-/// The readable form of a function's name: for the fuzzer. Never panics, and never overflows the stack for symbols.
+/// The readable form of a function's name: for the fuzzer. Never panics, and never overflows the
+/// stack for symbols.
 #[doc(hidden)]
 pub fn readable_name(raw: &[u8]) -> String {
     match on_symbol_stack(|| demangle::readable(raw)) {

@@ -59,10 +59,10 @@ pub enum Problem {
         /// How many, at least.
         count: u64,
     },
-    /// The system has no thread, or no memory for its stack.
+    /// The system cannot start a thread, or has no memory for its stack.
     #[error("no thread to look up names on: {0}")]
     NoThread(io::ErrorKind),
-    /// A defect of the profiler: a file that it cannot cope with.
+    /// A defect of the profiler: it panicked on this file.
     #[error("looking up names in {0:?} panicked")]
     Panicked(PathBuf),
     /// The program was built to have its debug information in a file of its own, which is not there.

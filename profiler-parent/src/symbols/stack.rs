@@ -1,10 +1,12 @@
-//! The one stack that symbol work runs on.
+//! The stack that symbol work runs on.
 //!
-//! Names are made readable, debug information is read and profiles are captured on whatever thread a host calls from, and
-//! that thread may have 64 KiB. What symbol files hold decides how deep the work goes, so it never runs there: everything
-//! that looks into a symbol file goes through [`on_symbol_stack`]. Called by [`super::Symbols`], by captures and by the
-//! server of `profiler view`. Invariants: symbol work has [`STACK`] bytes of stack; no accepted name needs more than an eighth
-//! of them, which a test of [`super::demangle`] holds; a panic is an error of the caller's, not of its thread.
+//! A host may call the profiler on any thread, also on one with a stack of 64 KiB. The content of
+//! symbol files decides how deep the work recurses when names are demangled, debug information is
+//! read and profiles are captured. So this work never runs on the caller's stack: all code that
+//! reads a symbol file goes through [`on_symbol_stack`]. Called by [`super::Symbols`], by captures
+//! and by the server of `profiler view`. Invariants: symbol work has [`STACK`] bytes of stack; no
+//! accepted name needs more than an eighth of them, which a test of [`super::demangle`] checks; a
+//! panic is returned as an error and does not end the caller's thread.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -20,18 +22,19 @@ thread_local! {
     static IS_SYMBOL_STACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Why some work has no result.
+/// The reason why some work has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SymbolStackError {
-    /// The work was not begun.
+    /// The work was not started.
     #[error("no thread to look up names on: {0}")]
     NoThread(#[from] io::Error),
-    /// The work ended in a panic, which this is.
+    /// The work panicked with this payload.
     #[error("the look-up of names panicked")]
     Panicked(Box<dyn Any + Send>),
 }
 
-/// Runs `body` with [`STACK`] bytes of stack and waits for it: on a thread of its own, or here if this is such a thread.
+/// Runs `body` with [`STACK`] bytes of stack and waits for it: on a new thread, or directly if this
+/// is such a thread.
 pub(crate) fn on_symbol_stack<T: Send>(body: impl FnOnce() -> T + Send) -> Result<T, SymbolStackError> {
     if IS_SYMBOL_STACK.get() {
         return catch_unwind(AssertUnwindSafe(body)).map_err(SymbolStackError::Panicked);

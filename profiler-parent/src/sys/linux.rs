@@ -84,8 +84,8 @@ fn clear_close_on_exec(file: &File) -> io::Result<()> {
     }
 }
 
-/// A child process, named beyond doubt: it never means a later process of the same number, or what the program has
-/// put in the place of our descriptor.
+/// An unambiguous reference to a child process: it never refers to a later process with the same
+/// number, or to a file that the program has put in the place of our descriptor.
 #[derive(Debug)]
 pub(crate) struct ChildHandle {
     descriptor: OwnDescriptor<OwnedFd>,
@@ -100,12 +100,13 @@ impl ChildHandle {
         Some(Self { descriptor: OwnDescriptor::new(descriptor), pid: child.id() })
     }
 
-    /// Whether the program has left it alone.
+    /// Whether the program has not closed it.
     pub(crate) fn is_ours(&self) -> bool {
         self.get().is_ok()
     }
 
-    /// Before Linux 6.9 all handles have the same inode; then it is asked which process it is.
+    /// Before Linux 6.9 all handles have the same inode; then the descriptor is asked for its
+    /// process.
     fn get(&self) -> io::Result<&OwnedFd> {
         let descriptor = self.descriptor.get()?;
         let is_known = *HANDLES_HAVE_INODES || names_process(descriptor.as_raw_fd(), self.pid);
@@ -130,12 +131,12 @@ impl ChildHandle {
     }
 }
 
-/// Whether two handles of different processes have different inodes.
+/// Whether handles of different processes have different inodes.
 static HANDLES_HAVE_INODES: LazyLock<bool> = LazyLock::new(|| {
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
     let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC);
     let identity = |number: &OwnedFd| FileIdentity::of_number(number.as_raw_fd()).ok();
-    // An `eventfd` has the inode that files without one of their own share.
+    // An `eventfd` has the inode that all files without one of their own share.
     own.is_ok_and(|own| bell.is_ok_and(|bell| identity(&own) != identity(&bell)))
 });
 
@@ -154,7 +155,8 @@ fn exit_status(status: &WaitIdStatus) -> Option<ExitStatus> {
     code.or_else(|| status.terminating_signal().map(|signal| signal | core)).map(ExitStatus::from_raw)
 }
 
-/// Wakes the one thread that waits on it. A pipe, because its inode tells it from all other files.
+/// Wakes the one thread that waits on it. A pipe, because its inode distinguishes it from all other
+/// files.
 #[derive(Debug)]
 pub(crate) struct Bell {
     heard: OwnDescriptor<OwnedFd>,
@@ -175,15 +177,16 @@ impl Bell {
         }
     }
 
-    /// Whether the program has left it alone. One that it has closed does not ring.
+    /// Whether the program has not closed it. A closed bell does not ring.
     pub(crate) fn is_ours(&self) -> bool {
         self.heard.is_ours() && self.rung.is_ours()
     }
 
-    /// Waits until the bell rings, one of the children may have ended, or the time is over. Says which children.
+    /// Waits until the bell rings, one of the children may have ended, or the time is over. Returns
+    /// which children.
     pub(crate) fn wait(&self, children: &[Arc<ChildHandle>], timeout: Duration) -> Woken {
         let timeout = Timespec::try_from(timeout).ok();
-        // Waiting for a file of the program that has the number by now is harmless.
+        // It is harmless to wait for a file of the program that has reused the number.
         let handles = children.iter().map(|child| child.descriptor.unchecked());
         let heard = self.heard.get().ok();
         let mut polled: Vec<PollFd<'_>> = handles.chain(heard).map(|fd| readable(fd.as_fd())).collect();
@@ -203,12 +206,12 @@ fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
 
-/// Opens a file for reading if it is a regular one. Looks before it opens: opening a FIFO waits,
-/// opening a device may do anything, and a file that the program has locked must not be opened a
-/// second time. A file that another process holds a lease on is an error, not a wait.
+/// Opens a file for reading if it is a regular file. Checks that before it opens: opening a FIFO
+/// waits, opening a device may do anything, and a file that the program has locked must not be
+/// opened a second time. A file on which another process holds a lease is an error, not a wait.
 pub(crate) fn open_regular(path: &Path) -> io::Result<Option<ForeignFile>> {
     use rustix::fs::{FileType, Mode, OFlags, fstat, open};
-    // Closing a descriptor that is a path only leaves locks alone.
+    // A descriptor with `O_PATH` does not release locks when it is closed.
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::RegularFile {
         return Ok(None);

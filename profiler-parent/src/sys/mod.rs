@@ -39,12 +39,12 @@ pub(crate) struct Usage {
     pub(crate) resident_bytes: u64,
 }
 
-/// What ended the waiting at a bell.
+/// What ended the wait of a bell.
 #[derive(Debug, Default)]
 pub(crate) struct Woken {
     /// The bell was rung.
     pub(crate) rung: bool,
-    /// Places of children that may have ended.
+    /// Indexes of children that may have ended.
     pub(crate) children: Vec<usize>,
 }
 

@@ -89,12 +89,12 @@ impl Bell {
         self.change.notify_one();
     }
 
-    /// Nothing can close it.
+    /// Always true: the program cannot close it.
     pub(crate) fn is_ours(&self) -> bool {
         true
     }
 
-    /// Waits until the bell rings or the time is over. No child is seen to end.
+    /// Waits until the bell rings or the time is over. Never reports that a child has ended.
     pub(crate) fn wait(&self, _: &[Arc<ChildHandle>], timeout: Duration) -> Woken {
         let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.change.wait_timeout_while(rung, timeout, |rung| !*rung);
@@ -113,7 +113,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Option<profiler_core::sys:
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
     let file = options.open(path)?;
-    // Another file may have come to the same path.
+    // Another file may have replaced it at the same path.
     let is_file = file.metadata()?.is_file();
     Ok(is_file.then(|| file.into()))
 }

@@ -1,8 +1,9 @@
-//! Connections of the server: which make room for others, and how long each may take to send its request.
+//! Connections of the server: which are closed for others, and how long each may take to send its
+//! request.
 //!
-//! Used by [`super::Server`]. Each connection has a thread, which blocks in reads; a connection is closed under its thread's
-//! hands by a shutdown of its socket. See [`crate::clients`] for the rule. Invariant: a client that has not shown the token has
-//! [`HEAD_TIME`] for all that it sends.
+//! Used by [`super::Server`]. Each connection has a thread, which blocks in reads; to close a
+//! connection, its socket is shut down while the thread reads. See [`crate::clients`] for the rule.
+//! Invariant: a client that has not sent the token has [`HEAD_TIME`] for everything it sends.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -22,11 +23,11 @@ const READ: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) struct Admission {
     connections: Mutex<Connections<Arc<TcpStream>>>,
-    /// Told when a connection leaves, or has shown the token.
+    /// Notified when a connection leaves or has sent the token.
     left: Condvar,
 }
 
-/// A connection that is in. It leaves when this is dropped.
+/// An accepted connection. It leaves when this is dropped.
 #[derive(Debug)]
 pub(super) struct Admitted {
     admission: Arc<Admission>,
@@ -45,7 +46,8 @@ impl Admission {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a connection in. If it has to wait, it waits for one of those that came just now.
+    /// Accepts a connection. If all places are taken by young connections, waits until one may be
+    /// closed or leaves.
     pub(super) fn enter(self: &Arc<Self>, stream: TcpStream) -> Admitted {
         let stream = Arc::new(stream);
         let mut connections = self.lock();
@@ -76,7 +78,7 @@ impl Admitted {
         &self.stream
     }
 
-    /// A request with the token came.
+    /// Notes that a request with the token has arrived.
     pub(super) fn show_token(&self) {
         self.has_token.store(true, Ordering::Relaxed);
         let closed = self.admission.lock().show_token(self.id, Arc::clone(&self.stream), now());
@@ -84,7 +86,7 @@ impl Admitted {
         closed.iter().for_each(|other| close(other));
     }
 
-    /// The client's bytes, each in time.
+    /// The client's bytes, each of which must arrive in time.
     pub(super) fn client(&self) -> Client<'_> {
         Client(self)
     }

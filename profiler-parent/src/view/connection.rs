@@ -17,7 +17,8 @@ const MAX_BODY: u64 = 16 << 20;
 /// Reads in which a body must be there.
 const BODY_READS: usize = 4096;
 
-/// Reads the request and answers it; calls `has_token` as soon as it is seen that the client knows the token.
+/// Reads the request and answers it; calls `has_token` as soon as it knows that the client has the
+/// token.
 pub(super) fn serve(
     stream: &mut (impl Read + Write),
     site: &Site,

@@ -1,6 +1,7 @@
 //! The server: it listens, and gives every connection a thread for its one request.
 //!
-//! A bounded number of connections at once, those without the token apart from those with it: see [`super::admission`].
+//! The number of connections at once is bounded, separately for those with the token and those
+//! without: see [`super::admission`].
 //! Dropping it ends the listening; requests that are being answered end by their timeouts, or with the process.
 
 use std::fs::File;

@@ -265,7 +265,7 @@ fn a_function_that_refers_to_itself_for_its_name_has_none() {
     assert_eq!(seen, [(String::new(), String::new(), 0), ("name".to_owned(), String::new(), 0)]);
 }
 
-/// A thread of a host may have so little stack.
+/// A thread of a host may have as little stack as this.
 const SMALL_STACK: usize = 64 << 10;
 
 #[test]

@@ -1,9 +1,9 @@
-//! Files and locks of the helper's own, as any program has them beside a profiler.
+//! Files and locks of this program itself, as any program has them besides a profiler.
 //!
-//! `init` begins to record late. `lock PATH` takes a POSIX lock, `locker PATH` says which other process holds one.
-//! `close-all DIRECTORY` closes all descriptors from 3 on and opens files of the program in their place;
-//! `check-files` says whether those are still what they were. `fill MIB` writes to every file that this process has
-//! been given and may write, as long as that works.
+//! `init` starts recording late. `lock PATH` takes a POSIX lock, `locker PATH` prints which other
+//! process holds one. `close-all DIRECTORY` closes all descriptors from 3 on and opens files of the
+//! program in their place; `check-files` says whether those are unchanged. `fill MIB` writes to
+//! every writable file that this process was given, until a write fails.
 
 #![allow(unsafe_code)]
 
@@ -18,9 +18,10 @@ use integration_tests::locks;
 
 use crate::Words;
 
-/// More than the profiler has descriptors, so that each of its numbers is one of the program's.
+/// More than the number of the profiler's descriptors, so that files of the program reuse all their
+/// numbers.
 const FILES: usize = 96;
-/// Where each file's offset stands.
+/// The offset of each file.
 const OFFSET: u64 = 7;
 
 static OPEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
@@ -46,7 +47,7 @@ fn lock(path: &Path) -> anyhow::Result<String> {
 }
 
 fn close_all(directory: &Path) -> anyhow::Result<String> {
-    // SAFETY: takes plain numbers. This program holds no descriptor from 3 on by a value that closes it.
+    // SAFETY: takes plain numbers. No value of this program closes a descriptor from 3 on.
     let failed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     ensure!(failed == 0, "close_range: {}", std::io::Error::last_os_error());
     let mut open = OPEN.lock().map_err(|_| anyhow::anyhow!("poisoned"))?;

@@ -122,17 +122,18 @@ fn live_on(mut writer: std::io::PipeWriter, scribbles: bool) {
     }
 }
 
-/// Runs all handlers of an orderly exit, and ends.
+/// Runs all exit handlers and ends.
 fn in_handlers_of_exit() {
-    // SAFETY: in a process that shares our memory this is not safe by the book, and done by programs.
+    // SAFETY: not formally safe in a process that shares our memory, but programs do it.
     unsafe { libc::exit(0) }
 }
 
 /// `vfork COUNT`: a process in our memory, which stands in for the calling thread until it ends,
-/// records so many markers; then the thread goes on counting. `vfork-exit COUNT`: it ends by `exit`.
+/// records `COUNT` markers; then the thread continues to count. `vfork-exit COUNT`: the process
+/// ends with `exit`.
 fn vfork(words: Words<'_>, end: fn()) -> anyhow::Result<String> {
     extern "C" fn body(argument: *mut libc::c_void) -> libc::c_int {
-        // SAFETY: what is passed below, which lives until this process has ended.
+        // SAFETY: the value that is passed below, which lives until this process has ended.
         let (count, end) = unsafe { argument.cast::<(u64, fn())>().read() };
         (0..count).for_each(|sequence| marks::record(2000, sequence));
         end();

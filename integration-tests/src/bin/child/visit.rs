@@ -1,4 +1,5 @@
-//! Recording within the code of a library that a test has built: see `integration_tests::hostile_library`.
+//! Records while a function of a library runs that a test has built: see
+//! `integration_tests::hostile_library`.
 
 #![allow(unsafe_code)]
 
@@ -15,17 +16,19 @@ use crate::Words;
 /// How long a visit takes: long enough for an alert, and for samples.
 const STAY: Duration = Duration::from_millis(150);
 
-/// The library's function: calls back from within itself.
+/// The library's function, which calls its argument.
 type Visit = unsafe extern "C" fn(extern "C" fn());
 
-/// `visit PATH`: loads the library, and records a marker with its stack within a function of it, in a run of a plugin.
+/// `visit PATH`: loads the library, and records a marker with its stack within a function of the
+/// library, in a run of a plugin.
 pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String>> {
     (name == "visit").then(|| visit(words.first().context("which library?")?))
 }
 
 fn visit(path: &str) -> anyhow::Result<String> {
     let path = CString::new(path)?;
-    // SAFETY: the path is a string that ends in zero; the library has no code that runs when it is loaded.
+    // SAFETY: the path is a string that ends in zero; the library has no code that runs when it is
+    // loaded.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
     ensure!(!library.is_null(), "cannot load {path:?}");
     // SAFETY: the library stays loaded; the name is a string that ends in zero.

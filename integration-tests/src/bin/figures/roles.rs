@@ -1,5 +1,5 @@
-//! Processes that do one thing for a figure: this same program, started as `figures --role NAME ARGUMENT…`,
-//! which is never called by hand.
+//! Processes that do one thing for a figure: this same program, started as `figures --role NAME
+//! ARGUMENT…`. Not for use by hand.
 
 use std::process::{Command, ExitCode};
 

@@ -1,8 +1,9 @@
-//! What runs in `exit` and around a fork, run in a signal handler that interrupted the allocator.
+//! The code that runs in `exit` and around a fork, called in a signal handler that interrupted the
+//! allocator.
 //!
-//! `interrupted TIMES`: so many signals come to a thread that takes and gives memory, while another
-//! one records. Each handler also makes a process by the bare system call, which records nothing.
-//! Prints how many handlers ran, and how many of them allocated.
+//! `interrupted TIMES`: a thread that allocates and frees memory gets `TIMES` signals, while
+//! another thread records. Each handler also forks with the bare system call; that child records
+//! nothing. Prints how many handlers ran, and how many of them allocated.
 
 #![allow(unsafe_code)]
 
@@ -47,7 +48,7 @@ pub(crate) fn run(times: u64) -> Result<()> {
     Ok(())
 }
 
-/// An attached pool, which alone is closed at an exit.
+/// An attached pool: only such a pool is closed at an exit.
 fn start() -> Result<()> {
     let params = SessionParams::default();
     let spec = PoolSpec {
@@ -88,7 +89,7 @@ extern "C" fn handler(_: libc::c_int) {
     let allocations = allocations_of(|| {
         session::pass_through_fork_handlers();
         STRANGE.fetch_add(u64::from(!fork_ends_well()), Ordering::Relaxed);
-        // At first threads still record when a process is made.
+        // The first forks happen while threads record.
         if half >= 100 {
             session::close_at_exit();
         }
@@ -97,7 +98,7 @@ extern "C" fn handler(_: libc::c_int) {
     HANDLED.fetch_add(1, Ordering::Release);
 }
 
-/// Makes a process that tries to record and to close the pool, neither of which it may.
+/// Forks a process that tries to record and to close the pool; both must have no effect.
 fn fork_ends_well() -> bool {
     // SAFETY: a fork without the C library's handlers, which take the allocator's lock.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };

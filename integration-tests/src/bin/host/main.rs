@@ -1,4 +1,4 @@
-//! Programs with habits of their own, which the profiler must leave as they are: `host HABIT ARGUMENT…`.
+//! Programs with habits that the profiler must not change: `host HABIT ARGUMENT…`.
 //!
 //! Run by the tests `exits` and `own_signal`. A habit that ends by itself prints one line.
 

@@ -1,8 +1,8 @@
 //! A program that handles the sampler's signal itself, and ends its own waits with it.
 //!
-//! `own-signal ORDER FLAGS`: the handler is installed before the profiler (`handler-first`) or after
-//! it, with `SA_RESTART` or without. A thread waits in a `read`; the signal comes; then there is
-//! something to read. Prints what the `read` gave: `eintr` or `data`.
+//! `own-signal ORDER FLAGS`: the handler is installed before the profiler (`handler-first`) or
+//! after it, with `SA_RESTART` or without. A thread waits in a `read`; the signal arrives; then
+//! there is data to read. Prints the result of the `read`: `eintr` or `data`.
 
 #![allow(unsafe_code)]
 
@@ -35,7 +35,8 @@ impl std::str::FromStr for Order {
 }
 
 static READER: AtomicU64 = AtomicU64::new(0);
-/// Signals that the reading thread heard, and signals that came with a mask other than the program's.
+/// Signals that the reading thread received, and signals that arrived with a mask other than the
+/// program's.
 static HEARD: AtomicU64 = AtomicU64::new(0);
 static WRONGLY_MASKED: AtomicU64 = AtomicU64::new(0);
 
@@ -93,7 +94,7 @@ fn interrupt_a_read() -> Result<&'static str> {
     // SAFETY: the thread is joined below.
     unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGURG) };
     ensure!(until(|| HEARD.load(Ordering::SeqCst) > 0), "the signal is not heard");
-    // Either the call has ended, or it goes on.
+    // Either the call has ended, or it continues.
     ensure!(until(|| thread.is_finished() || reads()), "the thread neither reads nor ends");
     let is_over = thread.is_finished();
     writer.write_all(b"x")?;
@@ -106,7 +107,7 @@ fn interrupt_a_read() -> Result<&'static str> {
     }
 }
 
-/// Whether the reading thread waits in its `read`, as the system tells it.
+/// Whether the reading thread waits in its `read`, as the system reports it.
 fn reads() -> bool {
     let path = format!("/proc/self/task/{}/syscall", READER.load(Ordering::SeqCst));
     let call = std::fs::read_to_string(path).unwrap_or_default();

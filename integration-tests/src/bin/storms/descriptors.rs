@@ -1,4 +1,5 @@
-//! A process whose table of descriptors is full, so that nothing can be asked of the system: the profile says what it lacks.
+//! A process whose descriptor table is full, so that the sampler cannot ask the system about
+//! threads: the profile says what it lacks.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -10,7 +11,7 @@ use profiler_core::session::{self, Features};
 use profiler_parent::Session;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Longer than it takes; only a failing test waits so long.
+/// Longer than it takes; only a failing test waits until the end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn full() -> Result<()> {

@@ -1,14 +1,15 @@
-//! Calls that wait, in a process whose threads the system tells more or less about: `storms interrupted SECONDS SCENE`.
+//! Waiting calls, in a process about whose threads the system reports more or less: `storms
+//! interrupted SECONDS SCENE`.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::interrupted::{Scene, play};
 
-/// Enough for a share of one in 10,000.
+/// Enough calls to see a share of one in 10,000.
 const CALLS: u64 = 12_000;
 
-/// Says `left out` if the scene cannot be set here.
+/// Prints `left out` if the scene cannot be set here.
 pub(crate) fn run(seconds: u64, scene: &str) -> Result<()> {
     let scene = Scene::named(scene).context("no such scene")?;
     if let Some(missing) = scene.missing() {
@@ -17,7 +18,7 @@ pub(crate) fn run(seconds: u64, scene: &str) -> Result<()> {
     }
     let outcome = play(scene, CALLS, Duration::from_secs(seconds * 12))?;
     let (calls, interrupted, stats) = (outcome.calls(), outcome.interrupted(), outcome.stats);
-    // At most one in 10,000; of fewer calls at most one.
+    // At most one in 10,000; if there are fewer calls, at most one.
     ensure!(
         interrupted <= 1 + calls / 10_000,
         "{interrupted} of {calls} were interrupted: {:?}",

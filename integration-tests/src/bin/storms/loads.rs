@@ -69,12 +69,12 @@ pub(crate) fn threads(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Loads a library again and again, each time at another place: it is defined once.
+/// Loads a library repeatedly, each time at another address: it is defined once.
 pub(crate) fn reloads(seconds: u64) -> Result<()> {
     let loads = usize::try_from(seconds)? * 300;
     let reloads = integration_tests::reloads::play(loads)?;
     ensure!(reloads.places > 5, "always at the same place: {reloads:?}");
-    // Two for what else may be loaded meanwhile.
+    // Two for other files that may be loaded meanwhile.
     ensure!(reloads.added <= 2, "of {loads} loads: {reloads:?}");
     println!("ok {reloads:?}");
     Ok(())

@@ -70,7 +70,7 @@ fn main() -> Result<()> {
     std::thread::scope(|scope| {
         // Two at once: with themselves they collide most.
         let storms: Vec<_> = (0..2).map(|_| scope.spawn(|| storm(&stop))).collect();
-        // On a loaded machine it goes on until the sampler has done something.
+        // On a loaded machine the storm continues until the sampler has done something.
         while Instant::now() < ends || !has_sampled(&name, seconds) && Instant::now() < ends + LONG {
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -86,12 +86,12 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Whether the sampler has taken samples, in so many ticks that it cannot have stood still.
+/// Whether the sampler has taken samples, and made enough ticks to show that it was not blocked.
 fn has_sampled(storm: &str, seconds: u64) -> bool {
     session::sampling_stats().is_some_and(|stats| {
-        // A thread that only sleeps is asked for nothing.
+        // A thread that only sleeps is not signalled.
         let samples = if storm == "sleepers" { stats.peeked } else { stats.taken };
-        // A tick in which nobody answers takes a tenth of a second.
+        // A tick in which no thread answers takes a tenth of a second.
         samples > 0 && stats.ticks > seconds * 3
     })
 }

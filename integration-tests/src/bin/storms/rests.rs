@@ -1,4 +1,5 @@
-//! What threads at rest cost: `storms rests SECONDS THREADS` prints the share of a processor and entries per second.
+//! What threads at rest cost: `storms rests SECONDS THREADS` prints the share of a processor and
+//! the entries per second.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ pub(crate) fn measure(seconds: u64, threads: usize) -> Result<()> {
         };
         std::thread::Builder::new().stack_size(64 << 10).spawn(body)?;
     }
-    // All are found, and asked for their stacks, by then.
+    // By then all are found and were signalled for their stacks.
     std::thread::sleep(Duration::from_secs(4));
     let (entries, cpu, watch) = (entries()?, used(), Stopwatch::start());
     std::thread::sleep(Duration::from_secs(seconds));

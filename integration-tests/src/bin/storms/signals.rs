@@ -177,15 +177,16 @@ pub(crate) fn small_alternate_stacks(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Computes on a thread whose alternate stack has the size that programs once were told to take: too small for the registers
-/// of processors with large vectors. The thread has it when it records first.
+/// Computes on a thread whose alternate stack has the former constant size `MINSIGSTKSZ`, which is
+/// too small for the registers of processors with large vectors. The thread has it when it first
+/// records.
 pub(crate) fn too_small_alternate_stacks(stop: &AtomicBool) -> Result<()> {
     let cramped = || -> Result<()> {
         let mut memory = vec![0_u8; libc::MINSIGSTKSZ];
         let size = memory.len();
         let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: size };
         let mut before = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
-        // SAFETY: the memory stays until the stack before it is put back.
+        // SAFETY: the memory stays valid until the previous stack is restored.
         let is_taken = unsafe { libc::sigaltstack(&raw const stack, &raw mut before) } == 0;
         profiler_core::marker!("cramped");
         while goes_on(stop) && is_taken {
@@ -193,7 +194,7 @@ pub(crate) fn too_small_alternate_stacks(stop: &AtomicBool) -> Result<()> {
         }
         if is_taken {
             says_that_stacks_are_missing()?;
-            // SAFETY: what was there before.
+            // SAFETY: restores the previous stack.
             unsafe { libc::sigaltstack(&raw const before, std::ptr::null_mut()) };
         }
         drop(black_box(memory));
@@ -201,7 +202,7 @@ pub(crate) fn too_small_alternate_stacks(stop: &AtomicBool) -> Result<()> {
     };
     std::thread::scope(|scope| {
         let cramped = scope.spawn(cramped);
-        // One beside it that can be asked.
+        // A second thread that can be signalled.
         while goes_on(stop) {
             (0..50_000_u64).for_each(|number| _ = black_box(number));
         }

@@ -1,20 +1,22 @@
 //! Linux: a listening socket of our own, and a guard in front of ipc-channel's receivers.
 //!
-//! The guard exists because ipc-channel believes the header of every packet: a forged one makes
-//! it wait for ever, panic, or abort the process. So the header is looked at first, with
-//! `MSG_PEEK`, which also tells (as truncated control data) whether descriptors are attached,
-//! without receiving them.
+//! The guard exists because ipc-channel trusts the header of every packet: a forged one makes it
+//! wait forever, panic, or abort the process. So the guard first reads the header with `MSG_PEEK`,
+//! which also reports (as truncated control data) whether descriptors are attached, without
+//! receiving them.
 //!
-//! ipc-channel's own server accepts without `SOCK_CLOEXEC` and does not show the descriptor, so the connection is
-//! accepted here and then put, by `dup3`, in the place of one end of a new channel of ipc-channel's:
+//! ipc-channel's own server accepts without `SOCK_CLOEXEC` and does not expose the descriptor. So
+//! the connection is accepted here, and `dup3` then puts it in the place of one end of a new
+//! ipc-channel channel:
 //!
 //! ```text
 //! child's connect() ──▶ accept4(SOCK_CLOEXEC) ──▶ socket ──┬──▶ Guard
 //!                       ipc::channel() ──▶ receiver, number n ◀─ dup3(socket, n)
 //! ```
 //!
-//! Invariants: every descriptor is closed by the next `exec` from the moment it exists; no descriptor of the program
-//! is looked at, duplicated or closed; the number of descriptors that the program has makes no difference.
+//! Invariants: every descriptor has `CLOEXEC` from the moment it exists; no descriptor of the
+//! program is examined, duplicated or closed; the cost does not depend on how many descriptors the
+//! program has.
 
 use std::fmt::Debug;
 use std::io::{self, IoSliceMut};
@@ -36,10 +38,10 @@ use tempfile::TempDir;
 
 use super::{Opened, Peek, own_channel};
 
-/// Connections that may wait; there is one child.
+/// How many connections may wait; there is one child.
 const BACKLOG: i32 = 10;
 
-/// A socket with a name, in a directory of its own that is removed with it.
+/// A named socket in a directory of its own, which is removed with it.
 #[derive(Debug)]
 pub(crate) struct ListeningSocket<T> {
     socket: Arc<OwnDescriptor<OwnedFd>>,
@@ -55,12 +57,12 @@ pub(crate) struct Connection<T> {
     packets: PhantomData<fn() -> T>,
 }
 
-/// Ends the waiting on a [`ListeningSocket`], or an accepted channel. Keeps no socket open.
+/// Ends the wait of a [`ListeningSocket`], or an accepted channel. Keeps no socket open.
 #[derive(Clone, Debug)]
 pub(crate) struct HangUp(Weak<OwnDescriptor<OwnedFd>>);
 
 impl HangUp {
-    /// Ends it now; what was sent can still be received.
+    /// Ends it now; messages that were already sent can still be received.
     pub(crate) fn hang_up(&self) {
         if let Some(socket) = self.0.upgrade()
             && let Ok(socket) = socket.get()
@@ -71,7 +73,7 @@ impl HangUp {
 }
 
 impl<T> ListeningSocket<T> {
-    /// Listens as `DIRECTORY/.tmpXXXXXX/socket`, where only this user may enter.
+    /// Listens at `DIRECTORY/.tmpXXXXXX/socket`, which only this user may enter.
     pub(crate) fn new() -> io::Result<Self> {
         let mut builder = tempfile::Builder::new();
         let directory = builder.permissions(std::fs::Permissions::from_mode(0o700)).tempdir()?;
@@ -90,12 +92,12 @@ impl<T> ListeningSocket<T> {
         &self.name
     }
 
-    /// What ends [`Self::accept`] from another thread.
+    /// Ends [`Self::accept`] from another thread.
     pub(crate) fn hang_up_handle(&self) -> HangUp {
         HangUp(Arc::downgrade(&self.socket))
     }
 
-    /// Waits for the first to connect.
+    /// Waits for the first connection.
     pub(crate) fn accept(self) -> io::Result<Connection<T>> {
         loop {
             match rustix::net::accept_with(self.socket.get()?, SocketFlags::CLOEXEC) {
@@ -111,18 +113,18 @@ impl<T> ListeningSocket<T> {
 }
 
 impl<T: Serialize + DeserializeOwned + Debug> Connection<T> {
-    /// What looks at the packets of this connection.
+    /// The guard that checks the packets of this connection.
     pub(crate) fn guard(&self) -> Option<&Guard> {
         Some(&self.guard)
     }
 
-    /// What receives from this connection, the first packet if that was received already, and the guard.
+    /// The receiver of this connection, the first packet if it was received already, and the guard.
     pub(crate) fn open(self) -> io::Result<Opened<T>> {
         Ok(Opened { packets: self.guard.receiver()?, first: None, guard: Some(self.guard) })
     }
 }
 
-/// A connection that was accepted: looks at packets before ipc-channel receives them.
+/// An accepted connection: checks packets before ipc-channel receives them.
 #[derive(Debug)]
 pub(crate) struct Guard {
     socket: Arc<OwnDescriptor<OwnedFd>>,
@@ -132,12 +134,12 @@ impl Guard {
     /// Bytes of ipc-channel's packet header: length of the packet, length of the message.
     const HEADER: usize = 2 * size_of::<usize>();
 
-    /// What ends this channel from another thread.
+    /// Ends this channel from another thread.
     pub(crate) fn hang_up_handle(&self) -> HangUp {
         HangUp(Arc::downgrade(&self.socket))
     }
 
-    /// What receives from this connection.
+    /// The receiver of this connection.
     fn receiver<T>(&self) -> io::Result<OwnDescriptor<IpcReceiver<T>>>
     where
         T: Serialize + DeserializeOwned + Debug,
@@ -146,24 +148,25 @@ impl Guard {
         let (probe, receiver) = (own_channel(probe), own_channel(receiver));
         let number = replaceable(&probe, &receiver).ok_or(io::ErrorKind::Unsupported)?;
         put_in_place(self.socket.get()?, number)?;
-        // What its number means has just changed.
+        // The number has just been given another socket.
         Ok(receiver.renewed())
     }
 
-    /// The process that connected, as the kernel says it; `None` if it cannot be seen from here.
+    /// The process that connected, as the kernel reports it; `None` if it cannot be seen from here.
     #[allow(unsafe_code)]
     pub(crate) fn peer_process(&self) -> Option<ProcessId> {
-        // Not by rustix, whose process numbers cannot be the 0 that the kernel may say.
+        // Not with rustix, whose process numbers cannot be 0, which the kernel may report.
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
         let (place, room) = ((&raw mut peer).cast(), &raw mut length);
         let number = self.socket.get().ok()?.as_raw_fd();
-        // SAFETY: the kernel writes at most `length` bytes into a local of that size, and the length.
+        // SAFETY: the kernel writes at most `length` bytes into a local of that size, and the
+        // length.
         let failed = unsafe { libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PEERCRED, place, room) };
         u32::try_from(peer.pid).ok().filter(|pid| failed == 0 && *pid != 0).map(ProcessId::new)
     }
 
-    /// Waits for the next packet and judges it, leaving it where it is.
+    /// Waits for the next packet and checks it without receiving it.
     pub(crate) fn peek(&self) -> io::Result<Peek> {
         let mut header = [0; Self::HEADER];
         let (bytes, attached) = self.peek_into(&mut header)?;
@@ -199,8 +202,8 @@ fn judge(header: &[u8; Guard::HEADER], bytes: usize) -> Option<usize> {
     whole.then_some(message)
 }
 
-/// The number of `receiver`, if the socket there is beyond doubt the other end of `probe`: what is written to
-/// one of the two can be seen at the other.
+/// The number of `receiver`, if its socket is provably the other end of `probe`: bytes that are
+/// written to one of the two arrive at the other.
 fn replaceable<T: Serialize>(
     probe: &OwnDescriptor<IpcSender<T>>,
     receiver: &OwnDescriptor<IpcReceiver<T>>,
@@ -229,11 +232,11 @@ fn peek_without_waiting(number: RawFd, room: &mut [u8]) -> Option<usize> {
     usize::try_from(seen).ok()
 }
 
-/// Has `number` mean the same socket as `socket`.
+/// Makes `number` refer to the same socket as `socket`.
 #[allow(unsafe_code)]
 fn put_in_place(socket: &OwnedFd, number: RawFd) -> io::Result<()> {
-    // SAFETY: takes plain numbers. The second is ipc-channel's own, as was found out just now; its receiver does not
-    // care which socket it is.
+    // SAFETY: takes plain numbers. The second was just found to be ipc-channel's own; its receiver
+    // works with any socket.
     match unsafe { libc::dup3(socket.as_raw_fd(), number, libc::O_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

@@ -1,5 +1,6 @@
-//! The socket by which a parent waits for one child that speaks ipc-channel, and the guard in front of what it
-//! accepts. `linux` makes and accepts both by itself; `portable` leaves that to ipc-channel and guards nothing.
+//! The socket on which a parent waits for one child that speaks ipc-channel, and the guard that
+//! checks what it accepts. `linux` makes and accepts both itself; `portable` leaves that to
+//! ipc-channel and checks nothing.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[path = "linux.rs"]
@@ -19,36 +20,37 @@ pub(crate) use imp::{Guard, HangUp, ListeningSocket};
 /// A connection that is ready to be received from.
 pub(crate) struct Opened<T> {
     pub(crate) packets: OwnDescriptor<IpcReceiver<T>>,
-    /// The first packet, where it cannot be looked at before it is received.
+    /// The first packet, on systems where it cannot be checked before it is received.
     pub(crate) first: Option<T>,
     pub(crate) guard: Option<Guard>,
 }
 
-/// What the first bytes of a packet say, and what is true.
+/// The claims of a packet's header, compared with the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(all(target_os = "linux", not(profiler_portable))), allow(dead_code))]
 pub(crate) enum Peek {
-    /// The other side is gone and nothing is left.
+    /// The other side is gone and nothing is left to receive.
     Closed,
     /// One whole packet of ipc-channel.
     Whole {
         /// Bytes of its content.
         length: usize,
-        /// Descriptors are attached to it.
+        /// Whether descriptors are attached to it.
         attached: bool,
     },
     /// Anything else.
     Foreign,
 }
 
-/// A sender or receiver of ipc-channel. Those panic when their descriptor cannot be closed, and close any file that
-/// has its number, so they are held as this.
+/// A sender or receiver of ipc-channel. Those panic when their descriptor cannot be closed, and
+/// close any file that has their number, so they are held in this type.
 pub(crate) fn own_channel<T: std::fmt::Debug>(channel: T) -> OwnDescriptor<T> {
     let number = socket_number(&format!("{channel:?}"));
     OwnDescriptor::of_number(channel, number)
 }
 
-/// The number of the socket inside: ipc-channel shows it in its debug text only. `None` for a text of another form.
+/// The number of the socket inside, which ipc-channel only shows in its debug text. `None` if that
+/// text has another form.
 fn socket_number(text: &str) -> Option<RawFd> {
     let receiver = "IpcReceiver { os_receiver: OsIpcReceiver { fd: Cell { value: ";
     let sender = "IpcSender { os_sender: OsIpcSender { fd: SharedFileDescriptor(";

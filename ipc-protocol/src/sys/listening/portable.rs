@@ -1,4 +1,5 @@
-//! Every other system: ipc-channel listens and accepts, and the other side of a channel is trusted with packet headers.
+//! Every other system: ipc-channel listens and accepts, and packet headers of the other side are
+//! trusted.
 
 use std::fmt::Debug;
 use std::io;
@@ -39,7 +40,7 @@ impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
         HangUp
     }
 
-    /// Waits for the first packet of the first to connect.
+    /// Waits for the first packet of the first connection.
     pub(crate) fn accept(self) -> io::Result<Connection<T>> {
         let (packets, first) = self.server.accept().map_err(io::Error::other)?;
         Ok(Connection { packets, first })
@@ -52,13 +53,13 @@ impl<T: Serialize + DeserializeOwned + Debug> Connection<T> {
         None
     }
 
-    /// What receives from this connection, and the first packet.
+    /// The receiver of this connection, and the first packet.
     pub(crate) fn open(self) -> io::Result<Opened<T>> {
         Ok(Opened { packets: own_channel(self.packets), first: Some(self.first), guard: None })
     }
 }
 
-/// Looks at packets before they are received; never made here.
+/// Checks packets before they are received; never made here.
 #[derive(Debug)]
 pub(crate) enum Guard {}
 

@@ -7,8 +7,8 @@
 //!
 //! Used by [`crate::transport::inherited`]. Invariants: a packet is received into memory that was
 //! there before, with room for the sender's number and for nothing else, so a packet can make the
-//! receiver neither grow nor hold a descriptor; a call that a signal interrupts is made again; a socket that
-//! the program has closed is neither used nor closed.
+//! receiver neither grow nor hold a descriptor; a call that a signal interrupts is made again; a
+//! socket that the program has closed is neither used nor closed.
 
 use std::fs::File;
 use std::io;
@@ -85,7 +85,7 @@ impl PacketSocket {
         Ok(judge(length, message, control))
     }
 
-    /// Whether the program has left it open.
+    /// Whether the program has not closed it.
     pub(crate) fn is_ours(&self) -> bool {
         self.0.is_ours()
     }

@@ -19,7 +19,7 @@ use crate::transport::{FrameReceiver, FrameSender, TransportError, check_frame, 
 /// Bytes that a packet may have beyond its frame: the packet's kind and the frame's length.
 const PACKET_SLACK: usize = 16;
 
-/// What is said of a peer by which ipc-channel's receiver fails.
+/// The reason that is given when a peer makes ipc-channel's receiver fail.
 pub(super) const CANNOT_RECEIVE: &str = "a packet that cannot be received";
 
 /// What travels. Only the first packet of a channel may be another one than `Frame`.
@@ -30,7 +30,7 @@ pub(super) enum Packet {
     Abandon,
 }
 
-/// The sender by which the parent answers. Travels as an [`IpcSender`].
+/// The parent answers with this sender. It travels as an [`IpcSender`].
 #[derive(Debug)]
 pub(super) struct Answers(OwnDescriptor<IpcSender<Packet>>);
 
@@ -121,7 +121,7 @@ impl FrameReceiver for PacketReceiver {
             return Err(TransportError::Disconnected);
         }
         let received = self.receive();
-        // Not obeyed any more: nothing could be answered, and the peer may know already.
+        // The message is ignored: an answer is impossible, and the peer may have noticed already.
         let received = if self.packets.is_ours() { received } else { Err(DescriptorLost.into()) };
         self.ended = received.is_err();
         received
@@ -139,7 +139,7 @@ fn check_packet(peek: Peek) -> Result<(), TransportError> {
     }
 }
 
-/// The first packet has the sender of the answers attached.
+/// The sender for the answers is attached to the first packet.
 pub(super) fn check_first(peek: Peek) -> Result<(), TransportError> {
     match peek {
         Peek::Whole { length, attached: true } => check_packet(Peek::Whole { length, attached: false }),

@@ -261,7 +261,8 @@ mod guarded_packets {
         assert!(matches!(waiting.join().unwrap(), Err(TransportError::Abandoned)));
     }
 
-    /// Numbers of sockets that were accepted from the listener of this name. Looks at bare numbers only.
+    /// The numbers of sockets that were accepted from the listener of this name. Only examines bare
+    /// numbers.
     #[allow(unsafe_code)]
     fn accepted_sockets(name: &str) -> Vec<i32> {
         let is_accepted = |number: &i32| {

@@ -86,7 +86,7 @@ pub(super) fn write_log<W: Write>(
     out.end_object();
 }
 
-/// What the process's profile lacks beside entries, in words.
+/// What is missing from the process's profile besides entries, in words.
 pub(super) fn write_notices<W: Write>(notices: &[String], out: &mut JsonWriter<W>) {
     if notices.is_empty() {
         return;

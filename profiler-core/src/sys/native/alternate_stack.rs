@@ -1,11 +1,12 @@
 //! Threads whose alternate signal stack is too small for a signal.
 //!
-//! The system writes the registers of an interrupted thread to its alternate stack, if it has one. With large vector registers
-//! that is more than the 2,048 bytes that programs once were told to take, and ends the process. Only a thread itself
-//! can ask where that stack is. So each is asked when it joins a session, and those that are not safe to signal are
-//! noted here until they leave it; the sampler looks before it signals.
+//! The system writes the registers of an interrupted thread to its alternate stack, if it has one.
+//! With large vector registers that is more than 2,048 bytes, the former constant `MINSIGSTKSZ`,
+//! and the overflow ends the process. Only a thread itself can ask the system for its alternate
+//! stack. So each thread asks when it joins a session, and threads that must not be signalled are
+//! noted here until they leave it. The sampler checks this before it sends a signal.
 //!
-//! Invariant: a thread's number is written, and taken out, by that thread alone.
+//! Invariant: only the thread itself writes and removes its number.
 
 #![allow(unsafe_code)]
 
@@ -14,24 +15,25 @@ use std::mem::MaybeUninit;
 use crate::ids::ThreadId;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
-/// Largest number of such threads that are told apart. With more of them no thread is signalled any more.
+/// The largest number of such threads that are noted. If there are more, no thread is signalled any
+/// more.
 const MOST: usize = 256;
-/// What the handler itself needs of the stack.
+/// The stack that the handler itself needs.
 const HANDLER: u64 = 1024;
 
 static SMALL: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
-/// Such threads at present, with those that found no place.
+/// The present number of such threads, including those that found no place.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 static WITHOUT_PLACE: AtomicU64 = AtomicU64::new(0);
 
-/// Least size of an alternate stack that a signal fits on.
+/// The smallest alternate stack that is large enough for a signal.
 pub(crate) fn least() -> u64 {
-    // SAFETY: asks for a number; 0 if the kernel does not tell it.
+    // SAFETY: asks for a number; 0 if the kernel does not provide it.
     let frame = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) };
     frame.max(libc::MINSIGSTKSZ as u64).saturating_add(HANDLER)
 }
 
-/// Looks at the calling thread's alternate stack. A system call.
+/// Checks the calling thread's alternate stack. Makes a system call.
 pub(crate) fn look_at_own(thread: ThreadId) {
     let is_small = own().is_some_and(|size| size < least());
     if !is_small {
@@ -49,7 +51,7 @@ pub(crate) fn look_at_own(thread: ThreadId) {
     }
 }
 
-/// The calling thread leaves, or has a larger stack now.
+/// The calling thread leaves the session, or has a larger stack now.
 pub(crate) fn forget_own(thread: ThreadId) {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
@@ -74,7 +76,7 @@ fn is_noted(thread: ThreadId) -> bool {
 /// Size of the calling thread's alternate stack, if it has one.
 fn own() -> Option<u64> {
     let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
-    // SAFETY: without a new stack only the present one is written, into memory of its type.
+    // SAFETY: without a new stack the call only writes the present one, into memory of its type.
     let failed = unsafe { libc::sigaltstack(std::ptr::null(), stack.as_mut_ptr()) };
     // SAFETY: written by the call; zeroed before it.
     let stack = unsafe { stack.assume_init() };
@@ -96,13 +98,13 @@ mod tests {
             let stack =
                 libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: memory.len() };
             let mut before = MaybeUninit::<libc::stack_t>::zeroed();
-            // SAFETY: the memory stays until the stack before it is put back.
+            // SAFETY: the memory stays valid until the previous stack is restored.
             if unsafe { libc::sigaltstack(&raw const stack, before.as_mut_ptr()) } != 0 {
-                return; // the system knows better than to take it
+                return; // the system does not accept so small a stack
             }
             look_at_own(thread);
             let is_small_now = is_small(thread);
-            // SAFETY: what was there before.
+            // SAFETY: restores the previous stack.
             unsafe { libc::sigaltstack(before.as_ptr(), std::ptr::null_mut()) };
             assert!(is_small_now);
             look_at_own(thread);

@@ -5,8 +5,9 @@
 //! lost; a SIGPROF there would end it. It means so little that Go's runtime wakes its threads with it, for the
 //! same reason; debuggers pass it on silently; and programs that set a profiling timer keep SIGPROF for themselves.
 //!
-//! The handler that was there before is kept and goes on being called, with the signal mask that it asked for. Ours
-//! is never taken away again. If the program puts a handler of its own in our place later, nothing is sent any more ([`is_ours`]).
+//! The previous handler is kept and still called, with the signal mask that it asked for. Ours is
+//! never removed. If the program replaces our handler later, no more signals are sent
+//! ([`is_ours`]).
 //!
 //! Of two signals that wait in one thread the system keeps the first. So one that is sent to a single thread (by the
 //! program itself, as Go does, or by the system for urgent data of a socket whose owner is a thread) may be merged into
@@ -60,8 +61,9 @@ pub(crate) fn install(answer: Answer) -> io::Result<bool> {
 
 /// `SA_RESTART` or nothing: what happens to a system call that the signal interrupts.
 ///
-/// A program that handles the signal itself has decided that, and may rely on `EINTR` to end its own
-/// waits. So its decision wins also for the sampler's signals, which are sent to threads that run.
+/// A program that handles the signal itself has chosen this flag, and may rely on `EINTR` to end
+/// its own waits. So its choice also applies to the sampler's signals, which are sent to threads
+/// that run.
 fn restart_flag(before: &libc::sigaction) -> libc::c_int {
     if is_handler(before.sa_sigaction) { before.sa_flags & libc::SA_RESTART } else { libc::SA_RESTART }
 }
@@ -90,8 +92,8 @@ pub(crate) fn is_ours() -> bool {
     current().is_ok_and(is_ours)
 }
 
-/// Whether the system begins calls anew that the signal interrupts, as far as it can: not if the program wants to see
-/// its own signals end them.
+/// Whether the system restarts calls that the signal interrupts, as far as it can. It does not if
+/// the program wants its own signals to end them.
 pub(crate) fn begins_calls_anew() -> bool {
     current().is_ok_and(|action| action.sa_flags & libc::SA_RESTART != 0)
 }
@@ -213,8 +215,9 @@ unsafe fn chain(
     }
 }
 
-/// Sets the signal mask that the system would have set for the program's handler. Ours blocks all
-/// signals; nothing of ours is left to do, and the mask from before comes back with the handler's return.
+/// Sets the signal mask that the system would have set for the program's handler. Our handler
+/// blocks all signals. It has no work left at this point, and the return from the handler restores
+/// the previous mask.
 ///
 /// # Safety
 /// `context` is that of a handler that runs now.
@@ -225,7 +228,8 @@ unsafe fn set_mask_of(before: &libc::sigaction, context: *const libc::c_void) {
     // SAFETY: the kernel's mask is the first 64 bits of the C library's; it writes no more of it.
     let interrupted = unsafe { interrupted.cast::<u64>().read() };
     let mask = interrupted | mask_of(before);
-    // SAFETY: the kernel reads 8 bytes, and the C library's own signals are as the program had them.
+    // SAFETY: the kernel reads 8 bytes, and the C library's own signals are as the program had
+    // them.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,

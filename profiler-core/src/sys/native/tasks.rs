@@ -35,7 +35,7 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// Whether it is in a system call, and not for a page.
+    /// Whether it is in a system call, and not in a page fault.
     pub(crate) const fn is_in_a_call(self) -> bool {
         self.call >= 0
     }
@@ -50,7 +50,7 @@ impl Wait {
 /// The numbers of all threads, sorted, into `all`.
 ///
 /// # Errors
-/// Why the system does not give the list; `all` is empty then.
+/// Why the system does not provide the list; `all` is empty then.
 pub(crate) fn list(all: &mut Vec<ThreadId>) -> std::io::Result<()> {
     all.clear();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -71,8 +71,7 @@ pub(crate) fn name(thread: ThreadId) -> Option<String> {
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Whether a thread does not take the signal that samples are taken with. A thread of which the system does not say so
-/// is taken for one that does not.
+/// Whether a thread blocks the signal that samples are taken with. True if the system does not say.
 pub(crate) fn blocks_signal(thread: ThreadId) -> bool {
     let (mut path, mut text) = ([0; 64], [0; STATUS_BYTES]);
     let status = read(&mut path, thread, "status", &mut text).unwrap_or_default();
@@ -80,10 +79,10 @@ pub(crate) fn blocks_signal(thread: ThreadId) -> bool {
     mask.is_none_or(|mask| mask & (1 << (super::signal::SIGNAL - 1)) != 0)
 }
 
-/// How often a thread has waited so far, if it runs, or waits for a processor, at the moment. `None` if it waits for
-/// anything else, or if the system does not say.
+/// How often a thread has waited so far, if it runs, or waits for a processor, at the moment.
+/// `None` if it waits for anything else, or if the system does not say.
 ///
-/// A thread of which this gives the same number twice has not waited in between.
+/// If this gives the same number for a thread twice, the thread has not waited in between.
 pub(crate) fn waits_of_running(thread: ThreadId) -> Option<u64> {
     let (mut path, mut text) = ([0; 64], [0; STATUS_BYTES]);
     let status = read(&mut path, thread, "status", &mut text)?;
@@ -91,12 +90,13 @@ pub(crate) fn waits_of_running(thread: ThreadId) -> Option<u64> {
     field(status, "State:")?.starts_with('R').then_some(waits)
 }
 
-/// The value of a line of a file `status`.
+/// The value of a line of a `status` file.
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// More than a file `status` has, but for a process in a thousand groups, which is not asked for stacks.
+/// More than the length of any `status` file, except for a process in a thousand groups, whose
+/// threads are not signalled.
 const STATUS_BYTES: usize = 8192;
 
 /// Processor time of a thread so far; `None` if it has ended.
@@ -117,18 +117,19 @@ pub(crate) fn doing(thread: ThreadId) -> Doing {
     if let Some(doing) = read(&mut path, thread, "syscall", &mut text).and_then(parse) {
         return doing;
     }
-    // Only the owner of the process may read that file: in one that has changed its user, or may not be dumped, that
-    // is root. Some kernels do not have it. Everybody may read this one.
+    // Only the owner of the process may read that file. For a process that has changed its user, or
+    // is not dumpable, the owner is root. Some kernels do not have the file. All users may read
+    // this one.
     read(&mut path, thread, "stat", &mut text).and_then(parse_state).unwrap_or(Doing::Unknown)
 }
 
-/// Why the system says nothing about threads; `None` if it does.
+/// Why the system reports nothing about threads; `None` otherwise.
 pub(crate) fn why_unknown() -> Option<std::io::Error> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::open(c"/proc/thread-self/stat", flags, Mode::empty()).err().map(Into::into)
 }
 
-/// Number, name in parentheses, state; the name may have parentheses, too.
+/// Number, name in parentheses, state; the name may contain parentheses, too.
 fn parse_state(text: &str) -> Option<Doing> {
     let (_, rest) = text.rsplit_once(')')?;
     let is_running = rest.trim_ascii_start().chars().next()? == 'R';
@@ -141,7 +142,7 @@ fn read<'a>(path: &mut [u8; 64], thread: ThreadId, file: &str, text: &'a mut [u8
     let path = CStr::from_bytes_until_nul(path).ok()?;
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let len = rustix::io::read(&file, &mut *text).ok()?;
-    // A name may be anything.
+    // A name may contain any bytes.
     let text = text.get(..len)?;
     match std::str::from_utf8(text) {
         Ok(text) => Some(text),

@@ -1,4 +1,4 @@
-//! Names of compilers, healthy and hostile.
+//! Valid and hostile mangled names.
 
 use std::process::Command;
 
@@ -37,10 +37,10 @@ proptest::proptest! {
     }
 }
 
-/// Set in a process that makes one name readable: its stack in KiB, and the name.
+/// Set in a process that demangles one name: its stack in KiB, and the name.
 const DEMANGLES: &str = "PROFILER_TEST_DEMANGLES";
 
-/// Names that nest: of each kind the deepest that is accepted, and deeper ones.
+/// Nested names: the deepest accepted one of each kind, and deeper ones.
 fn nesting() -> impl Iterator<Item = String> {
     let cpp = [
         "cvi", "dv", "tl", "il", "cl", "nw", "P", "F", "Z", "X", "DT", "sr", "Dv4_", "A_", "M", "L_Z", "1fI",
@@ -56,7 +56,7 @@ fn nesting() -> impl Iterator<Item = String> {
     cpp.chain(rust)
 }
 
-/// Plays the process that makes a name readable, if this is it; called by the test alone.
+/// If the variable is set, demangles that name as the child process; only the test calls this.
 #[test]
 fn a_name_is_made_readable_on_the_stack_that_the_environment_names() {
     let Ok(wanted) = std::env::var(DEMANGLES) else { return };
@@ -66,7 +66,7 @@ fn a_name_is_made_readable_on_the_stack_that_the_environment_names() {
     std::thread::Builder::new().stack_size(stack).spawn(all).unwrap().join().unwrap();
 }
 
-/// Whether a process survives these names on such a stack.
+/// Whether a process with a stack of this size survives these names.
 fn is_survived(names: &str, stack: usize) -> bool {
     let mut process = Command::new(std::env::current_exe().unwrap());
     let test = concat!(module_path!(), "::a_name_is_made_readable_on_the_stack_that_the_environment_names");

@@ -2,7 +2,7 @@
 //! still, and what the profiler costs a host whose parent stands still, that forks, or that starts and
 //! ends children all day.
 //!
-//! One file per question. Processes that do nothing else are roles of this program (`roles`).
+//! One file per question. Roles of this program (`roles`) are processes that do nothing else.
 
 mod churn;
 mod fork;

@@ -1,7 +1,8 @@
-//! Requests of the live page that fail beside slow clients.
+//! Counts requests of the live page that fail while slow clients hold connections.
 //!
-//! Eighty programs without the token hold connections: some say nothing, some a byte at a time, some a head without an end.
-//! Each connects again when it is closed. Meanwhile a client with the token asks, each time on a new connection.
+//! Eighty programs without the token hold connections: some send nothing, some a byte at a time,
+//! some a head without an end. Each connects again when it is closed. Meanwhile a client with the
+//! token sends requests, each on a new connection.
 
 use anyhow::Result;
 use integration_tests::page;

@@ -1,5 +1,6 @@
-//! Processes that hang when they call `exit` in a signal handler: a role of this program that records,
-//! takes and gives memory, and ends at a random moment in each of four ways.
+//! Counts processes that hang when they call `exit` in a signal handler. The process is a role of
+//! this program that records, allocates and frees memory, and ends at a random moment in one of
+//! four ways.
 
 use anyhow::{Context, Result};
 use integration_tests::exits::{self, Ends};
@@ -8,7 +9,7 @@ use profiler_parent::Session;
 use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
 
-/// Processes of each of the four ways.
+/// Processes for each of the four ways.
 const RUNS: u64 = 50;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {

@@ -1,6 +1,7 @@
-//! Blocking calls that end with `EINTR`, per 10,000: in processes whose threads the system tells more or less about.
+//! Blocking calls that end with `EINTR`, per 10,000, in processes about whose threads the system
+//! reports more or less.
 //!
-//! Promised is at most one, whatever the system tells.
+//! The promise is at most one, whatever the system reports.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use integration_tests::interrupted::{Scene, play};
 use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
 
-/// Calls of all kinds together in each scene.
+/// The number of calls of all kinds together in each scene.
 const CALLS: u64 = 30_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -27,7 +28,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Calls, and those that were interrupted, in a process of its own.
+/// All calls, and those that were interrupted, in a separate process.
 fn in_scene(name: &str) -> Result<(u64, u64)> {
     let output = role("interrupted")?.arg(name).stderr(Stdio::inherit()).output()?;
     let said = String::from_utf8(output.stdout)?;

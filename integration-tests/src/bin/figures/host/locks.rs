@@ -1,7 +1,9 @@
-//! POSIX locks of the host that are lost while children come and go, and how long a spawn takes when there are many.
+//! POSIX locks of the host that are lost while children start and end, and how long a spawn takes
+//! when there are many children.
 //!
-//! The children are processes that call `init` and live until the end of the figure: the times at 1,000 are taken beside
-//! about 1,000 living children. Each is waited for until it has connected, so that no time has another child's start in it.
+//! The children are processes that call `init` and live until the end of the figure: the times at
+//! 1,000 are taken while about 1,000 children live. Each measurement waits until its child has
+//! connected, so that no time includes another child's start.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -15,11 +17,11 @@ use profiler_parent::{Format, ProcessState, ProfiledChild, Session};
 use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
 
-/// Children beside which the later times are taken.
+/// The number of children that live while the later times are taken.
 const CROWD: usize = 1000;
-/// Times of which the median is taken.
+/// The number of times for a median.
 const SAMPLES: usize = 50;
-/// More than the crowd needs, of which each child has a small share.
+/// More than all children need; each has a small share.
 const LIMIT: u64 = 4 << 30;
 /// Descriptors of the parent for each child, at most.
 const DESCRIPTORS: u64 = 10;
@@ -36,8 +38,8 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Takes a lock, has children connect, be captured and end, and counts the times at which another process
-/// does not see it any more.
+/// Takes a lock, has children connect, be captured and end, and counts how often another process no
+/// longer sees the lock.
 fn locks_lost() -> Result<f64> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("lock");
@@ -69,7 +71,7 @@ fn locks_lost() -> Result<f64> {
     Ok(f64::from(lost + look()?))
 }
 
-/// Median times of the first spawns and of those beside a crowd.
+/// Median times of the first spawns and of those with many children.
 fn spawn_times() -> Result<(f64, f64)> {
     let session = Session::builder().features(Features::NONE).memory_limit(LIMIT).start()?;
     let mut times = Vec::new();
@@ -118,7 +120,7 @@ fn start(session: &Session, untrusted: bool) -> Result<ProfiledChild> {
     Ok(child)
 }
 
-/// Waits until so many children are connected.
+/// Waits until `count` children are connected.
 fn connected(session: &Session, count: usize) -> Result<()> {
     let are_connected = || {
         let all = session.processes();
@@ -128,7 +130,7 @@ fn connected(session: &Session, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Raises this process's limit on descriptors; says why that is not possible.
+/// Raises this process's limit on descriptors; returns why that is not possible.
 fn allow_descriptors(count: u64) -> Option<String> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX);

@@ -1,6 +1,6 @@
-//! Group `host`: what the profiler may never do to the process that it is in.
+//! Group `host`: harm that the profiler must never do to its process.
 //!
-//! One file per question. Processes that do nothing else are roles of this program (`roles`).
+//! One file per question. Roles of this program (`roles`) are processes that do nothing else.
 
 mod clients;
 mod exits;

@@ -1,6 +1,7 @@
-//! Definitions of a library that is loaded again and again, at another place each time.
+//! Counts the definitions of a library that is loaded repeatedly, at another address each time.
 //!
-//! Its first load is not counted. Two more are allowed: what the system loads for the process in the course of the run.
+//! Its first load is not counted. Two more are allowed, for libraries that the system loads into
+//! the process during the run.
 
 use std::process::Stdio;
 
@@ -26,7 +27,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// `reloads`: prints definitions added, places of the library, samples.
+/// `reloads`: prints definitions added, addresses of the library, samples.
 pub(super) fn play_reloads(_: &[String]) -> Result<()> {
     let reloads = play(LOADS)?;
     println!("{} {} {}", reloads.added, reloads.places, reloads.samples);

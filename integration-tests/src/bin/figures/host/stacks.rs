@@ -1,8 +1,8 @@
 //! The smallest stack on which each kind of entry is recorded.
 //!
-//! A process per kind and size has hundreds of threads with stacks of that size, each of which records some entries, the
-//! first of its life included, while it is sampled at 1 kHz. An overflow ends the process. Sizes begin with the least
-//! that the C library makes.
+//! A process per kind and size has hundreds of threads with stacks of that size. Each thread
+//! records some entries, including the first of its life, while it is sampled at 1 kHz. An overflow
+//! ends the process. Sizes start with the smallest that the C library makes.
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::small_stacks::{Kind, scene};
@@ -47,12 +47,12 @@ fn smallest(kind: Kind) -> Result<Option<u32>> {
     Ok(None)
 }
 
-/// Whether a process lives that records this on stacks of this size.
+/// Whether a process survives that records this on stacks of this size.
 fn works(kind: Kind, kib: u32) -> Result<bool> {
     let mut command = role(ROLE)?;
     let output = command.args([kind.name(), &(kib * 1024).to_string()]).output()?;
     let complained = String::from_utf8_lossy(&output.stderr);
-    // An end by a signal is an overflow; by itself the process ends when something else is wrong.
+    // An end by a signal is an overflow; the process exits by itself if something else is wrong.
     ensure!(output.status.code().is_none_or(|code| code == 0), "{}: {complained}", kind.name());
     Ok(output.status.success())
 }

@@ -1,8 +1,8 @@
 //! Whether the parent survives a symbol that is made to break a demangler.
 //!
-//! A parent in a role of its own has a child map a library whose function has such a name, with that function on the stack
-//! of a marker; then it captures from a thread with 64 KiB of stack, and from the live page. It prints the number of profiles
-//! in which the name stands.
+//! A parent in a separate role has a child map a library with a function of such a name, and record
+//! a marker with that function on its stack. Then the parent captures from a thread with 64 KiB of
+//! stack, and through the live page. It prints the number of profiles that contain the name.
 
 use std::io::Read;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
 
 pub(super) const PARENT: &str = "hostile-symbols-parent";
-/// Visits until the library is known and its name stands in a profile.
+/// Visits the library until it is known and a profile contains its name.
 const ROUNDS: usize = 20;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
