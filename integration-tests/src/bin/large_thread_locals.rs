@@ -71,7 +71,7 @@ fn parent() -> Result<()> {
         let answer = ask(live.address(), &live.url(), name)?;
         ensure!(answer.starts_with("HTTP/1.1"), "the page says {answer}");
     }
-    ensure!(session.wait_one_periodic_sampling() > 0, "nobody is sampled");
+    ensure!(session.wait_one_periodic_sampling() == 0, "a process does not sample");
     for format in [Format::Processed, Format::Gecko] {
         let report = session.capture().format(format).save(directory.path().join("profile.json.gz"))?;
         ensure!(report.processes.len() == 2, "{report:?}");

@@ -73,6 +73,8 @@ static AT_END: sys::ThreadEnd = sys::ThreadEnd::new(end_thread);
 extern "C" fn end_thread(_: *mut std::ffi::c_void) {
     HAS_ENDED.set(true);
     give_up_recorder();
+    // Not when a thread merely leaves a session: the sampler may find it again.
+    sys::forget_alternate_stack(sys::current_thread_id());
     set_name(None);
 }
 
@@ -95,7 +97,6 @@ fn let_go(recorder: Arc<Recorder>) {
     if is_forked {
         return;
     }
-    sys::forget_alternate_stack(recorder.tid());
     // Removed from the list in any case: a stop would wait for the end of an entry that may never
     // end.
     let mut all = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner);

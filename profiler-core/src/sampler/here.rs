@@ -16,6 +16,7 @@ use super::unwind::{Cache, Snapshot, StackWords, walk};
 use super::{Captured, PlacedFrame};
 use crate::record::gate;
 use crate::sync::fixed::{AtomicU64, Ordering};
+use crate::sys::native::alternate_stack::signal_frame_bytes;
 use crate::sys::native::machine::{Registers, own_stack};
 
 /// So many threads may capture at the same time; one more finds no place.
@@ -72,17 +73,6 @@ fn try_capture(snapshot: &Snapshot, registers: Registers, frames: &mut [PlacedFr
     let len = walked.len.checked_sub(1)?;
     frames.copy_within(all - walked.len..all - 1, 0);
     Some(Captured { len, cut: walked.cut || walked.failed })
-}
-
-/// The bytes that the system puts on a stack to call a signal handler. On x86-64 the system reports
-/// the size with all registers that a process may request; without a request they take less than
-/// 4 KiB.
-fn signal_frame_bytes() -> u64 {
-    /// Its number is the same on all architectures; since Linux 5.14 x86-64 has it too.
-    const AT_MINSIGSTKSZ: libc::c_ulong = 51;
-    // SAFETY: reads a value that was set before the process started.
-    let said = unsafe { libc::getauxval(AT_MINSIGSTKSZ) };
-    said.clamp(2048, if cfg!(target_arch = "x86_64") { 4096 } else { 6144 })
 }
 
 /// The stack that contains `sp`, if it is the thread's own. Other stacks, such as a coroutine's,

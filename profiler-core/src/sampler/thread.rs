@@ -102,6 +102,8 @@ struct Ticker {
     counters: CounterSampler,
     /// The time at which this tick began, and its number.
     at: Timestamp,
+    /// When the tick before it began.
+    previous_at: Timestamp,
     number: u64,
     /// The position at which the looks at threads at rest continue.
     next_at_rest: usize,
@@ -148,6 +150,7 @@ impl Ticker {
             features,
             counters,
             at: Timestamp::ZERO,
+            previous_at: Timestamp::ZERO,
             number: 0,
             next_at_rest: 0,
             most_untold: most_untold(interval),
@@ -160,14 +163,13 @@ impl Ticker {
         let mut schedule = Schedule::new(if is_periodic { interval } else { IDLE }, now());
         while let Some(is_running) = self.shared.begin_tick() {
             // Nothing may happen between the two halves of a fork.
-            if is_running && gate::word() & gate::PAUSED == 0 && !gate::is_forking() {
-                if is_periodic {
-                    self.tick();
-                } else {
-                    self.eye.look_if_due();
+            // While the session is paused every entry is refused: rests are recorded after it.
+            if gate::word() & gate::PAUSED == 0 && !gate::is_forking() {
+                match (is_running, is_periodic) {
+                    (true, true) => self.tick(),
+                    (true, false) => self.eye.look_if_due(),
+                    (false, _) => self.tell_all_rests(),
                 }
-            } else if !gate::is_forking() {
-                self.tell_all_rests();
             }
             self.shared.end_tick();
             self.shared.sleep(schedule.after_tick(now()));
@@ -177,7 +179,8 @@ impl Ticker {
 
     fn tick(&mut self) {
         let (at, begin) = (Timestamp::now(), now());
-        (self.at, self.number) = (at, self.number + 1);
+        self.previous_at = std::mem::replace(&mut self.at, at);
+        self.number += 1;
         self.read_counters(at);
         let counted = now();
         if self.features.contains(Features::STACK_WALK) {
@@ -266,7 +269,11 @@ impl Ticker {
         let before = target.cpu;
         target.cpu = target.cpu.saturating_add(cpu_ns);
         let step = step(target, cpu_ns, number, may_ask);
-        target.is_at_rest = step == Step::Rest;
+        let was_at_rest = std::mem::replace(&mut target.is_at_rest, step == Step::Rest);
+        if was_at_rest && step != Step::Rest && ticks > 1 {
+            // It was not looked at in each tick, and woke in one of them: it rested until the last.
+            target.rest.go_on(ticks - 1, self.previous_at);
+        }
         if step == Step::Rest {
             target.rest.go_on(ticks, at);
             self.is_all_told = false;

@@ -44,13 +44,14 @@ pub fn close_pool() {
         return;
     }
     with_runtime(|runtime| {
-        gate::close();
         let running = runtime.running.take().map(|mut running| {
+            // Before the gate closes: the sampler records at its end how long threads have rested.
             if let Some(sampler) = running.sampler.take() {
                 sampler.stop();
             }
             running
         });
+        gate::close();
         crate::record::local::set_current(None);
         if let Some(running) = running {
             running.maintenance.stop();

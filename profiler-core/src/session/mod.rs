@@ -251,6 +251,7 @@ impl Runtime {
         let allowance = options.allowance.unwrap_or(params.limit);
         let manager = self.pool_for(&params, allowance, options)?;
         local::learn_process_name();
+        sys::prepare_alternate_stack_checks();
         let now = Timestamp::now();
         let main = begin(&manager, now).ok_or(StartError::NoBudget(allowance))?;
         self.epoch += 1;

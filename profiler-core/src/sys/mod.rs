@@ -42,6 +42,16 @@ use std::os::fd::AsFd;
 
 use crate::ids::{ProcessId, ProcessKey, ProcessStart, ThreadId};
 
+/// Finds out what later checks of alternate stacks need to know. May make a system call.
+pub(crate) fn prepare_alternate_stack_checks() {
+    #[cfg(all(
+        target_os = "linux",
+        not(profiler_portable),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
+    native::alternate_stack::prepare();
+}
+
 /// Notes whether a signal to the calling thread, whose number is `thread`, would overflow its
 /// alternate stack. Makes a system call on systems where threads are signalled.
 pub(crate) fn look_at_alternate_stack(_thread: ThreadId) {

@@ -84,7 +84,8 @@ impl Forged {
     fn sifted(&self, shared: &mut Shared) -> Sifted {
         let reader = PoolReader::open(&*self.file).unwrap();
         let snapshot = reader.snapshot().unwrap();
-        sift(&reader, snapshot, role(), Terms { window: Window::default(), categories: &[] }, shared).unwrap()
+        sift(&reader, snapshot, role(), Terms { window: Window::default(), categories: &[], tick: 0 }, shared)
+            .unwrap()
     }
 
     fn profile(&self) -> Value {
@@ -145,7 +146,7 @@ fn no_chunk_is_read_more_than_twice_however_many_threads_its_markers_belong_to()
     let source = Counted(&forged.file, forged.layout.region(Region::Chunks), Cell::new(0));
     let reader = PoolReader::open(&source).unwrap();
     let (snapshot, mut shared) = (reader.snapshot().unwrap(), Shared::new(1));
-    let terms = Terms { window: Window::default(), categories: &[] };
+    let terms = Terms { window: Window::default(), categories: &[], tick: 0 };
     let sifted = sift(&reader, snapshot, role(), terms, &mut shared).unwrap();
     let spec = forged.spec();
     let process = Process {

@@ -71,7 +71,9 @@ impl<'a> ProcessedProfile<'a> {
         if role.ended.is_some() && !role.is_root && snapshot.counts().recorded() == 0 {
             return Ok(false);
         }
-        let terms = Terms { window: self.window, categories: &self.spec.categories };
+        let interval_ns = snapshot.header.params.as_ref().map_or(0, |params| params.interval_ns);
+        let tick = self.clock.converter(self.spec.later).ticks_in(interval_ns);
+        let terms = Terms { window: self.window, categories: &self.spec.categories, tick };
         let sifted =
             sift(&reader, snapshot, role, terms, &mut self.shared).map_err(|error| error.to_string())?;
         let sifting_ns = self.since(began);

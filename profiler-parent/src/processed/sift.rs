@@ -139,6 +139,8 @@ pub(super) struct Sifted {
 pub(super) struct Terms<'a> {
     pub(super) window: Window,
     pub(super) categories: &'a [CategoryRow],
+    /// Time between two ticks of the sampler, in timestamps; 0 if it is not known.
+    pub(super) tick: u64,
 }
 
 /// Looks through a pool of which `snapshot` was taken.
@@ -213,7 +215,7 @@ impl Pass<'_, '_> {
     fn take(&mut self, entry: &Entry<'_>, frames: &mut SharedFrames) -> io::Result<()> {
         // Also a sample that is not wanted: others share its frames.
         let stack = if let Entry::Sample(sample) = entry { frames.of(sample) } else { &[] };
-        if !self.terms.window.has_entry(entry) {
+        if !self.terms.window.has_entry(entry, self.terms.tick) {
             return Ok(());
         }
         let is_there = match entry {
@@ -274,9 +276,10 @@ impl Pass<'_, '_> {
         if !thread.samples.is_empty() {
             thread.cpu_ns = thread.cpu_ns.saturating_add(sample.cpu_ns.unwrap_or(0));
         }
-        thread.has_rests |= sample.ticks > 1;
+        let (at, ticks) = self.terms.window.clip(sample.at, sample.ticks, self.terms.tick);
+        thread.has_rests |= ticks > 1;
         thread.busy_samples += u64::from(node.is_some() && sample.cpu_ns != Some(0));
-        thread.samples.push(&mut self.shared.rows, [sample.at.raw(), cpu, plus_one(node), sample.ticks])?;
+        thread.samples.push(&mut self.shared.rows, [at.raw(), cpu, plus_one(node), ticks])?;
         Ok(true)
     }
 

@@ -20,12 +20,26 @@ impl Window {
         self.contains(first, timing.last())
     }
 
-    /// Whether an entry is in it. What has no time is always.
-    pub(super) fn has_entry(&self, entry: &Entry<'_>) -> bool {
+    /// Whether an entry is in it; ticks of the sampler are `tick` apart. What has no time is always.
+    pub(super) fn has_entry(&self, entry: &Entry<'_>, tick: u64) -> bool {
         match entry {
             Entry::Marker(marker) => self.has(marker.timing),
+            Entry::Sample(sample) => self.contains(first_of_rest(sample.at, sample.ticks, tick), sample.at),
             other => other.last().is_none_or(|at| self.contains(at, at)),
         }
+    }
+
+    /// The part of a sample that is in it: a sample stands for `ticks` ticks up to `at`. Returns the
+    /// time of the last tick and the number of ticks, at least one.
+    pub(super) fn clip(&self, at: Timestamp, ticks: u64, tick: u64) -> (Timestamp, u64) {
+        if ticks <= 1 || tick == 0 {
+            return (at, ticks);
+        }
+        let first = first_of_rest(at, ticks, tick);
+        let begin = self.since.map_or(first, |since| since.max(first));
+        let end = self.until.map_or(at, |until| until.min(at));
+        let inside = end.raw().saturating_sub(begin.raw()) / tick + 1;
+        (end, inside.min(ticks))
     }
 
     fn contains(&self, first: Timestamp, last: Timestamp) -> bool {
@@ -33,9 +47,26 @@ impl Window {
     }
 }
 
+/// When the first of `ticks` ticks was of which the last was at `at`.
+fn first_of_rest(at: Timestamp, ticks: u64, tick: u64) -> Timestamp {
+    Timestamp::from_raw(at.raw().saturating_sub(ticks.saturating_sub(1).saturating_mul(tick)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_rest_only_the_ticks_inside_count() {
+        let at = Timestamp::from_raw;
+        let window = Window { since: Some(at(1000)), until: Some(at(1200)) };
+        assert_eq!(window.clip(at(1100), 1, 10), (at(1100), 1));
+        assert_eq!(window.clip(at(1100), 1000, 10), (at(1100), 11), "it began before");
+        assert_eq!(window.clip(at(5000), 1000, 10), (at(1200), 21), "and ended after");
+        assert_eq!(window.clip(at(1250), 10, 10), (at(1200), 5));
+        assert_eq!(Window::default().clip(at(5000), 100, 10), (at(5000), 100));
+        assert_eq!(window.clip(at(1100), 7, 0), (at(1100), 7), "an unknown interval");
+    }
 
     #[test]
     fn an_interval_is_in_it_if_any_of_it_is() {

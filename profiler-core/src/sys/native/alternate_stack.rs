@@ -4,12 +4,13 @@
 //! With large vector registers that is more than 2,048 bytes, the former constant `MINSIGSTKSZ`,
 //! and the overflow ends the process. Only a thread itself can ask the system for its alternate
 //! stack. So each thread asks when it joins a session, and threads that must not be signalled are
-//! noted here until they leave it. The sampler checks this before it sends a signal.
+//! noted here until they end. The sampler checks this before it sends a signal.
 //!
 //! Invariant: only the thread itself writes and removes its number.
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 
 use crate::ids::ThreadId;
@@ -26,11 +27,64 @@ static SMALL: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 static COUNT: AtomicU64 = AtomicU64::new(0);
 static WITHOUT_PLACE: AtomicU64 = AtomicU64::new(0);
 
+/// Most bytes of a signal's frame without the tile registers.
+const WITHOUT_TILES: u64 = 4096;
+/// What [`signal_frame_bytes`] found out; 0 before.
+static FRAME: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The calling thread is one of those without a place.
+    static IS_WITHOUT_PLACE: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The smallest alternate stack that is large enough for a signal.
 pub(crate) fn least() -> u64 {
-    // SAFETY: asks for a number; 0 if the kernel does not provide it.
-    let frame = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) };
-    frame.max(libc::MINSIGSTKSZ as u64).saturating_add(HANDLER)
+    signal_frame_bytes().saturating_add(HANDLER)
+}
+
+/// The bytes that the system puts on a stack to call a signal handler. Found out once, because the
+/// question may be a system call that a sandbox forbids later; [`prepare`] asks early.
+pub(crate) fn signal_frame_bytes() -> u64 {
+    match FRAME.load(Ordering::Relaxed) {
+        0 => prepare(),
+        known => known,
+    }
+}
+
+/// Finds out the size of a signal's frame.
+pub(crate) fn prepare() -> u64 {
+    /// Its number is the same on all architectures; since Linux 5.14 x86-64 has it too.
+    const AT_MINSIGSTKSZ: libc::c_ulong = 51;
+    // SAFETY: reads a value that was set before the process started; 0 if there is none.
+    let reported = unsafe { libc::getauxval(AT_MINSIGSTKSZ) };
+    let frame = frame_bytes(reported, uses_tiles);
+    FRAME.store(frame, Ordering::Relaxed);
+    frame
+}
+
+/// On x86-64 the system reports the size with all registers that a process may request. Of these the
+/// tile registers (AMX) take 8 KiB, and only in a process that has requested them; the others take
+/// less than 4 KiB.
+fn frame_bytes(reported: u64, uses_tiles: impl FnOnce() -> bool) -> u64 {
+    let reported = reported.max(libc::MINSIGSTKSZ as u64);
+    let has_tiles = cfg!(target_arch = "x86_64") && reported > WITHOUT_TILES;
+    if has_tiles && !uses_tiles() { WITHOUT_TILES } else { reported }
+}
+
+/// Whether the process has requested the tile registers.
+#[cfg(target_arch = "x86_64")]
+fn uses_tiles() -> bool {
+    const ARCH_GET_XCOMP_PERM: libc::c_int = 0x1022;
+    const TILE_DATA: u64 = 1 << 18;
+    let mut permitted = 0_u64;
+    // SAFETY: the kernel writes one number through the pointer, which is valid for it.
+    let failed = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_GET_XCOMP_PERM, &raw mut permitted) };
+    failed == 0 && permitted & TILE_DATA != 0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn uses_tiles() -> bool {
+    true
 }
 
 /// Checks the calling thread's alternate stack. Makes a system call.
@@ -39,7 +93,7 @@ pub(crate) fn look_at_own(thread: ThreadId) {
     if !is_small {
         return forget_own(thread);
     }
-    if is_noted(thread) {
+    if IS_WITHOUT_PLACE.get() || is_noted(thread) {
         return;
     }
     COUNT.fetch_add(1, Ordering::Release);
@@ -47,13 +101,19 @@ pub(crate) fn look_at_own(thread: ThreadId) {
         place.compare_exchange(0, thread.get(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     };
     if !SMALL.iter().any(is_free) {
+        IS_WITHOUT_PLACE.set(true);
         WITHOUT_PLACE.fetch_add(1, Ordering::Release);
     }
 }
 
-/// The calling thread leaves the session, or has a larger stack now.
+/// The calling thread ends, or has a larger stack now.
 pub(crate) fn forget_own(thread: ThreadId) {
     if COUNT.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    if IS_WITHOUT_PLACE.replace(false) {
+        WITHOUT_PLACE.fetch_sub(1, Ordering::Release);
+        COUNT.fetch_sub(1, Ordering::Release);
         return;
     }
     let is_its = |place: &AtomicU64| {
@@ -87,6 +147,30 @@ fn own() -> Option<u64> {
 mod tests {
     use super::*;
     use crate::sys;
+
+    #[test]
+    fn registers_that_the_process_has_not_requested_need_no_room() {
+        let tiles = 11_952; // with AVX-512 and AMX
+        let expected = if cfg!(target_arch = "x86_64") { 4096 } else { tiles };
+        assert_eq!(frame_bytes(3632, || true), 3632);
+        assert_eq!(frame_bytes(0, || true), libc::MINSIGSTKSZ as u64);
+        assert_eq!((frame_bytes(tiles, || false), frame_bytes(tiles, || true)), (expected, tiles));
+    }
+
+    #[test]
+    fn more_threads_than_there_are_places_are_counted_until_they_end() {
+        let (counted, without_place) = (COUNT.load(Ordering::SeqCst), WITHOUT_PLACE.load(Ordering::SeqCst));
+        let on_a_thread_of_its_own = || {
+            IS_WITHOUT_PLACE.set(true);
+            COUNT.fetch_add(1, Ordering::SeqCst);
+            WITHOUT_PLACE.fetch_add(1, Ordering::SeqCst);
+            assert!(is_small(ThreadId::new(1)), "no thread is known to be safe");
+            forget_own(sys::current_thread_id());
+        };
+        std::thread::scope(|scope| scope.spawn(on_a_thread_of_its_own).join().unwrap());
+        assert_eq!(WITHOUT_PLACE.load(Ordering::SeqCst), without_place);
+        assert!(COUNT.load(Ordering::SeqCst) <= counted + 1, "another test may note a thread");
+    }
 
     #[test]
     fn a_thread_with_an_alternate_stack_of_the_old_size_is_noted_until_it_leaves() {
