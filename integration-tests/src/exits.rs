@@ -122,8 +122,10 @@ pub fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
 fn start_thread(named: bool) -> anyhow::Result<()> {
     extern "C" fn run(named: *mut libc::c_void) -> *mut libc::c_void {
         if !named.is_null() {
+            // SAFETY: has no arguments and cannot fail.
+            let own = unsafe { libc::pthread_self() };
             // SAFETY: names the calling thread by a text that ends in zero.
-            unsafe { libc::pthread_setname_np(libc::pthread_self(), c"worker".as_ptr()) };
+            unsafe { libc::pthread_setname_np(own, c"worker".as_ptr()) };
         }
         churn(std::ptr::null_mut())
     }

@@ -251,7 +251,7 @@ fn exit_silently() -> Result<()> {
     };
     session::attach(pool::create(&spec)?)?;
     session::start(params, StartOptions::default())?;
-    std::thread::Builder::new().spawn(|| (0..).for_each(all_kinds))?;
+    std::thread::Builder::new().spawn(|| (0..u64::MAX).for_each(all_kinds))?;
     let close = || {
         all_kinds(0);
         if install_filter(libc::SYS_getpid as u32).is_err() {

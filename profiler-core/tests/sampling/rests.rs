@@ -84,3 +84,66 @@ fn a_thread_at_rest_is_shown_for_all_the_ticks_of_its_rest() {
         assert!(samples < passed / 4, "{samples} samples in {passed} ticks");
     });
 }
+
+/// With more threads at rest than are looked at in a tick, most looks find that the thread woke
+/// since the look before.
+#[test]
+fn threads_that_wake_between_two_looks_are_shown_for_their_rests_too() {
+    const IDLE: usize = 500;
+    let _session = Session::start(&[]);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let rest = || {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::park();
+            }
+        };
+        let idle: Vec<_> = (0..IDLE).map(|_| scope.spawn(rest).thread().clone()).collect();
+        let idle = Idle { stop: &stop, threads: idle };
+        until(|| (samples().0.len() >= IDLE).then_some(()));
+        wait_for_ticks(200);
+        let shown = || {
+            assert!(session::wait_one_periodic_sampling());
+            samples().0.values().flatten().map(|sample| sample.ticks).sum::<u64>()
+        };
+        let (before, begun) = (shown(), ticks());
+        for _ in 0..20 {
+            wait_for_ticks(20);
+            idle.threads.iter().for_each(Thread::unpark);
+        }
+        let (passed, after) = (ticks() - begun, shown());
+        let due = passed * IDLE as u64;
+        assert!(after - before >= due * 7 / 10, "{} of {due} ticks of threads", after - before);
+        drop(idle);
+    });
+}
+
+#[test]
+fn a_pause_drops_no_rest() {
+    const IDLE: usize = 50;
+    let _session = Session::start(&[]);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let rest = || {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::park();
+            }
+        };
+        let idle = (0..IDLE).map(|_| scope.spawn(rest).thread().clone()).collect();
+        let idle = Idle { stop: &stop, threads: idle };
+        until(|| (samples().0.len() >= IDLE).then_some(()));
+        wait_for_ticks(200);
+        let dropped = || samples().1.counts().dropped.total();
+        let before = dropped();
+        for _ in 0..5 {
+            wait_for_ticks(20);
+            session::pause();
+            std::thread::sleep(std::time::Duration::from_millis(20)); // the sampler's turn
+            session::resume();
+        }
+        wait_for_ticks(20);
+        let after = dropped();
+        assert!(after < before + IDLE as u64, "{} entries dropped", after - before);
+        drop(idle);
+    });
+}

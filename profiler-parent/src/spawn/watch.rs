@@ -22,6 +22,8 @@ const ASK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often this thread checks whether the program has closed the descriptors that it waits on.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// At least this long for each child, so that the looks cost about a thousandth of a processor.
+const LOOK_INTERVAL_PER_CHILD: Duration = Duration::from_millis(10);
 
 /// The signal that ends a process at once, everywhere.
 const KILL: i32 = 9;
@@ -205,7 +207,9 @@ impl<K: Clone + Ord> Shared<K> {
         let known = state.children.iter().filter_map(|(key, one)| Some((key.clone(), one.handle.clone()?)));
         let (keys, handles): (Vec<K>, Vec<_>) = known.unzip();
         let all_known = handles.len() == state.children.len();
-        let timeout = if all_known { LOOK_INTERVAL } else { ASK_INTERVAL };
+        let count = u32::try_from(handles.len()).unwrap_or(u32::MAX);
+        let look = LOOK_INTERVAL_PER_CHILD.saturating_mul(count).max(LOOK_INTERVAL);
+        let timeout = if all_known { look } else { ASK_INTERVAL };
         (!state.stopped).then_some(Round { keys, handles, timeout })
     }
 

@@ -30,6 +30,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 pub(crate) fn run(times: u64) -> Result<()> {
     start()?;
     exits::handle(libc::SIGUSR1, handler);
+    #[allow(clippy::disallowed_methods)] // threads of the host, which hear signals
     let (recorder, churner) = (std::thread::spawn(record), std::thread::spawn(churn));
     use std::os::unix::thread::JoinHandleExt;
     for sent in 1..=times {

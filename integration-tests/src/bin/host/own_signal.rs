@@ -84,6 +84,7 @@ fn install(restarts: bool) -> Result<()> {
 fn interrupt_a_read() -> Result<&'static str> {
     let (reader, mut writer) = std::io::pipe()?;
     let source = reader.as_raw_fd(); // open until the writing below
+    #[allow(clippy::disallowed_methods)] // a thread of the host, which hears signals
     let thread = std::thread::spawn(move || {
         READER.store(profiler_core::thread::current().get(), Ordering::SeqCst);
         let mut byte = 0_u8;

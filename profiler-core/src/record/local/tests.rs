@@ -10,7 +10,7 @@ fn a_thread_that_ends_within_an_entry_is_not_waited_for() {
         let recorder = make_recorder().unwrap();
         let is_listed = || RECORDERS.lock().unwrap().iter().any(|listed| Arc::ptr_eq(listed, &recorder));
         assert!(is_listed());
-        recorder.within_an_entry(|| give_up_recorder());
+        recorder.within_an_entry(give_up_recorder);
         assert!(!is_listed(), "every later stop waits for the end of this entry");
     };
     std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
