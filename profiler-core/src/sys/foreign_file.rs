@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{FileIdentity, holds_lock};
+use super::{FileIdentity, may_release_lock};
 
 /// Descriptors that may not be closed.
 static KEPT: Mutex<Vec<(FileIdentity, Arc<File>)>> = Mutex::new(Vec::new());
@@ -69,7 +69,7 @@ impl Seek for ForeignFile {
 impl Drop for ForeignFile {
     fn drop(&mut self) {
         let is_last = Arc::strong_count(&self.file) == 1; // of a kept one there is a second
-        if is_last && holds_lock(self.file.as_raw_fd()) {
+        if is_last && may_release_lock(self.file.as_raw_fd()) {
             let identity = FileIdentity::of_number(self.file.as_raw_fd());
             kept().extend(identity.ok().map(|identity| (identity, Arc::clone(&self.file))));
         }

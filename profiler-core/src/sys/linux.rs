@@ -84,12 +84,18 @@ pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
     Ok(FileIdentity { device, inode: about.stx_ino })
 }
 
-/// Whether this process holds a POSIX lock on the file that has this number, taken through any
-/// descriptor. The kernel lists those locks with every descriptor of the file. `false` without
-/// `/proc`, where it cannot be known.
-pub(crate) fn holds_lock(number: i32) -> bool {
-    let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
-    about.lines().any(|line| line.starts_with("lock:") && line.contains("POSIX"))
+/// Whether closing this descriptor may release a POSIX lock of the process. The system does not
+/// report a process its own locks, so this asks which lock is in the way of an "open file
+/// description" lock, which has another owner. A lock of another process may hide one of this
+/// process, so any POSIX lock counts.
+pub(crate) fn may_release_lock(number: i32) -> bool {
+    // SAFETY: a structure of numbers, for which zeros are valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    (lock.l_type, lock.l_whence) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
+    // SAFETY: the kernel reads and writes one `flock` through the pointer, which is valid for one.
+    let failed = unsafe { libc::fcntl(number, libc::F_OFD_GETLK, &raw mut lock) };
+    // An "open file description" lock is reported with the number -1; closing does not release it.
+    failed == 0 && lock.l_type != libc::F_UNLCK as libc::c_short && lock.l_pid != -1
 }
 
 /// Bytes of memory (or disk) that a pool file really occupies.

@@ -30,7 +30,7 @@ pub use descriptor::{DescriptorLost, FileIdentity, OwnDescriptor, OwnFile};
 pub use foreign_file::ForeignFile;
 pub(crate) use imp::{
     ResidentMemory, THREAD_NAME_BYTES, advise_mapping, barrier_on_all_threads, cannot_shrink,
-    current_thread_id, current_thread_name, file_identity, holds_lock, on_fork, populate, process_name,
+    current_thread_id, current_thread_name, file_identity, may_release_lock, on_fork, populate, process_name,
     process_start, read_only, release, running_process, stretch, time_namespace, wipe_on_fork,
 };
 pub use imp::{allocated_bytes, boot_id, create_pool_file, punch_hole};

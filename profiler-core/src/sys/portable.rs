@@ -69,7 +69,7 @@ pub(crate) fn file_identity(number: i32) -> io::Result<FileIdentity> {
 }
 
 /// Cannot be known here.
-pub(crate) fn holds_lock(_number: i32) -> bool {
+pub(crate) fn may_release_lock(_number: i32) -> bool {
     false
 }
 
