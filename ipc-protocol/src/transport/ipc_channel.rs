@@ -10,7 +10,7 @@
 //! [`TransportError::PeerMisbehaved`], and cannot make the parent wait, grow, leak or abort. The
 //! first packet must carry descriptors, since a sender travels in it.
 //!
-//! The descriptors of ipc-channel's types are held as [`OwnDescriptor`]: if the program closes
+//! The descriptors of ipc-channel's types are held as `OwnDescriptor`: if the program closes
 //! them, the channel ends with [`TransportError::DescriptorLost`], and files that reuse their
 //! numbers are neither used nor closed.
 //!

@@ -74,7 +74,7 @@ extern "C" fn end_thread(_: *mut std::ffi::c_void) {
     HAS_ENDED.set(true);
     give_up_recorder();
     // Not when a thread merely leaves a session: the sampler may find it again.
-    sys::forget_alternate_stack(sys::current_thread_id());
+    sys::forget_alternate_stack();
     set_name(None);
 }
 

@@ -64,13 +64,13 @@ pub(crate) fn look_at_alternate_stack(_thread: ThreadId) {
 }
 
 /// Forgets what was noted about the calling thread's alternate stack.
-pub(crate) fn forget_alternate_stack(_thread: ThreadId) {
+pub(crate) fn forget_alternate_stack() {
     #[cfg(all(
         target_os = "linux",
         not(profiler_portable),
         any(target_arch = "x86_64", target_arch = "aarch64")
     ))]
-    native::alternate_stack::forget_own(_thread);
+    native::alternate_stack::forget_own(current_thread_id());
 }
 
 /// This process's number.
