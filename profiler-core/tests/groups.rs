@@ -27,32 +27,11 @@ struct Recording {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Waits until the maintenance thread of a new session sleeps. Until then it may hold the manager's
-/// lock, for which a group's first commit does not wait: it keeps its ticks and has no run.
-fn wait_for_the_maintenance_thread() {
-    let is_asleep = || {
-        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-        let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
-        let own: Vec<_> = stats.filter(|stat| stat.contains("(profiler-chunks)")).collect();
-        !own.is_empty() && own.iter().all(|stat| stat.contains("(profiler-chunks) S"))
-    };
-    let mut looks = 0;
-    for _ in 0..60_000 {
-        looks = if is_asleep() { looks + 1 } else { 0 };
-        if looks == 3 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("the maintenance thread does not rest");
-}
-
 impl Recording {
     fn start(probes: Probes) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         groups::set_probes(probes);
         session::start(SessionParams::default(), StartOptions::default()).unwrap();
-        wait_for_the_maintenance_thread();
         Self { reader: GroupReader::open(session::pool_file().unwrap()).unwrap(), _turn: turn }
     }
 

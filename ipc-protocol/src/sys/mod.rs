@@ -16,3 +16,13 @@ pub(crate) use imp::*;
 
 pub(crate) mod listening;
 pub(crate) mod packets;
+
+/// Whether a call waits until there is something to be received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(all(target_os = "linux", not(profiler_portable))), allow(dead_code))]
+pub(crate) enum ReceiveMode {
+    /// It waits.
+    Wait,
+    /// It does not wait. Linux only.
+    Try,
+}

@@ -46,4 +46,12 @@ impl FrameReceiver for QueueReceiver {
     fn recv(&mut self) -> Result<Vec<u8>, TransportError> {
         self.0.recv().map_err(|_| TransportError::Disconnected)
     }
+
+    fn try_recv(&mut self) -> Result<Option<Vec<u8>>, TransportError> {
+        match self.0.try_recv() {
+            Ok(frame) => Ok(Some(frame)),
+            Err(queue::TryRecvError::Empty) => Ok(None),
+            Err(queue::TryRecvError::Disconnected) => Err(TransportError::Disconnected),
+        }
+    }
 }

@@ -32,13 +32,15 @@
 
 use std::fs::File;
 use std::io;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use profiler_core::ids::ProcessId;
 use profiler_core::sys::DescriptorLost;
 
-use super::listener::{Accepted, check_hello};
+use super::listener::{Accepted, Progress, check_hello};
 use super::{
     ChildEnds, FrameReceiver, FrameSender, ParentEnds, Receiver, Sender, TransportError, check_frame,
     check_owner,
@@ -46,6 +48,7 @@ use super::{
 use crate::environment::Token;
 use crate::limits::MAX_FRAME_BYTES;
 use crate::message::{Hello, ToParent};
+use crate::sys::ReceiveMode;
 use crate::sys::packets::{Packet, PacketSocket};
 
 /// Waits for one child to say hello.
@@ -95,24 +98,54 @@ impl Listener {
     /// word, [`TransportError::WrongToken`], and [`TransportError::Protocol`] or
     /// [`TransportError::PeerMisbehaved`] when it begins with anything else.
     pub fn accept(self, expected: &Token, child: ProcessId) -> Result<Accepted, TransportError> {
+        match self.advance(expected, child, ReceiveMode::Wait)? {
+            Progress::Accepted(accepted) => Ok(accepted),
+            Progress::Waiting(_) => Err(TransportError::Disconnected),
+        }
+    }
+
+    /// The same if the hello is there, without waiting for it.
+    ///
+    /// # Errors
+    /// As [`Self::accept`].
+    pub fn try_accept(self, expected: &Token, child: ProcessId) -> Result<Progress<Self>, TransportError> {
+        self.advance(expected, child, ReceiveMode::Try)
+    }
+
+    /// What becomes readable when there is a hello, or the child is gone.
+    ///
+    /// # Errors
+    /// [`TransportError::DescriptorLost`].
+    #[cfg(unix)]
+    pub fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
+        Ok(self.socket.socket()?)
+    }
+
+    fn advance(
+        self,
+        expected: &Token,
+        child: ProcessId,
+        mode: ReceiveMode,
+    ) -> Result<Progress<Self>, TransportError> {
         let mut receiver = PacketReceiver::new(Arc::clone(&self.socket), Some(child));
-        let first = receiver.recv();
+        let first = receiver.receive_or_end(mode);
+        if matches!(first, Ok(None)) {
+            return Ok(Progress::Waiting(self));
+        }
         self.waiting.over.store(true, Ordering::Release);
         let frame = match first {
             Err(TransportError::Disconnected) if self.waiting.abandoned.load(Ordering::Acquire) => {
                 return Err(TransportError::Abandoned);
             }
-            first => first?,
+            first => first?.unwrap_or_default(),
         };
         let hello = check_hello(&frame, expected)?;
         if hello.pid != child {
             return Err(TransportError::PeerMisbehaved("the hello of another process"));
         }
         let sender = PacketSender::new(self.socket, false, Arc::clone(&receiver.full));
-        Ok(Accepted {
-            hello,
-            ends: ParentEnds { sender: Sender::new(sender), receiver: Receiver::new(receiver) },
-        })
+        let ends = ParentEnds { sender: Sender::new(sender), receiver: Receiver::new(receiver) };
+        Ok(Progress::Accepted(Accepted { hello, ends }))
     }
 }
 
@@ -204,8 +237,10 @@ impl PacketReceiver {
         Self { socket, owner: std::process::id(), peer, room, full: Arc::default(), ended: false }
     }
 
-    fn receive(&mut self) -> Result<Vec<u8>, TransportError> {
-        let length = match self.socket.receive(&mut self.room)? {
+    /// `None` if nothing is there.
+    fn receive(&mut self, mode: ReceiveMode) -> Result<Option<Vec<u8>>, TransportError> {
+        let Some(packet) = self.socket.receive(&mut self.room, mode)? else { return Ok(None) };
+        let length = match packet {
             Packet::Closed if self.full.load(Ordering::Acquire) => return Err(TransportError::Full),
             Packet::Closed => return Err(TransportError::Disconnected),
             Packet::TooLarge => return Err(TransportError::PeerMisbehaved("a packet too large")),
@@ -215,17 +250,15 @@ impl PacketReceiver {
             }
             Packet::Whole { length, .. } => length,
         };
-        Ok(self.room.get(..length).unwrap_or_default().to_vec())
+        Ok(Some(self.room.get(..length).unwrap_or_default().to_vec()))
     }
-}
 
-impl FrameReceiver for PacketReceiver {
-    fn recv(&mut self) -> Result<Vec<u8>, TransportError> {
+    fn receive_or_end(&mut self, mode: ReceiveMode) -> Result<Option<Vec<u8>>, TransportError> {
         check_owner(self.owner)?;
         if self.ended {
             return Err(TransportError::Disconnected);
         }
-        let received = self.receive();
+        let received = self.receive(mode);
         // The message is ignored: an answer is impossible, and the peer may have noticed already.
         let received = if self.socket.is_ours() { received } else { Err(DescriptorLost.into()) };
         self.ended = received.is_err();
@@ -233,6 +266,21 @@ impl FrameReceiver for PacketReceiver {
             self.socket.hang_up(); // nobody will read what the other side still sends
         }
         received
+    }
+}
+
+impl FrameReceiver for PacketReceiver {
+    fn recv(&mut self) -> Result<Vec<u8>, TransportError> {
+        self.receive_or_end(ReceiveMode::Wait)?.ok_or(TransportError::Disconnected)
+    }
+
+    fn try_recv(&mut self) -> Result<Option<Vec<u8>>, TransportError> {
+        self.receive_or_end(ReceiveMode::Try)
+    }
+
+    #[cfg(unix)]
+    fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
+        Ok(self.socket.socket()?)
     }
 }
 

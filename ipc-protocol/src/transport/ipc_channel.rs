@@ -21,12 +21,14 @@
 //! against the others.
 //!
 //! Not used at all: the global router and receiver sets, since one peer could starve or stop
-//! the others there. One thread per receiver.
+//! the others there. The parent waits for its children with [`super::ready`] instead.
 
 pub mod leftovers;
 mod packets;
 
 use std::io;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -36,12 +38,13 @@ use ipc_channel::ipc::{self, IpcSender};
 use self::packets::{
     Answers, CANNOT_RECEIVE, Packet, PacketReceiver, PacketSender, check_first, guarded, retry_interrupted,
 };
-use super::listener::{Accepted, check_hello};
+use super::listener::{Accepted, Progress, check_hello};
 use super::{ChildEnds, ParentEnds, Receiver, Sender, TransportError};
 use crate::codec;
 use crate::environment::Token;
 use crate::message::{Hello, ToParent};
-use crate::sys::listening::{Guard, HangUp, ListeningSocket, Opened, own_channel};
+use crate::sys::ReceiveMode;
+use crate::sys::listening::{Connection, Guard, HangUp, ListeningSocket, Opened, own_channel};
 
 /// Longest path of a socket; ipc-channel would cut a longer one without a word.
 const MAX_SOCKET_PATH: usize = 107;
@@ -51,9 +54,17 @@ const SOCKET_SUFFIX: usize = 18;
 
 /// Waits for one child to connect.
 pub struct Listener {
-    listening: ListeningSocket<Packet>,
+    stage: Stage,
     name: String,
     waiting: Arc<Waiting>,
+}
+
+/// What a [`Listener`] waits for.
+enum Stage {
+    /// A connection.
+    Listening(ListeningSocket<Packet>),
+    /// The first packet of the connection.
+    Connected(Connection<Packet>),
 }
 
 /// What a [`Listener`] and its [`Abandon`] handles know of each other.
@@ -93,7 +104,7 @@ impl Listener {
             listening: listening.hang_up_handle(),
             accepted: OnceLock::new(),
         };
-        Ok(Self { listening, name, waiting: Arc::new(waiting) })
+        Ok(Self { stage: Stage::Listening(listening), name, waiting: Arc::new(waiting) })
     }
 
     /// The name to hand to the child.
@@ -113,31 +124,95 @@ impl Listener {
     /// [`TransportError::Protocol`] or [`TransportError::PeerMisbehaved`] when what connected
     /// did not begin with a `Hello` of this version.
     pub fn accept(self, expected: &Token) -> Result<Accepted, TransportError> {
-        let Self { listening, waiting, .. } = self;
-        let first = receive_first(listening, &waiting);
+        let mut progress = Progress::Waiting(self);
+        loop {
+            progress = match progress {
+                Progress::Waiting(listener) => listener.advance(expected, ReceiveMode::Wait)?,
+                Progress::Accepted(accepted) => return Ok(accepted),
+            };
+        }
+    }
+
+    /// Goes as far as is possible without waiting.
+    ///
+    /// # Errors
+    /// As [`Self::accept`].
+    pub fn try_accept(self, expected: &Token) -> Result<Progress<Self>, TransportError> {
+        self.advance(expected, ReceiveMode::Try)
+    }
+
+    /// What becomes readable when [`Self::try_accept`] can go on.
+    ///
+    /// # Errors
+    /// [`TransportError::DescriptorLost`]; other systems than Linux have no such socket.
+    #[cfg(unix)]
+    pub fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
+        match &self.stage {
+            Stage::Listening(listening) => Ok(listening.socket()?),
+            Stage::Connected(connection) => {
+                Ok(connection.guard().ok_or(TransportError::Unavailable)?.socket()?)
+            }
+        }
+    }
+
+    /// To the next stage, unless nothing is there in [`ReceiveMode::Try`].
+    fn advance(self, expected: &Token, mode: ReceiveMode) -> Result<Progress<Self>, TransportError> {
+        let Self { stage, name, waiting } = self;
+        let step = match stage {
+            Stage::Listening(listening) => accept_connection(listening, &waiting, mode),
+            Stage::Connected(connection) => receive_first(connection, mode),
+        };
+        if let Ok(Step::To(stage)) = step {
+            return Ok(Progress::Waiting(Self { stage, name, waiting }));
+        }
         waiting.over.store(true, Ordering::SeqCst);
-        match first {
-            Ok((Packet::Abandon, _)) => Err(TransportError::Abandoned),
+        match step {
+            Ok(Step::To(_) | Step::Received(Packet::Abandon, _)) => Err(TransportError::Abandoned),
             Err(_) if waiting.abandoned.load(Ordering::SeqCst) => Err(TransportError::Abandoned),
             Err(error) => Err(error),
-            Ok((Packet::Hello { frame, answers }, packets)) => welcome(packets, &frame, answers, expected),
-            Ok((Packet::Frame(_), _)) => Err(TransportError::PeerMisbehaved("a message before Hello")),
+            Ok(Step::Received(Packet::Hello { frame, answers }, packets)) => {
+                welcome(packets, &frame, answers, expected).map(Progress::Accepted)
+            }
+            Ok(Step::Received(Packet::Frame(_), _)) => {
+                Err(TransportError::PeerMisbehaved("a message before Hello"))
+            }
         }
     }
 }
 
-/// The first packet of the first connection, and the receiver of later packets.
-fn receive_first(
+/// What a [`Stage`] came to.
+enum Step {
+    /// Another stage, or the same one.
+    To(Stage),
+    /// The first packet, and the receiver of later packets.
+    Received(Packet, PacketReceiver),
+}
+
+/// The first connection. With it the listening socket is dropped and its directory is removed.
+fn accept_connection(
     listening: ListeningSocket<Packet>,
     waiting: &Waiting,
-) -> Result<(Packet, PacketReceiver), TransportError> {
-    let connection = guarded(CANNOT_RECEIVE, || Ok(listening.accept()?))?;
+    mode: ReceiveMode,
+) -> Result<Step, TransportError> {
+    let Some(connection) = guarded(CANNOT_RECEIVE, || Ok(listening.accept(mode)?))? else {
+        return Ok(Step::To(Stage::Listening(listening)));
+    };
     if let Some(guard) = connection.guard() {
         let hang_up = waiting.accepted.get_or_init(|| guard.hang_up_handle());
         if waiting.abandoned.load(Ordering::SeqCst) {
             hang_up.hang_up(); // `abandon` may have come before this socket; what was sent is still received
         }
-        check_first(guard.peek()?)?;
+    }
+    Ok(Step::To(Stage::Connected(connection)))
+}
+
+/// The first packet of the connection.
+fn receive_first(connection: Connection<Packet>, mode: ReceiveMode) -> Result<Step, TransportError> {
+    if let Some(guard) = connection.guard() {
+        match guard.peek(mode)? {
+            Some(peek) => check_first(peek)?,
+            None => return Ok(Step::To(Stage::Connected(connection))),
+        }
     }
     let Opened { packets, first, guard } = guarded(CANNOT_RECEIVE, || Ok(connection.open()?))?;
     let first = match first {
@@ -147,7 +222,7 @@ fn receive_first(
             retry_interrupted(|| guarded(CANNOT_RECEIVE, || Ok(packets.recv()?)))?
         }
     };
-    Ok((first, PacketReceiver::new(packets, guard)))
+    Ok(Step::Received(first, PacketReceiver::new(packets, guard)))
 }
 
 impl std::fmt::Debug for Listener {

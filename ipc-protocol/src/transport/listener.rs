@@ -5,6 +5,8 @@
 //! child's token and speaks this version of the protocol.
 
 use std::fs::File;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 
 use profiler_core::ids::ProcessId;
 
@@ -20,6 +22,15 @@ pub enum Listener {
     Named(Box<ipc_channel::Listener>),
     /// Over an inherited socket.
     Inherited(inherited::Listener),
+}
+
+/// How far a listener came without waiting.
+#[derive(Debug)]
+pub enum Progress<L> {
+    /// The child has not said hello yet. The listener may wait for another socket than before.
+    Waiting(L),
+    /// The child has said hello.
+    Accepted(Accepted),
 }
 
 /// Ends the waiting of a [`Listener`], or the channel, from any thread.
@@ -77,6 +88,38 @@ impl Listener {
         match self {
             Self::Named(listener) => listener.accept(expected),
             Self::Inherited(listener) => listener.accept(expected, child),
+        }
+    }
+
+    /// Accepts the child, which runs as process `child`, as far as that is possible without waiting.
+    ///
+    /// # Errors
+    /// As [`Self::accept`].
+    pub fn try_accept(self, expected: &Token, child: ProcessId) -> Result<Progress<Self>, TransportError> {
+        Ok(match self {
+            Self::Named(listener) => listener.try_accept(expected)?.map(|named| Self::Named(Box::new(named))),
+            Self::Inherited(listener) => listener.try_accept(expected, child)?.map(Self::Inherited),
+        })
+    }
+
+    /// What becomes readable when [`Self::try_accept`] can go on.
+    ///
+    /// # Errors
+    /// [`TransportError::DescriptorLost`], [`TransportError::Unavailable`] on other systems than Linux.
+    #[cfg(unix)]
+    pub fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
+        match self {
+            Self::Named(listener) => listener.socket(),
+            Self::Inherited(listener) => listener.socket(),
+        }
+    }
+}
+
+impl<L> Progress<L> {
+    fn map<T>(self, change: impl FnOnce(L) -> T) -> Progress<T> {
+        match self {
+            Self::Waiting(listener) => Progress::Waiting(change(listener)),
+            Self::Accepted(accepted) => Progress::Accepted(accepted),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The seam is two small traits, [`FrameSender`] and [`FrameReceiver`]; above it everything is
 //! [`Sender`] and [`Receiver`] of messages. [`ipc_channel`] is the transport to children that are
 //! trusted, [`inherited`] to those that are not, [`in_process`] the double for tests; [`listener`] lets the
-//! parent choose. One suite of tests holds all three to the same rules: order is kept, what was
+//! parent choose, and `ready` waits for many channels at once (Linux). One suite of tests holds all three to the same rules: order is kept, what was
 //! sent before the sender went still arrives, then comes [`TransportError::Disconnected`], and
 //! nothing that a peer sends is worse than an error.
 
@@ -11,9 +11,13 @@ pub mod in_process;
 pub mod inherited;
 pub mod ipc_channel;
 pub mod listener;
+#[cfg(all(target_os = "linux", not(profiler_portable)))]
+pub mod ready;
 
 use std::fmt;
 use std::marker::PhantomData;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 
 use crate::codec::{self, Message, ProtocolError};
 use crate::message::{ToChild, ToParent};
@@ -48,8 +52,8 @@ pub enum TransportError {
     /// The other side does not read, and what it should read fills the channel.
     #[error("the other side does not read")]
     Full,
-    /// This system has no channel to children that are not trusted.
-    #[error("untrusted children need an inherited socket, which exists on Linux only")]
+    /// This system, or this transport, cannot do it.
+    #[error("this needs packet sockets, which exist on Linux only")]
     Unavailable,
     /// A frame is not a message.
     #[error(transparent)]
@@ -94,13 +98,31 @@ pub trait FrameSender: Send {
     fn send(&mut self, frame: &[u8]) -> Result<(), TransportError>;
 }
 
-/// Receives frames from one peer. Blocks until there is one.
+/// Receives frames from one peer.
 pub trait FrameReceiver: Send {
     /// Waits for the next frame.
     ///
     /// # Errors
     /// [`TransportError::Disconnected`] when the peer is gone and all it sent was received.
     fn recv(&mut self) -> Result<Vec<u8>, TransportError>;
+
+    /// The next frame; `None` if there is none now. Never waits.
+    ///
+    /// # Errors
+    /// As [`Self::recv`]; [`TransportError::Unavailable`] where the transport cannot tell.
+    fn try_recv(&mut self) -> Result<Option<Vec<u8>>, TransportError> {
+        Err(TransportError::Unavailable)
+    }
+
+    /// What becomes readable when there is a frame, or the peer is gone.
+    ///
+    /// # Errors
+    /// [`TransportError::Unavailable`] where there is no such socket,
+    /// [`TransportError::DescriptorLost`].
+    #[cfg(unix)]
+    fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
+        Err(TransportError::Unavailable)
+    }
 }
 
 /// Sends messages of one kind to one peer.
@@ -142,6 +164,24 @@ impl<M: Message> Receiver<M> {
     /// All of [`TransportError`]; after [`TransportError::Protocol`] one frame was consumed.
     pub fn recv(&mut self) -> Result<M, TransportError> {
         Ok(codec::decode(&self.frames.recv()?)?)
+    }
+
+    /// The next message; `None` if there is none now. Never waits.
+    ///
+    /// # Errors
+    /// As [`Self::recv`]; [`TransportError::Unavailable`] where the transport cannot tell.
+    pub fn try_recv(&mut self) -> Result<Option<M>, TransportError> {
+        self.frames.try_recv()?.map(|frame| Ok(codec::decode(&frame)?)).transpose()
+    }
+
+    /// What becomes readable when there is a message, or the peer is gone.
+    ///
+    /// # Errors
+    /// [`TransportError::Unavailable`] where there is no such socket,
+    /// [`TransportError::DescriptorLost`].
+    #[cfg(unix)]
+    pub fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
+        self.frames.socket()
     }
 }
 

@@ -23,6 +23,7 @@ use crate::pool::layout::MAX_GROUPS;
 use crate::pool::live::GroupCell;
 use crate::pool::live::group::Run;
 use crate::record::gate;
+use crate::record::patience::once;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
 /// Longest name of a group, and of a label's key or value, in bytes; a longer one is cut.
@@ -167,10 +168,11 @@ impl Registered {
         if is_refused && !is_time { None } else { self.place(manager, false) }
     }
 
-    /// Gives the group a cell. Waits for the manager's lock only if it `may_wait`.
+    /// Gives the group a cell. Waits for the manager's lock only if it `may_wait`; otherwise it tries for a moment, for the
+    /// maintenance thread of a session that has just begun holds that lock for microseconds at a time.
     #[cold]
     fn place(&self, manager: &ChunkManager, may_wait: bool) -> Option<u32> {
-        let mut state = if may_wait { manager.lock() } else { manager.try_lock()? };
+        let mut state = if may_wait { manager.lock() } else { once(|| manager.try_lock())? };
         let tag = manager.tag();
         if let Some(known) = number_in(self.cell.load(Ordering::Relaxed), tag) {
             return Some(known); // another thread was faster

@@ -6,7 +6,7 @@
 pub(crate) mod gate;
 mod handshake;
 pub(crate) mod local;
-mod patience;
+pub(crate) mod patience;
 pub(crate) mod reclaim;
 pub(crate) mod recorder;
 pub(crate) mod writer;

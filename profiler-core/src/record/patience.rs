@@ -11,7 +11,7 @@ const SPINS: u32 = if cfg!(loom) { 100 } else { 2000 };
 const YIELDS: u32 = 100;
 
 /// For a chunk switch: spins.
-pub(super) fn soon<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+pub(crate) fn soon<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     (0..SPINS).find_map(|_| {
         let found = attempt();
         if found.is_none() {
@@ -21,9 +21,9 @@ pub(super) fn soon<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     })
 }
 
-/// For what happens once in the life of a thread: spins, then lets others run. A thread that gave
+/// For what happens once in the life of a thread or a group: spins, then lets others run. A thread that gave
 /// up here would lose every entry until it gets through, not one.
-pub(super) fn once_per_thread<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+pub(crate) fn once<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     soon(&mut attempt).or_else(|| {
         (0..YIELDS).find_map(|_| {
             std::thread::yield_now();
@@ -40,7 +40,7 @@ mod tests {
     fn what_never_comes_is_given_up() {
         let mut tries = 0;
         assert_eq!(
-            once_per_thread(|| -> Option<()> {
+            once(|| -> Option<()> {
                 tries += 1;
                 None
             }),

@@ -6,7 +6,7 @@
 //! outstanding per child, and it never waits for anybody.
 //!
 //! ```text
-//! receive threads ─┐                          ┌─▶ children (requests coalesced per child)
+//! receive thread ──┐                          ┌─▶ children (requests coalesced per child)
 //! exit watcher ────┼─▶ bounded channel ─▶ hub ─┼─▶ own process (direct calls)
 //! own manager ─────┤                          ├─▶ graves (dead pools)
 //! session, capture ┘                          └─▶ the capture that waits
@@ -48,6 +48,7 @@ use crate::pools::PoolDirectory;
 use crate::session::Limit;
 use crate::spawn::watch::ExitWatcher;
 use control_loop::Hub;
+use listen::Listening;
 use profiler_core::ids::PoolId;
 
 /// Events that may wait for the hub; few of each child's, see [`listen`]. Senders wait when it is full.
@@ -93,6 +94,7 @@ impl Shared {
 pub(crate) struct HubHandle {
     events: Sender<HubEvent>,
     watcher: Arc<ExitWatcher<PoolId>>,
+    listening: Arc<Listening>,
     shared: Arc<Shared>,
 }
 
@@ -120,7 +122,7 @@ pub(crate) struct RunningHub {
 }
 
 impl RunningHub {
-    /// Starts the hub and the exit watcher.
+    /// Starts the hub, the exit watcher, and what listens to children.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -130,7 +132,9 @@ impl RunningHub {
         let watcher = ExitWatcher::start(move |key, status| {
             let _ = exits.send(HubEvent::Exited { key, status });
         })?;
-        let handle = HubHandle { events, watcher: Arc::new(watcher), shared: Arc::clone(&shared) };
+        let listening = Arc::new(Listening::start(events.clone())?);
+        let watcher = Arc::new(watcher);
+        let handle = HubHandle { events, watcher, listening, shared: Arc::clone(&shared) };
         let theirs = Arc::clone(&shared);
         let thread = spawn_quiet("profiler-hub", move || run_to_the_end(&theirs, &queue))?;
         Ok(Self { shared, handle, thread: Some(thread) })
@@ -174,6 +178,7 @@ impl Drop for RunningHub {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        self.handle.listening.stop();
         self.shared.processes.release(&self.handle.watcher);
     }
 }
@@ -198,6 +203,10 @@ impl HubHandle {
     fn connected(&self) -> usize {
         let reports = self.shared.processes.reports();
         reports.iter().filter(|process| process.state == ProcessState::Connected).count()
+    }
+
+    fn listening(&self) -> &Listening {
+        &self.listening
     }
 
     pub(crate) fn watcher(&self) -> &ExitWatcher<PoolId> {

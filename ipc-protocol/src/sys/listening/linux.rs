@@ -21,13 +21,13 @@
 use std::fmt::Debug;
 use std::io::{self, IoSliceMut};
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Weak};
 
 use ipc_channel::ipc::{self, IpcReceiver, IpcSender};
 use profiler_core::ids::ProcessId;
-use profiler_core::sys::OwnDescriptor;
+use profiler_core::sys::{DescriptorLost, OwnDescriptor};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, Shutdown, SocketAddrUnix, SocketFlags,
     SocketType,
@@ -37,6 +37,7 @@ use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 use super::{Opened, Peek, own_channel};
+use crate::sys::{ReceiveMode, wait_until_readable};
 
 /// How many connections may wait; there is one child.
 const BACKLOG: i32 = 10;
@@ -78,7 +79,7 @@ impl<T> ListeningSocket<T> {
         let mut builder = tempfile::Builder::new();
         let directory = builder.permissions(std::fs::Permissions::from_mode(0o700)).tempdir()?;
         let path = directory.path().join("socket");
-        let flags = SocketFlags::CLOEXEC;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         rustix::net::bind(&socket, &SocketAddrUnix::new(&path)?)?;
         rustix::net::listen(&socket, BACKLOG)?;
@@ -97,18 +98,26 @@ impl<T> ListeningSocket<T> {
         HangUp(Arc::downgrade(&self.socket))
     }
 
-    /// Waits for the first connection.
-    pub(crate) fn accept(self) -> io::Result<Connection<T>> {
+    /// The next connection; `None` if there is none now.
+    pub(crate) fn accept(&self, mode: ReceiveMode) -> io::Result<Option<Connection<T>>> {
         loop {
-            match rustix::net::accept_with(self.socket.get()?, SocketFlags::CLOEXEC) {
+            let listening = self.socket.get()?;
+            match rustix::net::accept_with(listening, SocketFlags::CLOEXEC) {
                 Ok(socket) => {
                     let guard = Guard { socket: Arc::new(OwnDescriptor::new(socket)) };
-                    return Ok(Connection { guard, packets: PhantomData });
+                    return Ok(Some(Connection { guard, packets: PhantomData }));
                 }
                 Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) if mode == ReceiveMode::Try => return Ok(None),
+                Err(rustix::io::Errno::AGAIN) => wait_until_readable(listening.as_fd()),
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// What becomes readable when somebody connects, or [`HangUp`] is called.
+    pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
+        Ok(self.socket.get()?.as_fd())
     }
 }
 
@@ -166,20 +175,31 @@ impl Guard {
         u32::try_from(peer.pid).ok().filter(|pid| failed == 0 && *pid != 0).map(ProcessId::new)
     }
 
-    /// Waits for the next packet and checks it without receiving it.
-    pub(crate) fn peek(&self) -> io::Result<Peek> {
+    /// What becomes readable when the other side sends a packet or ends the channel.
+    pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
+        Ok(self.socket.get()?.as_fd())
+    }
+
+    /// Checks the next packet without receiving it; `None` if there is none now.
+    pub(crate) fn peek(&self, mode: ReceiveMode) -> io::Result<Option<Peek>> {
         let mut header = [0; Self::HEADER];
-        let (bytes, attached) = self.peek_into(&mut header)?;
-        Ok(match judge(&header, bytes) {
+        let (bytes, attached) = match self.peek_into(&mut header, mode) {
+            Err(error) if mode == ReceiveMode::Try && error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(None);
+            }
+            peeked => peeked?,
+        };
+        Ok(Some(match judge(&header, bytes) {
             _ if bytes == 0 => Peek::Closed,
             Some(length) => Peek::Whole { length, attached },
             None => Peek::Foreign,
-        })
+        }))
     }
 
     /// The packet's true length, and whether descriptors are attached.
-    fn peek_into(&self, header: &mut [u8]) -> io::Result<(usize, bool)> {
-        let flags = RecvFlags::PEEK | RecvFlags::TRUNC;
+    fn peek_into(&self, header: &mut [u8], mode: ReceiveMode) -> io::Result<(usize, bool)> {
+        let waiting = if mode == ReceiveMode::Try { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+        let flags = RecvFlags::PEEK | RecvFlags::TRUNC | waiting;
         loop {
             let (socket, mut parts) = (self.socket.get()?, [IoSliceMut::new(header)]);
             match rustix::net::recvmsg(socket, &mut parts, &mut RecvAncillaryBuffer::default(), flags) {

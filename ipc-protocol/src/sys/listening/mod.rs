@@ -15,7 +15,7 @@ use std::os::fd::RawFd;
 use ipc_channel::ipc::IpcReceiver;
 use profiler_core::sys::OwnDescriptor;
 
-pub(crate) use imp::{Guard, HangUp, ListeningSocket};
+pub(crate) use imp::{Connection, Guard, HangUp, ListeningSocket};
 
 /// A connection that is ready to be received from.
 pub(crate) struct Opened<T> {

@@ -1,19 +1,25 @@
 //! Every other system: ipc-channel listens and accepts, and packet headers of the other side are
 //! trusted.
 
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::io;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 
 use ipc_channel::ipc::{IpcOneShotServer, IpcReceiver};
 use profiler_core::ids::ProcessId;
+#[cfg(unix)]
+use profiler_core::sys::DescriptorLost;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Opened, Peek, own_channel};
+use crate::sys::ReceiveMode;
 
 /// ipc-channel's server.
 pub(crate) struct ListeningSocket<T> {
-    server: IpcOneShotServer<T>,
+    server: Cell<Option<IpcOneShotServer<T>>>,
     name: String,
 }
 
@@ -27,7 +33,7 @@ impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
     /// Listens under a new name.
     pub(crate) fn new() -> io::Result<Self> {
         let (server, name) = IpcOneShotServer::new()?;
-        Ok(Self { server, name })
+        Ok(Self { server: Cell::new(Some(server)), name })
     }
 
     /// The name to connect to.
@@ -40,10 +46,17 @@ impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
         HangUp
     }
 
-    /// Waits for the first packet of the first connection.
-    pub(crate) fn accept(self) -> io::Result<Connection<T>> {
-        let (packets, first) = self.server.accept().map_err(io::Error::other)?;
-        Ok(Connection { packets, first })
+    /// Known to ipc-channel alone.
+    #[cfg(unix)]
+    pub(crate) fn socket(&self) -> io::Result<BorrowedFd<'_>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Waits for the first packet of the first connection, in any mode. Nothing comes after it.
+    pub(crate) fn accept(&self, _: ReceiveMode) -> io::Result<Option<Connection<T>>> {
+        let server = self.server.take().ok_or(io::ErrorKind::NotConnected)?;
+        let (packets, first) = server.accept().map_err(io::Error::other)?;
+        Ok(Some(Connection { packets, first }))
     }
 }
 
@@ -84,7 +97,13 @@ impl Guard {
     }
 
     /// Never called.
-    pub(crate) fn peek(&self) -> io::Result<Peek> {
+    #[cfg(unix)]
+    pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(crate) fn peek(&self, _: ReceiveMode) -> io::Result<Option<Peek>> {
         match *self {}
     }
 }

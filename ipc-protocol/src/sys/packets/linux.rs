@@ -13,12 +13,13 @@
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use profiler_core::sys::OwnDescriptor;
+use profiler_core::sys::{DescriptorLost, OwnDescriptor};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 
 use super::Packet;
+use crate::sys::ReceiveMode;
 
 /// Bytes that may wait in either direction, as asked for; the system may allow less. Enough for
 /// a largest frame and all else that may be outstanding.
@@ -63,8 +64,8 @@ impl PacketSocket {
         again(|| Ok(send(self.0.get()?.as_raw_fd(), packet, flags))).map(|_| ())
     }
 
-    /// Waits for a packet and receives what there is room for.
-    pub(crate) fn receive(&self, room: &mut [u8]) -> io::Result<Packet> {
+    /// Receives a packet, as far as there is room for it; `None` if there is none now.
+    pub(crate) fn receive(&self, room: &mut [u8], mode: ReceiveMode) -> io::Result<Option<Packet>> {
         let mut control = MaybeUninit::<Control>::zeroed();
         let mut part = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
         let mut message = MaybeUninit::<libc::msghdr>::zeroed();
@@ -73,16 +74,26 @@ impl PacketSocket {
         let message = unsafe { message.assume_init_mut() };
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
-        let length = again(|| {
+        let flags = if mode == ReceiveMode::Try { libc::MSG_DONTWAIT } else { 0 };
+        let received = again(|| {
             message.msg_control = control.as_mut_ptr().cast();
             message.msg_controllen = CONTROL as _;
             message.msg_flags = 0;
-            Ok(receive(self.0.get()?.as_raw_fd(), message))
-        })?;
+            Ok(receive(self.0.get()?.as_raw_fd(), message, flags))
+        });
+        let length = match received {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            received => received?,
+        };
         // SAFETY: the control data began as zeroes, and all its fields are plain numbers.
         #[allow(unsafe_code)]
         let control = unsafe { control.assume_init_ref() };
-        Ok(judge(length, message, control))
+        Ok(Some(judge(length, message, control)))
+    }
+
+    /// What becomes readable when the other side sends a packet or ends the channel.
+    pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
+        Ok(self.0.get()?.as_fd())
     }
 
     /// Whether the program has not closed it.
@@ -119,10 +130,10 @@ fn send(socket: RawFd, packet: &[u8], flags: i32) -> isize {
 }
 
 #[allow(unsafe_code)]
-fn receive(socket: RawFd, message: &mut libc::msghdr) -> isize {
+fn receive(socket: RawFd, message: &mut libc::msghdr, flags: i32) -> isize {
     // SAFETY: the caller's header names two places that it holds by unique reference, with their
     // true lengths; the kernel writes inside them.
-    unsafe { libc::recvmsg(socket, message, libc::MSG_CMSG_CLOEXEC) }
+    unsafe { libc::recvmsg(socket, message, libc::MSG_CMSG_CLOEXEC | flags) }
 }
 
 /// Makes a call again as long as a signal interrupts it.

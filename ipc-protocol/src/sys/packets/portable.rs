@@ -2,8 +2,14 @@
 
 use std::fs::File;
 use std::io;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
+
+#[cfg(unix)]
+use profiler_core::sys::DescriptorLost;
 
 use super::Packet;
+use crate::sys::ReceiveMode;
 
 /// Never made here.
 #[derive(Debug)]
@@ -26,7 +32,13 @@ impl PacketSocket {
     }
 
     /// Never called.
-    pub(crate) fn receive(&self, _: &mut [u8]) -> io::Result<Packet> {
+    pub(crate) fn receive(&self, _: &mut [u8], _: ReceiveMode) -> io::Result<Option<Packet>> {
+        match *self {}
+    }
+
+    /// Never called.
+    #[cfg(unix)]
+    pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
         match *self {}
     }
 

@@ -5,6 +5,8 @@
 //! descriptor that the program has closed is neither used nor closed.
 
 use std::io;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ipc_channel::IpcError;
@@ -13,6 +15,7 @@ use profiler_core::sys::{DescriptorLost, OwnDescriptor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::limits::MAX_FRAME_BYTES;
+use crate::sys::ReceiveMode;
 use crate::sys::listening::{Guard, Peek, own_channel};
 use crate::transport::{FrameReceiver, FrameSender, TransportError, check_frame, check_owner};
 
@@ -101,30 +104,49 @@ impl PacketReceiver {
         Self { packets, guard, owner: std::process::id(), ended: false }
     }
 
-    fn receive(&mut self) -> Result<Vec<u8>, TransportError> {
-        if let Some(guard) = &self.guard {
-            check_packet(guard.peek()?)?;
+    /// `None` if nothing is there, which only the guard can tell without waiting.
+    fn receive(&self, mode: ReceiveMode) -> Result<Option<Vec<u8>>, TransportError> {
+        match &self.guard {
+            Some(guard) => match guard.peek(mode)? {
+                Some(peek) => check_packet(peek)?,
+                None => return Ok(None),
+            },
+            None if mode == ReceiveMode::Try => return Err(TransportError::Unavailable),
+            None => {}
         }
         let packets = &self.packets;
         match retry_interrupted(|| guarded(CANNOT_RECEIVE, || Ok(packets.get()?.recv()?)))? {
-            Packet::Frame(frame) if frame.len() <= MAX_FRAME_BYTES => Ok(frame),
+            Packet::Frame(frame) if frame.len() <= MAX_FRAME_BYTES => Ok(Some(frame)),
             Packet::Frame(_) => Err(TransportError::PeerMisbehaved("a frame too large")),
             _ => Err(TransportError::PeerMisbehaved("a second Hello")),
         }
+    }
+
+    fn receive_or_end(&mut self, mode: ReceiveMode) -> Result<Option<Vec<u8>>, TransportError> {
+        check_owner(self.owner)?;
+        if self.ended {
+            return Err(TransportError::Disconnected);
+        }
+        let received = self.receive(mode);
+        // The message is ignored: an answer is impossible, and the peer may have noticed already.
+        let received = if self.packets.is_ours() { received } else { Err(DescriptorLost.into()) };
+        self.ended = received.is_err();
+        received
     }
 }
 
 impl FrameReceiver for PacketReceiver {
     fn recv(&mut self) -> Result<Vec<u8>, TransportError> {
-        check_owner(self.owner)?;
-        if self.ended {
-            return Err(TransportError::Disconnected);
-        }
-        let received = self.receive();
-        // The message is ignored: an answer is impossible, and the peer may have noticed already.
-        let received = if self.packets.is_ours() { received } else { Err(DescriptorLost.into()) };
-        self.ended = received.is_err();
-        received
+        self.receive_or_end(ReceiveMode::Wait)?.ok_or(TransportError::Disconnected)
+    }
+
+    fn try_recv(&mut self) -> Result<Option<Vec<u8>>, TransportError> {
+        self.receive_or_end(ReceiveMode::Try)
+    }
+
+    #[cfg(unix)]
+    fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
+        Ok(self.guard.as_ref().ok_or(TransportError::Unavailable)?.socket()?)
     }
 }
 

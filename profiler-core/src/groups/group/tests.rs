@@ -1,7 +1,8 @@
 //! Handles, the registry, and what happens to entries while it is not to be had.
 
 use super::*;
-use crate::groups::Groups;
+use crate::groups::{Groups, Probes};
+use crate::reader::groups::GroupReader;
 use crate::session::{self, Features, SessionParams, StartOptions};
 
 #[test]
@@ -71,4 +72,53 @@ fn what_is_implied_has_room_when_nothing_else_has() {
     let labelled = identity(GroupKind::Process, PROCESS, &[("a", "b")], false);
     assert!(find(&mut known, labelled).is_none());
     assert_eq!(known.unwrap().groups.len() as u64, MAX_GROUPS);
+}
+
+#[test]
+fn the_first_run_of_a_group_is_counted_although_the_managers_lock_is_held_for_a_moment() {
+    const GROUPS: usize = 64;
+    let _alone = session::ALONE_IN_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let params = SessionParams { features: Features::NO_SAMPLING, ..SessionParams::default() };
+    crate::groups::set_probes(Probes::ALL);
+    session::start(params, StartOptions::default()).unwrap();
+    let name = |number: usize| format!("while the lock is held {number}");
+    for number in 0..GROUPS {
+        // Not registered, which would give it a cell at once.
+        let group: &'static Group =
+            Box::leak(Box::new(Group::new(GroupKind::Plugin, Box::leak(name(number).into_boxed_str()))));
+        let (is_held, has_begun) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| hold_the_lock(&is_held, &has_begun));
+            while !is_held.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            has_begun.store(true, Ordering::Release);
+            drop(group.enter());
+        });
+    }
+    let mut reader = GroupReader::open(session::pool_file().unwrap()).unwrap();
+    let read = reader.read().unwrap();
+    session::stop();
+    crate::groups::set_probes(Probes::NONE);
+    let is_counted = |number: &usize| {
+        let mut of_it = read.groups.iter().filter(|row| row.definition.name == name(*number));
+        of_it.any(|row| row.totals.runs == 1)
+    };
+    // Not all: the thread with the lock may lose its processor for longer than a first entry waits.
+    let counted = (0..GROUPS).filter(is_counted).count();
+    assert!(counted > GROUPS / 4, "{counted} of {GROUPS}");
+}
+
+/// Holds the manager's lock from before a first entry until some tens of microseconds later.
+fn hold_the_lock(is_held: &AtomicBool, has_begun: &AtomicBool) {
+    crate::record::local::with_manager(|manager| {
+        let held = manager.lock();
+        is_held.store(true, Ordering::Release);
+        while !has_begun.load(Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+        (0..1000).for_each(|_| std::hint::spin_loop());
+        drop(held);
+        Some(())
+    });
 }
