@@ -6,10 +6,8 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::mem::forget;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
-use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use profiler_parent::Format;
@@ -83,12 +81,10 @@ fn a_parent_that_closes_all_descriptors_keeps_its_files_and_hears_of_its_childre
     }
     assert!(children.iter().all(|puppet| puppet.child.has_ended()));
     check(&mut files, "after children ended")?;
-    let mut command = Command::new(CHILD);
-    command.arg("init").stdin(Stdio::null()).stdout(Stdio::null());
-    let mut late = session.session()?.spawn("late", command)?;
-    assert!(late.wait().context("its status")?.success(), "a child that comes later is heard of");
+    let mut late =
+        Puppet::spawn(&session, CHILD, "late", "init").context("a child that comes later is heard")?;
+    assert!(late.end("exit 0")?.success());
     check(&mut files, "after a child that came later")?;
-    assert!(until(|| late.has_ended()));
     session.end();
     check(&mut files, "after the session")?;
     Ok(())

@@ -42,6 +42,23 @@ fn no_thread_left() -> bool {
 }
 
 #[test]
+fn a_child_costs_the_parent_no_thread() -> anyhow::Result<()> {
+    let session = session::start(|builder| builder)?;
+    let _first = Puppet::spawn(&session, CHILD, "first", "init")?;
+    let own_threads = || {
+        let mut names = thread_names();
+        names.retain(|name| name.starts_with("profiler-"));
+        names.sort();
+        names
+    };
+    let before = own_threads();
+    let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
+    puppets.push(Puppet::spawn_untrusted(&session, CHILD, "untrusted", "init")?);
+    assert_eq!(own_threads(), before);
+    Ok(())
+}
+
+#[test]
 fn children_outlive_the_session_and_can_be_waited_for_and_killed() -> anyhow::Result<()> {
     let mut session = session::start(|builder| builder)?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;

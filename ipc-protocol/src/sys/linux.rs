@@ -6,17 +6,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use profiler_core::sys::FileIdentity;
-
-/// Waits until there is something to be received, or the socket has ended, or a signal comes.
-pub(crate) fn wait_until_readable(socket: BorrowedFd<'_>) {
-    use rustix::event::{PollFd, PollFlags, poll};
-    let _ = poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], None); // the caller tries again
-}
 
 /// Whether the process has more rights than whoever started it (`AT_SECURE`).
 #[allow(unsafe_code)]

@@ -37,7 +37,7 @@ use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 use super::{Opened, Peek, own_channel};
-use crate::sys::{ReceiveMode, wait_until_readable};
+use crate::sys::ReceiveMode;
 
 /// How many connections may wait; there is one child.
 const BACKLOG: i32 = 10;
@@ -100,6 +100,7 @@ impl<T> ListeningSocket<T> {
 
     /// The next connection; `None` if there is none now.
     pub(crate) fn accept(&self, mode: ReceiveMode) -> io::Result<Option<Connection<T>>> {
+        let mut has_hung_up = false;
         loop {
             let listening = self.socket.get()?;
             match rustix::net::accept_with(listening, SocketFlags::CLOEXEC) {
@@ -108,8 +109,16 @@ impl<T> ListeningSocket<T> {
                     return Ok(Some(Connection { guard, packets: PhantomData }));
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) if mode == ReceiveMode::Try => return Ok(None),
-                Err(rustix::io::Errno::AGAIN) => wait_until_readable(listening.as_fd()),
+                Err(rustix::io::Errno::AGAIN) if has_hung_up => {
+                    return Err(io::ErrorKind::NotConnected.into());
+                }
+                Err(rustix::io::Errno::AGAIN) => {
+                    // A connection that came before the end is still accepted.
+                    has_hung_up = has_ended(listening.as_fd(), mode);
+                    if !has_hung_up && mode == ReceiveMode::Try {
+                        return Ok(None);
+                    }
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -212,6 +221,16 @@ impl Guard {
             }
         }
     }
+}
+
+/// Whether a listening socket was shut down. In [`ReceiveMode::Wait`] waits until it was, or somebody connects, or
+/// a signal comes. `accept` does not tell if the socket does not wait.
+fn has_ended(listening: BorrowedFd<'_>, mode: ReceiveMode) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut polled = [PollFd::from_borrowed_fd(listening, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let _ = poll(&mut polled, (mode == ReceiveMode::Try).then_some(&at_once)); // the caller tries again
+    polled.iter().any(|one| one.revents().contains(PollFlags::HUP))
 }
 
 /// The length of the message, if the packet of `bytes` bytes holds all of it.

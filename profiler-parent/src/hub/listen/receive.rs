@@ -353,3 +353,7 @@ fn receive(
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "receive/tests.rs"]
+mod tests;
