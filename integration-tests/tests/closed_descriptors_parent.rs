@@ -81,8 +81,8 @@ fn a_parent_that_closes_all_descriptors_keeps_its_files_and_hears_of_its_childre
     }
     assert!(children.iter().all(|puppet| puppet.child.has_ended()));
     check(&mut files, "after children ended")?;
-    let mut late =
-        Puppet::spawn(&session, CHILD, "late", "init").context("a child that comes later is heard")?;
+    let mut late = Puppet::spawn(&session, CHILD, "late", "init")
+        .context("a child spawned after the descriptors were closed")?;
     assert!(late.end("exit 0")?.success());
     check(&mut files, "after a child that came later")?;
     session.end();

@@ -230,25 +230,32 @@ fn a_fork_that_speaks_for_an_untrusted_child() -> anyhow::Result<()> {
     tell_untrusted(|liar, _| says("fork-speaks", liar), &stranger)
 }
 
+/// Sockets that this process has open: its ends of the channels to children.
+fn own_sockets() -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let targets = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+}
+
 #[test]
 fn a_dead_child_whose_fork_holds_the_channel_open() -> anyhow::Result<()> {
     for spawn in [TRUSTED, UNTRUSTED] {
         let session = session::start(|builder| builder)?;
+        let before = own_sockets();
         let mut liar = spawn(&session, CHILD, "liar", "liar")?;
         liar.ask("record 2 500")?;
         let answer = liar.ask("fork-holds")?;
         let fork: i32 = answer.trim_start_matches("ok ").parse()?;
         ensure!(until(|| state_of(&session) == ProcessState::Connected), "{:?}", state_of(&session));
         liar.end("kill")?;
-        let receiving = || thread_names().iter().any(|name| name == "profiler-child");
-        let ended = until(|| !receiving());
+        let ended = until(|| own_sockets() == before);
         // SAFETY: a signal to the fork that waits for one; its number is not taken by another while it
         // lives, and nobody else ends it.
         #[allow(unsafe_code)]
         unsafe {
             libc::kill(fork, libc::SIGKILL);
         }
-        ensure!(ended, "its receive thread goes on: {:?}", thread_names());
+        ensure!(ended, "the parent keeps the channel: {before} sockets, now {}", own_sockets());
         let (_, profile) = session.capture()?;
         assert_eq!(profile.verdict("liar")?, "recovered: crashed with signal 9 (SIGKILL)");
         assert_eq!(profile.process("liar")?.books()?.delivered, 1000);
@@ -260,13 +267,14 @@ fn a_dead_child_whose_fork_holds_the_channel_open() -> anyhow::Result<()> {
 fn a_child_that_dies_before_hello_leaves_what_it_recorded() -> anyhow::Result<()> {
     for spawn in [TRUSTED, UNTRUSTED] {
         let session = session::start(|builder| builder)?;
+        let before = own_sockets();
         let mut liar = spawn(&session, CHILD, "liar", "liar")?;
         liar.ask("record 2 500")?;
         liar.end("kill")?;
         let (_, profile) = session.capture()?;
         assert_eq!(profile.verdict("liar")?, "recovered: crashed with signal 9 (SIGKILL)");
         assert_eq!(profile.process("liar")?.books()?.delivered, 1000);
-        ensure!(until(|| thread_names().iter().all(|name| name != "profiler-child")), "{:?}", thread_names());
+        ensure!(until(|| own_sockets() == before), "{before} sockets, now {}", own_sockets());
     }
     Ok(())
 }

@@ -17,12 +17,12 @@ pub(crate) use imp::*;
 pub(crate) mod listening;
 pub(crate) mod packets;
 
-/// Whether a call waits until there is something to be received.
+/// Whether a call blocks until there is something to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(all(target_os = "linux", not(profiler_portable))), allow(dead_code))]
 pub(crate) enum ReceiveMode {
-    /// It waits.
+    /// It blocks.
     Wait,
-    /// It does not wait. Linux only.
+    /// It returns at once. Linux only.
     Try,
 }

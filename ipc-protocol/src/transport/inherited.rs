@@ -14,7 +14,8 @@
 //! ([`TransportError::PeerMisbehaved`]) and nobody anything else:
 //!
 //! - *A packet of any content*: it is received into a buffer that was there before. One that is too
-//!   large or has anything attached ends the channel; attached descriptors never come into being here.
+//!   large or has anything attached ends the channel and is not received. The kernel closes attached
+//!   descriptors with the channel, which may take long, on a thread of its own.
 //! - *Somebody else speaks*: every packet must come from the very process that was spawned, as the
 //!   kernel says it. Its forks, other programs that it gave the socket to, and whoever got it from
 //!   them are refused. The user is not compared: a child may drop its rights. A child that
@@ -40,7 +41,7 @@ use std::sync::{Arc, Weak};
 use profiler_core::ids::ProcessId;
 use profiler_core::sys::DescriptorLost;
 
-use super::listener::{Accepted, Progress, check_hello};
+use super::listener::{Accepted, TryAccept, check_hello};
 use super::{
     ChildEnds, FrameReceiver, FrameSender, ParentEnds, Receiver, Sender, TransportError, check_frame,
     check_owner,
@@ -99,20 +100,20 @@ impl Listener {
     /// [`TransportError::PeerMisbehaved`] when it begins with anything else.
     pub fn accept(self, expected: &Token, child: ProcessId) -> Result<Accepted, TransportError> {
         match self.advance(expected, child, ReceiveMode::Wait)? {
-            Progress::Accepted(accepted) => Ok(accepted),
-            Progress::Waiting(_) => Err(TransportError::Disconnected),
+            TryAccept::Accepted(accepted) => Ok(accepted),
+            TryAccept::Waiting(_) => Err(TransportError::Disconnected),
         }
     }
 
-    /// The same if the hello is there, without waiting for it.
+    /// Like [`Self::accept`], but returns [`TryAccept::Waiting`] instead of blocking.
     ///
     /// # Errors
     /// As [`Self::accept`].
-    pub fn try_accept(self, expected: &Token, child: ProcessId) -> Result<Progress<Self>, TransportError> {
+    pub fn try_accept(self, expected: &Token, child: ProcessId) -> Result<TryAccept<Self>, TransportError> {
         self.advance(expected, child, ReceiveMode::Try)
     }
 
-    /// What becomes readable when there is a hello, or the child is gone.
+    /// Returns the socket, which becomes readable when the child sends a packet or closes the channel.
     ///
     /// # Errors
     /// [`TransportError::DescriptorLost`].
@@ -126,11 +127,11 @@ impl Listener {
         expected: &Token,
         child: ProcessId,
         mode: ReceiveMode,
-    ) -> Result<Progress<Self>, TransportError> {
+    ) -> Result<TryAccept<Self>, TransportError> {
         let mut receiver = PacketReceiver::new(Arc::clone(&self.socket), Some(child));
         let first = receiver.receive_or_end(mode);
         if matches!(first, Ok(None)) {
-            return Ok(Progress::Waiting(self));
+            return Ok(TryAccept::Waiting(self));
         }
         self.waiting.over.store(true, Ordering::Release);
         let frame = match first {
@@ -145,7 +146,7 @@ impl Listener {
         }
         let sender = PacketSender::new(self.socket, false, Arc::clone(&receiver.full));
         let ends = ParentEnds { sender: Sender::new(sender), receiver: Receiver::new(receiver) };
-        Ok(Progress::Accepted(Accepted { hello, ends }))
+        Ok(TryAccept::Accepted(Accepted { hello, ends }))
     }
 }
 
@@ -237,7 +238,7 @@ impl PacketReceiver {
         Self { socket, owner: std::process::id(), peer, room, full: Arc::default(), ended: false }
     }
 
-    /// `None` if nothing is there.
+    /// Returns `None` if no packet is queued and `mode` is `Try`.
     fn receive(&mut self, mode: ReceiveMode) -> Result<Option<Vec<u8>>, TransportError> {
         let Some(packet) = self.socket.receive(&mut self.room, mode)? else { return Ok(None) };
         let length = match packet {

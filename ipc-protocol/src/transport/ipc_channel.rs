@@ -38,7 +38,7 @@ use ipc_channel::ipc::{self, IpcSender};
 use self::packets::{
     Answers, CANNOT_RECEIVE, Packet, PacketReceiver, PacketSender, check_first, guarded, retry_interrupted,
 };
-use super::listener::{Accepted, Progress, check_hello};
+use super::listener::{Accepted, TryAccept, check_hello};
 use super::{ChildEnds, ParentEnds, Receiver, Sender, TransportError};
 use crate::codec;
 use crate::environment::Token;
@@ -54,13 +54,13 @@ const SOCKET_SUFFIX: usize = 18;
 
 /// Waits for one child to connect.
 pub struct Listener {
-    stage: Stage,
+    stage: AcceptStage,
     name: String,
     waiting: Arc<Waiting>,
 }
 
 /// What a [`Listener`] waits for.
-enum Stage {
+enum AcceptStage {
     /// A connection.
     Listening(ListeningSocket<Packet>),
     /// The first packet of the connection.
@@ -104,7 +104,7 @@ impl Listener {
             listening: listening.hang_up_handle(),
             accepted: OnceLock::new(),
         };
-        Ok(Self { stage: Stage::Listening(listening), name, waiting: Arc::new(waiting) })
+        Ok(Self { stage: AcceptStage::Listening(listening), name, waiting: Arc::new(waiting) })
     }
 
     /// The name to hand to the child.
@@ -124,78 +124,80 @@ impl Listener {
     /// [`TransportError::Protocol`] or [`TransportError::PeerMisbehaved`] when what connected
     /// did not begin with a `Hello` of this version.
     pub fn accept(self, expected: &Token) -> Result<Accepted, TransportError> {
-        let mut progress = Progress::Waiting(self);
+        let mut progress = TryAccept::Waiting(self);
         loop {
             progress = match progress {
-                Progress::Waiting(listener) => listener.advance(expected, ReceiveMode::Wait)?,
-                Progress::Accepted(accepted) => return Ok(accepted),
+                TryAccept::Waiting(listener) => listener.advance(expected, ReceiveMode::Wait)?,
+                TryAccept::Accepted(accepted) => return Ok(accepted),
             };
         }
     }
 
-    /// Goes as far as is possible without waiting.
+    /// Accepts the child if that is possible without blocking.
     ///
     /// # Errors
     /// As [`Self::accept`].
-    pub fn try_accept(self, expected: &Token) -> Result<Progress<Self>, TransportError> {
+    pub fn try_accept(self, expected: &Token) -> Result<TryAccept<Self>, TransportError> {
         self.advance(expected, ReceiveMode::Try)
     }
 
-    /// What becomes readable when [`Self::try_accept`] can go on.
+    /// Returns the socket, which becomes readable when [`Self::try_accept`] can make progress.
     ///
     /// # Errors
     /// [`TransportError::DescriptorLost`]; other systems than Linux have no such socket.
     #[cfg(unix)]
     pub fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
         match &self.stage {
-            Stage::Listening(listening) => Ok(listening.socket()?),
-            Stage::Connected(connection) => {
+            AcceptStage::Listening(listening) => Ok(listening.socket()?),
+            AcceptStage::Connected(connection) => {
                 Ok(connection.guard().ok_or(TransportError::Unavailable)?.socket()?)
             }
         }
     }
 
-    /// To the next stage, unless nothing is there in [`ReceiveMode::Try`].
-    fn advance(self, expected: &Token, mode: ReceiveMode) -> Result<Progress<Self>, TransportError> {
+    /// Performs one step. In [`ReceiveMode::Try`] returns the same stage if no data is available.
+    fn advance(self, expected: &Token, mode: ReceiveMode) -> Result<TryAccept<Self>, TransportError> {
         let Self { stage, name, waiting } = self;
         let step = match stage {
-            Stage::Listening(listening) => accept_connection(listening, &waiting, mode),
-            Stage::Connected(connection) => receive_first(connection, mode),
+            AcceptStage::Listening(listening) => accept_connection(listening, &waiting, mode),
+            AcceptStage::Connected(connection) => receive_first(connection, mode),
         };
-        if let Ok(Step::To(stage)) = step {
-            return Ok(Progress::Waiting(Self { stage, name, waiting }));
+        if let Ok(AcceptStep::To(stage)) = step {
+            return Ok(TryAccept::Waiting(Self { stage, name, waiting }));
         }
         waiting.over.store(true, Ordering::SeqCst);
         match step {
-            Ok(Step::To(_) | Step::Received(Packet::Abandon, _)) => Err(TransportError::Abandoned),
+            Ok(AcceptStep::To(_) | AcceptStep::Received(Packet::Abandon, _)) => {
+                Err(TransportError::Abandoned)
+            }
             Err(_) if waiting.abandoned.load(Ordering::SeqCst) => Err(TransportError::Abandoned),
             Err(error) => Err(error),
-            Ok(Step::Received(Packet::Hello { frame, answers }, packets)) => {
-                welcome(packets, &frame, answers, expected).map(Progress::Accepted)
+            Ok(AcceptStep::Received(Packet::Hello { frame, answers }, packets)) => {
+                welcome(packets, &frame, answers, expected).map(TryAccept::Accepted)
             }
-            Ok(Step::Received(Packet::Frame(_), _)) => {
+            Ok(AcceptStep::Received(Packet::Frame(_), _)) => {
                 Err(TransportError::PeerMisbehaved("a message before Hello"))
             }
         }
     }
 }
 
-/// What a [`Stage`] came to.
-enum Step {
+/// The result of one step.
+enum AcceptStep {
     /// Another stage, or the same one.
-    To(Stage),
+    To(AcceptStage),
     /// The first packet, and the receiver of later packets.
     Received(Packet, PacketReceiver),
 }
 
-/// The first connection. With it the listening socket is dropped and its directory is removed.
+/// Accepts the first connection, then closes the listening socket and removes its directory.
 fn accept_connection(
     listening: ListeningSocket<Packet>,
     waiting: &Waiting,
     mode: ReceiveMode,
-) -> Result<Step, TransportError> {
+) -> Result<AcceptStep, TransportError> {
     let Some(connection) = guarded(CANNOT_RECEIVE, || Ok(listening.accept(mode)?))? else {
-        return Ok(Step::To(Stage::Listening(listening)));
+        return Ok(AcceptStep::To(AcceptStage::Listening(listening)));
     };
     if let Some(guard) = connection.guard() {
         let hang_up = waiting.accepted.get_or_init(|| guard.hang_up_handle());
@@ -203,15 +205,15 @@ fn accept_connection(
             hang_up.hang_up(); // `abandon` may have come before this socket; what was sent is still received
         }
     }
-    Ok(Step::To(Stage::Connected(connection)))
+    Ok(AcceptStep::To(AcceptStage::Connected(connection)))
 }
 
-/// The first packet of the connection.
-fn receive_first(connection: Connection<Packet>, mode: ReceiveMode) -> Result<Step, TransportError> {
+/// Receives the first packet of the connection.
+fn receive_first(connection: Connection<Packet>, mode: ReceiveMode) -> Result<AcceptStep, TransportError> {
     if let Some(guard) = connection.guard() {
         match guard.peek(mode)? {
             Some(peek) => check_first(peek)?,
-            None => return Ok(Step::To(Stage::Connected(connection))),
+            None => return Ok(AcceptStep::To(AcceptStage::Connected(connection))),
         }
     }
     let Opened { packets, first, guard } = guarded(CANNOT_RECEIVE, || Ok(connection.open()?))?;
@@ -222,7 +224,7 @@ fn receive_first(connection: Connection<Packet>, mode: ReceiveMode) -> Result<St
             retry_interrupted(|| guarded(CANNOT_RECEIVE, || Ok(packets.recv()?)))?
         }
     };
-    Ok(Step::Received(first, PacketReceiver::new(packets, guard)))
+    Ok(AcceptStep::Received(first, PacketReceiver::new(packets, guard)))
 }
 
 impl std::fmt::Debug for Listener {

@@ -24,12 +24,12 @@ pub enum Listener {
     Inherited(inherited::Listener),
 }
 
-/// How far a listener came without waiting.
+/// The result of [`Listener::try_accept`].
 #[derive(Debug)]
-pub enum Progress<L> {
-    /// The child has not said hello yet. The listener may wait for another socket than before.
+pub enum TryAccept<L> {
+    /// The child has not sent `Hello`. [`Listener::socket`] may now return a different socket.
     Waiting(L),
-    /// The child has said hello.
+    /// The child has sent `Hello`.
     Accepted(Accepted),
 }
 
@@ -91,18 +91,18 @@ impl Listener {
         }
     }
 
-    /// Accepts the child, which runs as process `child`, as far as that is possible without waiting.
+    /// Accepts the child, which runs as process `child`, if that is possible without blocking.
     ///
     /// # Errors
     /// As [`Self::accept`].
-    pub fn try_accept(self, expected: &Token, child: ProcessId) -> Result<Progress<Self>, TransportError> {
+    pub fn try_accept(self, expected: &Token, child: ProcessId) -> Result<TryAccept<Self>, TransportError> {
         Ok(match self {
             Self::Named(listener) => listener.try_accept(expected)?.map(|named| Self::Named(Box::new(named))),
             Self::Inherited(listener) => listener.try_accept(expected, child)?.map(Self::Inherited),
         })
     }
 
-    /// What becomes readable when [`Self::try_accept`] can go on.
+    /// Returns the socket, which becomes readable when [`Self::try_accept`] can make progress.
     ///
     /// # Errors
     /// [`TransportError::DescriptorLost`], [`TransportError::Unavailable`] on other systems than Linux.
@@ -115,11 +115,11 @@ impl Listener {
     }
 }
 
-impl<L> Progress<L> {
-    fn map<T>(self, change: impl FnOnce(L) -> T) -> Progress<T> {
+impl<L> TryAccept<L> {
+    fn map<T>(self, change: impl FnOnce(L) -> T) -> TryAccept<T> {
         match self {
-            Self::Waiting(listener) => Progress::Waiting(change(listener)),
-            Self::Accepted(accepted) => Progress::Accepted(accepted),
+            Self::Waiting(listener) => TryAccept::Waiting(change(listener)),
+            Self::Accepted(accepted) => TryAccept::Accepted(accepted),
         }
     }
 }

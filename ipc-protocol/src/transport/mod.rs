@@ -52,8 +52,8 @@ pub enum TransportError {
     /// The other side does not read, and what it should read fills the channel.
     #[error("the other side does not read")]
     Full,
-    /// This system, or this transport, cannot do it.
-    #[error("this needs packet sockets, which exist on Linux only")]
+    /// The operation is not supported on this system or by this transport.
+    #[error("not supported on this system or by this transport; untrusted children require Linux")]
     Unavailable,
     /// A frame is not a message.
     #[error(transparent)]
@@ -106,15 +106,15 @@ pub trait FrameReceiver: Send {
     /// [`TransportError::Disconnected`] when the peer is gone and all it sent was received.
     fn recv(&mut self) -> Result<Vec<u8>, TransportError>;
 
-    /// The next frame; `None` if there is none now. Never waits.
+    /// Receives the next frame. Returns `None` if none is queued. Never blocks.
     ///
     /// # Errors
-    /// As [`Self::recv`]; [`TransportError::Unavailable`] where the transport cannot tell.
+    /// As [`Self::recv`]; [`TransportError::Unavailable`] if the transport does not support it.
     fn try_recv(&mut self) -> Result<Option<Vec<u8>>, TransportError> {
         Err(TransportError::Unavailable)
     }
 
-    /// What becomes readable when there is a frame, or the peer is gone.
+    /// Returns the socket, which becomes readable when the peer sends a frame or closes the channel.
     ///
     /// # Errors
     /// [`TransportError::Unavailable`] where there is no such socket,
@@ -166,15 +166,15 @@ impl<M: Message> Receiver<M> {
         Ok(codec::decode(&self.frames.recv()?)?)
     }
 
-    /// The next message; `None` if there is none now. Never waits.
+    /// Receives the next message. Returns `None` if none is queued. Never blocks.
     ///
     /// # Errors
-    /// As [`Self::recv`]; [`TransportError::Unavailable`] where the transport cannot tell.
+    /// As [`Self::recv`]; [`TransportError::Unavailable`] if the transport does not support it.
     pub fn try_recv(&mut self) -> Result<Option<M>, TransportError> {
         self.frames.try_recv()?.map(|frame| Ok(codec::decode(&frame)?)).transpose()
     }
 
-    /// What becomes readable when there is a message, or the peer is gone.
+    /// Returns the socket, which becomes readable when the peer sends a message or closes the channel.
     ///
     /// # Errors
     /// [`TransportError::Unavailable`] where there is no such socket,

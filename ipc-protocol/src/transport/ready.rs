@@ -1,12 +1,12 @@
-//! Waits for many channels at once: which of them have something to be received.
+//! Waits for many channels at once and reports which of them are ready.
 //!
-//! Used by the parent's receive thread, so that a child costs the parent no thread: each thread has
-//! two stacks, and a process with a thousand of them forks slowly. Linux only. Invariants: only
-//! the owner of the set waits; any thread may [ring](ReadySet::ring); a set whose descriptors the
-//! program has closed is neither used nor closed, and says so ([`ReadySet::is_ours`]).
+//! The parent's receive thread uses it, so a child costs the parent no thread. Each thread has a stack
+//! and a signal stack, and `fork` copies their mappings. Linux only. Invariants: only one thread
+//! waits; any thread may [wake](ReadySet::wake) it. If the program has closed a descriptor of the set, the
+//! set neither uses nor closes it, and [`ReadySet::is_ours`] returns `false`.
 //!
-//! All `epoll` descriptors have the same inode, so the set recognises its own by what is in it: only
-//! this set contains this set's bell.
+//! All `epoll` descriptors have the same inode, so an inode comparison cannot identify this one. The set
+//! identifies it by its content: only this `epoll` contains the read end of this set's wake pipe.
 
 use std::fmt;
 use std::io;
@@ -21,39 +21,39 @@ use rustix::pipe::PipeFlags;
 
 /// Events that one wait returns. What is left comes with the next one.
 const EVENTS: usize = 64;
-/// The bell's number in the set.
-const BELL: u64 = u64::MAX;
+/// The wake pipe's number in the set.
+const WAKE: u64 = u64::MAX;
 
 /// The number by which the caller knows a channel of a [`ReadySet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelNumber(u64);
 
 impl ChannelNumber {
-    /// The numbers start at 0; the last one there could be is the set's own.
+    /// The first number. `u64::MAX` is reserved for the wake pipe.
     pub const FIRST: Self = Self(0);
 
     /// The next number.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0.wrapping_add(1) % BELL)
+        Self(self.0.wrapping_add(1) % WAKE)
     }
 }
 
 /// What a wait found.
 #[derive(Debug, Default)]
 pub struct Ready {
-    /// Channels that can be received from, or have ended.
+    /// Channels with a message, or whose peer has closed them.
     pub channels: Vec<ChannelNumber>,
-    /// Whether the set was rung.
-    pub rung: bool,
+    /// Whether [`ReadySet::wake`] ended the wait.
+    pub woken: bool,
 }
 
 /// Sockets that are waited for together.
 pub struct ReadySet {
-    /// Always there until the set is dropped.
+    /// `None` only while the set is dropped.
     epoll: Option<OwnedFd>,
-    heard: OwnDescriptor<OwnedFd>,
-    rung: OwnDescriptor<OwnedFd>,
+    wake_read: OwnDescriptor<OwnedFd>,
+    wake_write: OwnDescriptor<OwnedFd>,
 }
 
 impl ReadySet {
@@ -62,31 +62,33 @@ impl ReadySet {
     /// # Errors
     /// When the system gives no descriptor.
     pub fn new() -> io::Result<Self> {
-        let (heard, rung) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let (heard, rung) = (OwnDescriptor::new(heard), OwnDescriptor::new(rung));
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (wake_read, wake_write) = (OwnDescriptor::new(read), OwnDescriptor::new(write));
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, heard.unchecked(), EventData::new_u64(BELL), EventFlags::IN)?;
-        Ok(Self { epoll: Some(epoll), heard, rung })
+        epoll::add(&epoll, wake_read.unchecked(), EventData::new_u64(WAKE), EventFlags::IN)?;
+        Ok(Self { epoll: Some(epoll), wake_read, wake_write })
     }
 
-    /// Whether the program has not closed the set's descriptors. A set that it has closed finds nothing.
+    /// Returns `true` while the set's descriptors are open. Otherwise `wait` returns [`DescriptorLost`], at the latest when it
+    /// ends.
     pub fn is_ours(&self) -> bool {
-        self.epoll().is_ok() && self.rung.is_ours()
+        self.epoll().is_ok() && self.wake_write.is_ours()
     }
 
-    /// The set's own `epoll`, recognised by the bell in it. The question changes nothing there.
+    /// Returns the `epoll` descriptor if it still contains the wake pipe. The check does not change the set.
     fn epoll(&self) -> Result<&OwnedFd, DescriptorLost> {
-        let (epoll, heard) = (self.epoll.as_ref().ok_or(DescriptorLost)?, self.heard.get()?);
-        match epoll::modify(epoll, heard, EventData::new_u64(BELL), EventFlags::IN) {
+        let (epoll, wake_read) = (self.epoll.as_ref().ok_or(DescriptorLost)?, self.wake_read.get()?);
+        match epoll::modify(epoll, wake_read, EventData::new_u64(WAKE), EventFlags::IN) {
             Ok(()) => Ok(epoll),
             Err(_) => Err(DescriptorLost),
         }
     }
 
-    /// From now on waits for this socket, too. Does nothing if the set contains it.
+    /// Adds `socket` under `number`. Does nothing if the set contains it.
     ///
     /// # Errors
-    /// [`DescriptorLost`]; what the system says, which has no place for it.
+    /// [`DescriptorLost`] if the program has closed a descriptor of the set; otherwise the error of `epoll_ctl`,
+    /// for example `ENOSPC`.
     pub fn add(&self, number: ChannelNumber, socket: BorrowedFd<'_>) -> io::Result<()> {
         match epoll::add(self.epoll()?, socket, EventData::new_u64(number.0), EventFlags::IN) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
@@ -94,18 +96,18 @@ impl ReadySet {
         }
     }
 
-    /// No longer waits for this socket. Call it before the socket is closed: a fork of the process may hold it
-    /// open, and then the set would contain it still.
+    /// Removes the socket. Call this before the socket is closed: if a forked process still holds it open, the
+    /// set keeps reporting it.
     pub fn remove(&self, socket: BorrowedFd<'_>) {
         if let Ok(epoll) = self.epoll() {
             let _ = epoll::delete(epoll, socket); // an error: it is not in the set
         }
     }
 
-    /// Waits until a channel is ready, the set is rung, a signal comes, or the time is over.
+    /// Waits until a channel is ready, [`wake`](Self::wake) is called, a signal arrives or `timeout` elapses.
     ///
     /// # Errors
-    /// [`DescriptorLost`]; what the system says.
+    /// [`DescriptorLost`]; the error of `epoll_wait`.
     pub fn wait(&self, timeout: Duration) -> io::Result<Ready> {
         let timeout = Timespec::try_from(timeout).ok();
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
@@ -116,20 +118,23 @@ impl ReadySet {
         let mut ready = Ready::default();
         for event in events {
             match event.data.u64() {
-                BELL => ready.rung = true,
+                WAKE => ready.woken = true,
                 number => ready.channels.push(ChannelNumber(number)),
             }
         }
-        if ready.rung {
-            let _ = rustix::io::read(self.heard.get()?, &mut [0; 64]); // what is left rings again
+        if ready.woken {
+            let read = rustix::io::read(self.wake_read.get()?, &mut [0; 64]); // unread bytes end the next wait, too
+            if read == Ok(0) {
+                return Err(DescriptorLost.into()); // the set cannot be woken any more
+            }
         }
         Ok(ready)
     }
 
-    /// Ends the present wait, or the next.
-    pub fn ring(&self) {
-        if let Ok(rung) = self.rung.get() {
-            let _ = rustix::io::write(rung, &[1]); // full: it has been rung often enough
+    /// Wakes the thread in [`wait`](Self::wait), or makes the next `wait` return at once.
+    pub fn wake(&self) {
+        if let Ok(pipe) = self.wake_write.get() {
+            let _ = rustix::io::write(pipe, &[1]); // full: a wake-up is pending already
         }
     }
 }
@@ -140,7 +145,8 @@ impl Drop for ReadySet {
         if let Some(epoll) = self.epoll.take()
             && !is_ours
         {
-            std::mem::forget(epoll); // the number belongs to the program
+            // The program may have reused the number. If it has closed only the wake pipe, this `epoll` stays open.
+            std::mem::forget(epoll);
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::pool::layout::MAX_GROUPS;
 use crate::pool::live::GroupCell;
 use crate::pool::live::group::Run;
 use crate::record::gate;
-use crate::record::patience::once;
+use crate::record::patience::spin_then_yield;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
 /// Longest name of a group, and of a label's key or value, in bytes; a longer one is cut.
@@ -168,11 +168,15 @@ impl Registered {
         if is_refused && !is_time { None } else { self.place(manager, false) }
     }
 
-    /// Gives the group a cell. Waits for the manager's lock only if it `may_wait`; otherwise it tries for a moment, for the
-    /// maintenance thread of a session that has just begun holds that lock for microseconds at a time.
+    /// Gives the group a cell. Waits for the manager's lock only if it `may_wait`. Otherwise retries a fixed number of times when
+    /// the group is first used, because the maintenance thread of a new session holds the lock for microseconds.
     #[cold]
     fn place(&self, manager: &ChunkManager, may_wait: bool) -> Option<u32> {
-        let mut state = if may_wait { manager.lock() } else { once(|| manager.try_lock())? };
+        let mut state = match may_wait {
+            true => manager.lock(),
+            false if self.waiting.is_empty() => spin_then_yield(|| manager.try_lock())?,
+            false => manager.try_lock()?, // an earlier try has cost enough
+        };
         let tag = manager.tag();
         if let Some(known) = number_in(self.cell.load(Ordering::Relaxed), tag) {
             return Some(known); // another thread was faster

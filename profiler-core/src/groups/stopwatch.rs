@@ -21,6 +21,9 @@
 //! that exclude each other together: their shares never exceed the whole, whatever the clock does.
 //! Nothing is allocated, and no panic is possible: there is room for [`LAPS`] laps and [`LOOPS`] loops, and what finds none is counted.
 
+mod run;
+
+use self::run::{run_of, sum_of};
 use super::clock::{Clock, Reading};
 use super::group::Registered;
 use super::kind::Probes;
@@ -586,33 +589,6 @@ impl Stopwatch {
             let now = self.restart(clock, probes);
             self.each(self.inner.open, |lap| lap.since = now);
         }
-    }
-}
-
-/// Processor time of the iteration until now.
-fn sum_of(it: Loop, now: Option<u64>) -> Option<u64> {
-    match (it.cpu, it.cpu_since, now) {
-        (Some(sum), Some(since), Some(now)) => Some(sum.saturating_add(now.saturating_sub(since))),
-        (Some(sum), None, None) => Some(sum), // it is paused
-        _ => None,
-    }
-}
-
-/// What a lap came to.
-fn run_of<C: Clock>(lap: &Lap, ended: &Loop, clock: &C, now: Reading) -> Run {
-    let wall = clock.ns_of(lap.ticks);
-    let whole = ended.ticks.saturating_sub(ended.blocked);
-    let own = lap.ticks.saturating_sub(lap.blocked).min(whole);
-    let share = |cpu: u64| u128::from(cpu) * u128::from(own) / u128::from(whole.max(1));
-    let cpu = ended.cpu.map(|cpu| u64::try_from(share(cpu)).unwrap_or(u64::MAX).min(wall));
-    let is_timed = lap.spans > 0 && (ended.probes.contains(Probes::JANK) || cpu.is_some());
-    Run {
-        wall_ns: is_timed.then_some(wall),
-        cpu_ns: cpu.filter(|_| is_timed),
-        counts_as_run: is_timed && ended.probes.contains(Probes::JANK),
-        blocking_ns: if ended.probes.contains(Probes::BLOCKING) { clock.ns_of(lap.blocked) } else { 0 },
-        ended_ns: if is_timed { clock.session_ns(now) } else { 0 },
-        ..lap.sums
     }
 }
 

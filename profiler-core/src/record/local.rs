@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 
 use super::gate;
-use super::patience::once;
+use super::patience::spin_then_yield;
 use super::recorder::{NotRecorded, Recorder};
 use super::writer::{Home, Tenure, Waiting};
 use crate::ids::{ThreadId, ThreadIndex};
@@ -172,7 +172,7 @@ fn make_recorder() -> Option<Arc<Recorder>> {
 }
 
 fn list_recorder(recorder: &Arc<Recorder>) -> Option<()> {
-    let mut all = once(|| match RECORDERS.try_lock() {
+    let mut all = spin_then_yield(|| match RECORDERS.try_lock() {
         Ok(all) => Some(all),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => None,

@@ -11,7 +11,7 @@ const SPINS: u32 = if cfg!(loom) { 100 } else { 2000 };
 const YIELDS: u32 = 100;
 
 /// For a chunk switch: spins.
-pub(crate) fn soon<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+pub(crate) fn spin<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     (0..SPINS).find_map(|_| {
         let found = attempt();
         if found.is_none() {
@@ -21,10 +21,10 @@ pub(crate) fn soon<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     })
 }
 
-/// For what happens once in the life of a thread or a group: spins, then lets others run. A thread that gave
-/// up here would lose every entry until it gets through, not one.
-pub(crate) fn once<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-    soon(&mut attempt).or_else(|| {
+/// Spins, then yields. Used for steps that happen once per thread or group: until such a step succeeds, every
+/// entry is lost.
+pub(crate) fn spin_then_yield<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    spin(&mut attempt).or_else(|| {
         (0..YIELDS).find_map(|_| {
             std::thread::yield_now();
             attempt()
@@ -40,7 +40,7 @@ mod tests {
     fn what_never_comes_is_given_up() {
         let mut tries = 0;
         assert_eq!(
-            once(|| -> Option<()> {
+            spin_then_yield(|| -> Option<()> {
                 tries += 1;
                 None
             }),
@@ -56,6 +56,6 @@ mod tests {
             tries += 1;
             (tries == 3).then_some(tries)
         };
-        assert_eq!(soon(third), Some(3));
+        assert_eq!(spin(third), Some(3));
     }
 }

@@ -14,7 +14,7 @@ use std::ptr;
 
 use super::gate;
 use super::handshake::{Handshake, OpenChunk, Seen};
-use super::patience::{once, soon};
+use super::patience::{spin, spin_then_yield};
 use super::writer::{Front, Home, Own, Room, Tail};
 use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
@@ -435,7 +435,7 @@ fn slow_chunk(
     manager.not_ready.fetch_add(1, Ordering::Relaxed);
     let state = || manager.try_lock();
     // A thread without any chunk yet would lose its first entries, not one of many.
-    let state = if is_first { once(state) } else { soon(state) };
+    let state = if is_first { spin_then_yield(state) } else { spin(state) };
     let mut state = state.ok_or(DropReason::Full)?;
     state.chunks.collect_done_quietly(manager);
     state.chunks.acquire_at_once(manager, least, wished).map_err(|_| DropReason::NoBudget)

@@ -48,7 +48,7 @@ use crate::pools::PoolDirectory;
 use crate::session::Limit;
 use crate::spawn::watch::ExitWatcher;
 use control_loop::Hub;
-use listen::Listening;
+use listen::ChildReceivers;
 use profiler_core::ids::PoolId;
 
 /// Events that may wait for the hub; few of each child's, see [`listen`]. Senders wait when it is full.
@@ -94,7 +94,7 @@ impl Shared {
 pub(crate) struct HubHandle {
     events: Sender<HubEvent>,
     watcher: Arc<ExitWatcher<PoolId>>,
-    listening: Arc<Listening>,
+    receivers: Arc<ChildReceivers>,
     shared: Arc<Shared>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct RunningHub {
 }
 
 impl RunningHub {
-    /// Starts the hub, the exit watcher, and what listens to children.
+    /// Starts the hub, the exit watcher and the receive thread.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -132,9 +132,9 @@ impl RunningHub {
         let watcher = ExitWatcher::start(move |key, status| {
             let _ = exits.send(HubEvent::Exited { key, status });
         })?;
-        let listening = Arc::new(Listening::start(events.clone())?);
+        let receivers = Arc::new(ChildReceivers::start(events.clone())?);
         let watcher = Arc::new(watcher);
-        let handle = HubHandle { events, watcher, listening, shared: Arc::clone(&shared) };
+        let handle = HubHandle { events, watcher, receivers, shared: Arc::clone(&shared) };
         let theirs = Arc::clone(&shared);
         let thread = spawn_quiet("profiler-hub", move || run_to_the_end(&theirs, &queue))?;
         Ok(Self { shared, handle, thread: Some(thread) })
@@ -178,7 +178,7 @@ impl Drop for RunningHub {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        self.handle.listening.stop();
+        self.handle.receivers.stop();
         self.shared.processes.release(&self.handle.watcher);
     }
 }
@@ -205,8 +205,8 @@ impl HubHandle {
         reports.iter().filter(|process| process.state == ProcessState::Connected).count()
     }
 
-    fn listening(&self) -> &Listening {
-        &self.listening
+    fn receivers(&self) -> &ChildReceivers {
+        &self.receivers
     }
 
     pub(crate) fn watcher(&self) -> &ExitWatcher<PoolId> {

@@ -1,7 +1,7 @@
 //! Starting a child of the session, and listening to it.
 //!
 //! The child joins the books before it exists, so its pool is inside the limit from its first
-//! byte. What hears it, once it runs, is `listen`; when the child ends, the exit watcher's
+//! byte. `listen` receives its messages; when the child ends, the exit watcher's
 //! event makes the hub give that up.
 
 use std::io;
@@ -17,7 +17,7 @@ use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
 use profiler_core::pool::{self, PoolSpec};
 use profiler_core::sys::OwnFile;
 
-use super::listen::Expected;
+use super::listen::PendingChild;
 use super::processes::{Process, ProcessState, Remains};
 use super::{HubEvent, HubHandle, Shared};
 use crate::controller::Refusal;
@@ -240,7 +240,7 @@ fn spawn_profiled(
     process.abandon = Some(abandon);
     process.is_trusted = trust == Trust::Trusted;
     shared.processes.add(key, process);
-    if let Err(error) = hub.listening().expect(Expected { key, pid, listener, token }) {
+    if let Err(error) = hub.receivers().add_child(PendingChild { key, pid, listener, token }) {
         end_unwatched(shared, key, &mut child);
         return Err(error.into());
     }
@@ -268,7 +268,7 @@ fn spawn_unprofiled(
 /// the child must not run.
 fn end_unwatched(shared: &Shared, key: PoolId, child: &mut std::process::Child) {
     let _ = (child.kill(), child.wait());
-    shared.processes.change(key, |process| process.hang_up()); // nobody listens to it any more
+    shared.processes.change(key, |process| process.hang_up()); // ends its channel
     shared.processes.remove(key);
     shared.groups.forget_reader(key);
 }

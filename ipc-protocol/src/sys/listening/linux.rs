@@ -98,7 +98,7 @@ impl<T> ListeningSocket<T> {
         HangUp(Arc::downgrade(&self.socket))
     }
 
-    /// The next connection; `None` if there is none now.
+    /// Accepts the next connection. Returns `None` if none is queued and `mode` is `Try`.
     pub(crate) fn accept(&self, mode: ReceiveMode) -> io::Result<Option<Connection<T>>> {
         let mut has_hung_up = false;
         loop {
@@ -114,7 +114,7 @@ impl<T> ListeningSocket<T> {
                 }
                 Err(rustix::io::Errno::AGAIN) => {
                     // A connection that came before the end is still accepted.
-                    has_hung_up = has_ended(listening.as_fd(), mode);
+                    has_hung_up = poll_shutdown(listening.as_fd(), mode);
                     if !has_hung_up && mode == ReceiveMode::Try {
                         return Ok(None);
                     }
@@ -124,7 +124,7 @@ impl<T> ListeningSocket<T> {
         }
     }
 
-    /// What becomes readable when somebody connects, or [`HangUp`] is called.
+    /// Returns the socket, which becomes readable when a peer connects or [`HangUp::hang_up`] is called.
     pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
         Ok(self.socket.get()?.as_fd())
     }
@@ -184,12 +184,12 @@ impl Guard {
         u32::try_from(peer.pid).ok().filter(|pid| failed == 0 && *pid != 0).map(ProcessId::new)
     }
 
-    /// What becomes readable when the other side sends a packet or ends the channel.
+    /// Returns the socket, which becomes readable when the peer sends a packet or closes the channel.
     pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
         Ok(self.socket.get()?.as_fd())
     }
 
-    /// Checks the next packet without receiving it; `None` if there is none now.
+    /// Checks the next packet without receiving it. Returns `None` if none is queued and `mode` is `Try`.
     pub(crate) fn peek(&self, mode: ReceiveMode) -> io::Result<Option<Peek>> {
         let mut header = [0; Self::HEADER];
         let (bytes, attached) = match self.peek_into(&mut header, mode) {
@@ -223,9 +223,9 @@ impl Guard {
     }
 }
 
-/// Whether a listening socket was shut down. In [`ReceiveMode::Wait`] waits until it was, or somebody connects, or
-/// a signal comes. `accept` does not tell if the socket does not wait.
-fn has_ended(listening: BorrowedFd<'_>, mode: ReceiveMode) -> bool {
+/// Returns whether a listening socket is shut down. In [`ReceiveMode::Wait`] blocks until a shutdown, a
+/// connection or a signal. `accept` on a nonblocking socket returns `EAGAIN` in both cases.
+fn poll_shutdown(listening: BorrowedFd<'_>, mode: ReceiveMode) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::from_borrowed_fd(listening, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

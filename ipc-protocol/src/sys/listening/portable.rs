@@ -46,13 +46,13 @@ impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
         HangUp
     }
 
-    /// Known to ipc-channel alone.
+    /// Returns an error: ipc-channel does not expose its socket.
     #[cfg(unix)]
     pub(crate) fn socket(&self) -> io::Result<BorrowedFd<'_>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Waits for the first packet of the first connection, in any mode. Nothing comes after it.
+    /// Waits for the first packet of the first connection, in both modes. Later calls return `NotConnected`.
     pub(crate) fn accept(&self, _: ReceiveMode) -> io::Result<Option<Connection<T>>> {
         let server = self.server.take().ok_or(io::ErrorKind::NotConnected)?;
         let (packets, first) = server.accept().map_err(io::Error::other)?;

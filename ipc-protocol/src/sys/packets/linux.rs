@@ -7,15 +7,17 @@
 //!
 //! Used by [`crate::transport::inherited`]. Invariants: a packet is received into memory that was
 //! there before, with room for the sender's number and for nothing else, so a packet can make the
-//! receiver neither grow nor hold a descriptor; a call that a signal interrupts is made again; a
+//! receiver neither grow nor hold a descriptor; a packet with attached descriptors is not received,
+//! because the kernel would close them on this thread, and closing a socket can take as long as its
+//! sender wishes (`SO_LINGER`); a call that a signal interrupts is made again; a
 //! socket that the program has closed is neither used nor closed.
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use profiler_core::sys::{DescriptorLost, OwnDescriptor};
+use profiler_core::sys::{DescriptorLost, OwnDescriptor, spawn_quiet};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 
 use super::Packet;
@@ -39,7 +41,12 @@ struct Control {
 
 /// One end.
 #[derive(Debug)]
-pub(crate) struct PacketSocket(OwnDescriptor<OwnedFd>);
+pub(crate) struct PacketSocket {
+    /// `None` only while the end is dropped.
+    descriptor: Option<OwnDescriptor<OwnedFd>>,
+    /// The process that keeps this end and gave the other one away; `None` for the end that was given away.
+    parent: Option<u32>,
+}
 
 impl PacketSocket {
     /// A connected pair: the end to keep, and the one to give away.
@@ -50,22 +57,34 @@ impl PacketSocket {
             sockopt::set_socket_passcred(end, true)?;
             let _ = sockopt::set_socket_send_buffer_size(end, ROOM); // the default does, too
         }
-        Ok((Self(OwnDescriptor::new(ours)), File::from(theirs)))
+        Ok((
+            Self { descriptor: Some(OwnDescriptor::new(ours)), parent: Some(std::process::id()) },
+            File::from(theirs),
+        ))
     }
 
     /// The end that was given away.
     pub(crate) fn given(file: File) -> io::Result<Self> {
-        Ok(Self(OwnDescriptor::new(file.into())))
+        Ok(Self { descriptor: Some(OwnDescriptor::new(file.into())), parent: None })
     }
 
     /// Sends one packet; without `wait`, `WouldBlock` if there is no room for it now.
     pub(crate) fn send(&self, packet: &[u8], wait: bool) -> io::Result<()> {
         let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
-        again(|| Ok(send(self.0.get()?.as_raw_fd(), packet, flags))).map(|_| ())
+        again(|| Ok(send(self.get()?.as_raw_fd(), packet, flags))).map(|_| ())
     }
 
-    /// Receives a packet, as far as there is room for it; `None` if there is none now.
+    /// Receives the next packet, truncated to `room`. Returns `None` if none is queued and `mode` is `Try`.
     pub(crate) fn receive(&self, room: &mut [u8], mode: ReceiveMode) -> io::Result<Option<Packet>> {
+        let waiting = if mode == ReceiveMode::Try { libc::MSG_DONTWAIT } else { 0 };
+        let packet = self.receive_with(room, libc::MSG_PEEK | waiting)?;
+        if let Some(Packet::Whole { .. }) = packet {
+            self.receive_with(&mut [], libc::MSG_DONTWAIT)?; // removes it: all of it was read
+        }
+        Ok(packet)
+    }
+
+    fn receive_with(&self, room: &mut [u8], flags: i32) -> io::Result<Option<Packet>> {
         let mut control = MaybeUninit::<Control>::zeroed();
         let mut part = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
         let mut message = MaybeUninit::<libc::msghdr>::zeroed();
@@ -74,12 +93,11 @@ impl PacketSocket {
         let message = unsafe { message.assume_init_mut() };
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
-        let flags = if mode == ReceiveMode::Try { libc::MSG_DONTWAIT } else { 0 };
         let received = again(|| {
             message.msg_control = control.as_mut_ptr().cast();
             message.msg_controllen = CONTROL as _;
             message.msg_flags = 0;
-            Ok(receive(self.0.get()?.as_raw_fd(), message, flags))
+            Ok(receive(self.get()?.as_raw_fd(), message, flags))
         });
         let length = match received {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -91,20 +109,46 @@ impl PacketSocket {
         Ok(Some(judge(length, message, control)))
     }
 
-    /// What becomes readable when the other side sends a packet or ends the channel.
+    /// Returns the socket, which becomes readable when the peer sends a packet or closes the channel.
     pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
-        Ok(self.0.get()?.as_fd())
+        Ok(self.get()?.as_fd())
     }
 
     /// Whether the program has not closed it.
     pub(crate) fn is_ours(&self) -> bool {
-        self.0.is_ours()
+        self.descriptor.as_ref().is_some_and(OwnDescriptor::is_ours)
     }
 
     /// Ends all waiting and sending on both ends; what has been sent can still be received.
     pub(crate) fn hang_up(&self) {
-        if let Ok(socket) = self.0.get() {
+        if let Ok(socket) = self.get() {
             let _ = rustix::net::shutdown(socket, Shutdown::Both); // an error: it is closed already
+        }
+    }
+
+    fn get(&self) -> Result<&OwnedFd, DescriptorLost> {
+        self.descriptor.as_ref().ok_or(DescriptorLost)?.get()
+    }
+
+    /// Whether packets are queued that will not be received. The other end can send no more.
+    fn has_unread(&self) -> bool {
+        self.hang_up();
+        let next = self.receive_with(&mut [], libc::MSG_PEEK | libc::MSG_DONTWAIT);
+        !matches!(next, Ok(None | Some(Packet::Closed)) | Err(_))
+    }
+}
+
+impl Drop for PacketSocket {
+    /// Closes the descriptor. With it the kernel closes descriptors that a hostile child has attached to unread
+    /// packets, which may take long, so that happens on a thread of its own. Without a thread they stay open.
+    fn drop(&mut self) {
+        // A fork of the parent must not end the channel.
+        let is_slow = self.parent == Some(std::process::id()) && self.has_unread();
+        if let Some(descriptor) = self.descriptor.take()
+            && is_slow
+        {
+            let kept = ManuallyDrop::new(descriptor); // is not closed here if there is no thread
+            let _ = spawn_quiet("profiler-close", move || drop(ManuallyDrop::into_inner(kept)));
         }
     }
 }

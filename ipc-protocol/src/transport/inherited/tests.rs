@@ -140,6 +140,50 @@ fn a_handle_keeps_no_socket_open() {
     abandon.hang_up();
 }
 
+/// A TCP socket that an hour of `close` does not close: its peer does not read what was sent.
+fn lingering() -> (std::net::TcpStream, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    sockopt::set_socket_linger(&ours, Some(std::time::Duration::from_secs(3600))).unwrap();
+    ours.set_nonblocking(true).unwrap();
+    while std::io::Write::write(&mut ours, &[0; 65536]).is_ok() {}
+    (ours, peer)
+}
+
+fn send_with(socket: &File, attached: impl AsFd) {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = [attached.as_fd()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
+    sendmsg(socket, &[std::io::IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
+}
+
+#[test]
+fn an_attached_socket_that_takes_long_to_close_delays_neither_receiving_nor_closing() {
+    for is_received in [true, false] {
+        let (mut accepted, theirs) = accepted();
+        let (slow, peer) = lingering();
+        send_with(&theirs, &slow);
+        drop((slow, theirs)); // the packet has the last descriptor of it
+        let (done, finished) = crossbeam_channel::bounded(1);
+        let parent = on_thread(move || {
+            if is_received {
+                let error = accepted.ends.receiver.recv().unwrap_err();
+                assert!(matches!(error, TransportError::PeerMisbehaved(_)), "{error}");
+            }
+            drop(accepted);
+            done.send(()).unwrap();
+        });
+        // Far less than the socket lingers, far more than anything else takes.
+        let in_time = finished.recv_timeout(std::time::Duration::from_secs(60));
+        drop(peer); // now the socket closes
+        parent.join().unwrap();
+        in_time.expect("the parent waits for the attached socket");
+    }
+}
+
 #[test]
 fn a_fork_may_not_speak_for_its_parent() {
     let (ours, _theirs) = PacketSocket::pair().unwrap();

@@ -104,7 +104,7 @@ impl PacketReceiver {
         Self { packets, guard, owner: std::process::id(), ended: false }
     }
 
-    /// `None` if nothing is there, which only the guard can tell without waiting.
+    /// Returns `None` if no packet is queued and `mode` is `Try`. Only the guard can check this without blocking.
     fn receive(&self, mode: ReceiveMode) -> Result<Option<Vec<u8>>, TransportError> {
         match &self.guard {
             Some(guard) => match guard.peek(mode)? {

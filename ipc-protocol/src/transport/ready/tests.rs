@@ -1,4 +1,4 @@
-//! What the set finds, and what it does when the program closes its descriptors.
+//! What the set reports, and what it does when the program closes its descriptors.
 
 #![allow(unsafe_code)]
 
@@ -12,7 +12,7 @@ use crate::message::RequestId;
 use crate::transport::{ChildEnds, ParentEnds, TransportError};
 use profiler_core::ids::ProcessId;
 
-/// Longer than any test takes: what is waited for comes.
+/// Longer than any wait in these tests takes.
 const LONG: Duration = Duration::from_secs(60);
 const AT_ONCE: Duration = Duration::ZERO;
 
@@ -63,12 +63,12 @@ fn what_was_removed_is_not_found_until_it_is_added_again() {
 }
 
 #[test]
-fn a_ring_ends_the_next_wait_once() {
+fn a_wake_up_ends_one_wait() {
     let set = ReadySet::new().unwrap();
-    set.ring();
-    set.ring();
-    assert!(set.wait(LONG).unwrap().rung);
-    assert!(!set.wait(AT_ONCE).unwrap().rung);
+    set.wake();
+    set.wake();
+    assert!(set.wait(LONG).unwrap().woken);
+    assert!(!set.wait(AT_ONCE).unwrap().woken);
 }
 
 #[test]
@@ -78,14 +78,14 @@ fn a_set_that_the_program_replaced_is_neither_used_nor_closed() {
     let number = set.epoll.as_ref().unwrap().as_raw_fd();
     // SAFETY: both numbers are open; that of `set` is replaced on purpose, by an `epoll` of another owner.
     assert_eq!(unsafe { libc::dup2(theirs.epoll.as_ref().unwrap().as_raw_fd(), number) }, number);
-    theirs.ring();
+    theirs.wake();
     assert!(!set.is_ours());
-    assert!(set.wait(LONG).is_err(), "it would take the events of the other");
+    assert!(set.wait(LONG).is_err(), "`wait` must not read the events of the other set");
     let (parent, _child) = pair();
     let refused = set.add(numbers().0, parent.receiver.socket().unwrap()).unwrap_err();
     assert!(DescriptorLost::is_in(&refused), "{refused}");
     drop(set);
-    assert!(theirs.wait(LONG).unwrap().rung);
+    assert!(theirs.wait(LONG).unwrap().woken);
     // SAFETY: the number was made above and has no other owner.
     let still_open = unsafe { OwnedFd::from_raw_fd(number) };
     assert!(rustix::io::fcntl_getfd(still_open.as_fd()).is_ok());

@@ -1,39 +1,38 @@
-//! Hears what the children say: hello first, then messages, until the channel ends.
+//! Receives the messages of the children: `Hello` first, then others, until the channel closes.
 //!
-//! Started with the hub, told of a child by spawning. On Linux one thread waits for all children
-//! (`receive`), so that a child costs the parent no thread; elsewhere each child has one
-//! (`one_thread_each`), because only Linux has sockets that can be waited for together. Invariants: at most
-//! [`IN_FLIGHT`] messages of a child wait for the hub, so one that floods fills its own socket and
-//! not the hub's queue, makes the parent hold at most so many frames, and is heard no more often
-//! than the others; a channel is told to be closed exactly once.
+//! `RunningHub` starts it; spawning adds each child. On Linux one thread receives from all children (`receive`),
+//! so a child costs the parent no thread. On other systems each child has a thread (`thread_per_child`),
+//! because ipc-channel does not expose its sockets there. Invariants: at most [`IN_FLIGHT`] messages of
+//! each child wait for the hub. The messages of a child that sends faster stay in its socket buffer, and the other
+//! children are not delayed. The hub receives one `Closed` event per channel, or none if the session ends first.
 
-mod places;
+mod slots;
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[path = "receive.rs"]
 mod imp;
 
 #[cfg(not(all(target_os = "linux", not(profiler_portable))))]
-#[path = "one_thread_each.rs"]
+#[path = "thread_per_child.rs"]
 mod imp;
 
 use ipc_protocol::environment::Token;
 use ipc_protocol::transport::listener::Listener;
 use profiler_core::ids::{PoolId, ProcessId};
 
-pub(super) use imp::Listening;
-pub(crate) use places::InFlight;
+pub(super) use imp::ChildReceivers;
+pub(crate) use slots::InFlight;
 
 /// Messages of one child that may wait for the hub: one of each kind that can be outstanding.
 const IN_FLIGHT: u32 = 4;
 
-/// A child that has been started and has not said hello.
+/// A started child that has not sent `Hello`.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(super) struct PendingChild {
     pub(super) key: PoolId,
     /// The process it runs as.
     pub(super) pid: ProcessId,
     pub(super) listener: Listener,
-    /// What it must know.
+    /// The token that its `Hello` must contain.
     pub(super) token: Token,
 }

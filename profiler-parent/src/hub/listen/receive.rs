@@ -1,54 +1,52 @@
 //! Linux: one thread that receives what all children send.
 //!
 //! ```text
-//! spawn ── expect(child) ──┐                      ┌── Connected, Message, Closed ──▶ hub
-//!                          ├─▶ requests, ring ─▶ thread
-//! hub ── place is free ────┘                      └── waits for all sockets (ReadySet)
+//! spawn ── add_child ──────┐                       ┌── Connected, Message, Closed ──▶ hub
+//!                          ├─▶ requests, wake ─▶ thread
+//! hub ── slot released ────┘                       └── waits for all sockets (ReadySet)
 //! ```
 //!
-//! The thread never waits for one child: a socket is received from only when something is there,
-//! and packets are checked whole before that. A child whose messages have no place in the hub's
-//! queue is taken out of the set until one is free.
+//! The thread never blocks on one child: `try_recv` returns `None` if no complete packet is queued. While
+//! `IN_FLIGHT` messages of a child wait for the hub, the set does not contain the child's socket.
 //!
-//! The program may close any descriptor. A closed socket leaves the set without a word, so
-//! the thread asks each channel once a second, when it has nothing else to do, whether its socket is
-//! still there; a closed set is replaced.
+//! The program may close any descriptor. `epoll` removes a closed socket without an event. Therefore the thread
+//! checks all sockets once a second. If the program has closed the set, the thread creates a new one.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use ipc_protocol::message::ToParent;
-use ipc_protocol::transport::listener::Progress;
+use ipc_protocol::transport::listener::TryAccept;
 use ipc_protocol::transport::ready::{ChannelNumber, ReadySet};
 use ipc_protocol::transport::{Receiver, TransportError};
 use profiler_core::ids::PoolId;
 use profiler_core::sys::spawn_quiet;
 
-use super::places::Places;
-use super::{Expected, IN_FLIGHT};
+use super::slots::MessageSlots;
+use super::{IN_FLIGHT, PendingChild};
 use crate::hub::HubEvent;
 
-/// The time without a message after which all channels are asked whether their sockets are still there.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// All channels are asked after this number of waits, also if there are always messages.
-const WAITS_PER_LOOK: u32 = 10_000;
-/// Pause if the set cannot be waited for and there is no other.
+/// The thread checks all sockets at this interval.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the end of a session waits for the thread.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+/// The pause if a set cannot be waited for, or no new one can be created.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Hears all children of a session.
+/// Receives the messages of all children of a session.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct ChildReceivers {
     mailbox: Arc<Mailbox>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Disconnected when the thread has ended all channels.
+    ended: crossbeam_channel::Receiver<()>,
 }
 
-/// What others want of the thread.
+/// Requests from other threads to the receive thread.
 #[derive(Debug)]
 struct Mailbox {
     set: Mutex<Arc<ReadySet>>,
@@ -57,50 +55,50 @@ struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Requests {
-    expected: Vec<Expected>,
-    /// Channels whose messages have a place in the hub's queue again.
-    freed: Vec<ChannelNumber>,
-    is_over: bool,
+    added: Vec<PendingChild>,
+    /// Channels that have a free slot again.
+    unblocked: Vec<ChannelNumber>,
+    is_stopped: bool,
 }
 
-impl Listening {
-    /// Starts the thread. `events` hears of everything.
+impl ChildReceivers {
+    /// Starts the thread. It sends all events to `events`.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
     pub(crate) fn start(events: Sender<HubEvent>) -> io::Result<Self> {
         let set = Mutex::new(Arc::new(ReadySet::new()?));
         let mailbox = Arc::new(Mailbox { set, requests: Mutex::default() });
-        let receiver = AllChannels {
+        let receiver = ReceiveThread {
             mailbox: Arc::clone(&mailbox),
             events,
             channels: BTreeMap::new(),
             next: ChannelNumber::FIRST,
         };
-        let thread = spawn_quiet("profiler-receive", move || receiver.run())?;
-        Ok(Self { mailbox, thread: Mutex::new(Some(thread)) })
+        let (running, ended) = crossbeam_channel::bounded(0);
+        spawn_quiet("profiler-receive", move || receiver.run(running))?;
+        Ok(Self { mailbox, ended })
     }
 
-    /// Hears a child from now on.
+    /// Starts to receive from a child.
     ///
     /// # Errors
-    /// Never; on other systems when there is no thread for the child.
+    /// Never on Linux. On other systems, when no thread can be created.
     #[allow(clippy::unnecessary_wraps)]
-    pub(crate) fn expect(&self, child: Expected) -> io::Result<()> {
-        self.mailbox.ask(|requests| requests.expected.push(child));
+    pub(crate) fn add_child(&self, child: PendingChild) -> io::Result<()> {
+        self.mailbox.ask(|requests| requests.added.push(child));
         Ok(())
     }
 
-    /// Ends the thread, and with it all channels that have not ended.
+    /// Ends the thread, and with it all channels that have not ended. Does not wait for what they leave to be closed,
+    /// and at most [`STOP_PATIENCE`] for the thread.
     pub(crate) fn stop(&self) {
-        self.mailbox.ask(|requests| requests.is_over = true);
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = thread.join();
-        }
+        self.mailbox.ask(|requests| requests.is_stopped = true);
+        let _ = self.ended.recv_timeout(STOP_PATIENCE);
     }
 }
 
-impl Drop for Listening {
+impl Drop for ChildReceivers {
     fn drop(&mut self) {
         self.stop();
     }
@@ -109,8 +107,8 @@ impl Drop for Listening {
 impl Mailbox {
     fn ask(&self, change: impl FnOnce(&mut Requests)) {
         change(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner));
-        let set = Arc::clone(&self.set()); // rung without the lock
-        set.ring();
+        let set = Arc::clone(&self.set()); // `wake` runs without the lock
+        set.wake();
     }
 
     fn set(&self) -> MutexGuard<'_, Arc<ReadySet>> {
@@ -119,8 +117,8 @@ impl Mailbox {
 
     fn take(&self) -> Requests {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_over = requests.is_over;
-        Requests { is_over, ..std::mem::take(&mut *requests) }
+        let is_stopped = requests.is_stopped;
+        Requests { is_stopped, ..std::mem::take(&mut *requests) }
     }
 }
 
@@ -133,60 +131,64 @@ struct Channel {
 
 #[derive(Debug)]
 enum Stage {
-    /// The child has not said hello.
-    Expected(Expected),
-    /// It has.
-    Open { receiver: Receiver<ToParent>, places: Arc<Places> },
+    /// The child has not sent `Hello`.
+    Pending(PendingChild),
+    /// The child has sent `Hello`.
+    Open { receiver: Receiver<ToParent>, slots: Arc<MessageSlots> },
 }
 
-/// What the thread owns.
+/// The state of the receive thread.
 #[derive(Debug)]
-struct AllChannels {
+struct ReceiveThread {
     mailbox: Arc<Mailbox>,
     events: Sender<HubEvent>,
     channels: BTreeMap<ChannelNumber, Channel>,
     next: ChannelNumber,
 }
 
-impl AllChannels {
-    fn run(mut self) {
+impl ReceiveThread {
+    /// Drops `running` when all channels have been taken out of the set.
+    fn run(mut self, running: Sender<()>) {
         let mut set = Arc::clone(&self.mailbox.set());
-        let mut waits = 0;
+        let mut checked = now();
         loop {
             let requests = self.mailbox.take();
-            if requests.is_over {
-                return self.end(&set);
+            if requests.is_stopped {
+                self.channels.values().for_each(|channel| channel.remove_from(&set));
+                return drop(running);
             }
-            self.obey(&set, requests);
-            let Ok(ready) = set.wait(LOOK_INTERVAL) else {
+            self.apply(&set, requests);
+            let Ok(ready) = set.wait(CHECK_INTERVAL) else {
+                std::thread::sleep(RETRY); // the program has closed the set, or a sandbox forbids the wait
                 set = self.working_set();
                 continue;
             };
-            waits += 1;
-            let is_idle = ready.channels.is_empty() && !ready.rung;
             let mut has_unknown = false;
             for number in ready.channels {
-                has_unknown |= !self.hear(&set, number);
+                has_unknown |= !self.receive_from(&set, number);
             }
-            if is_idle || waits >= WAITS_PER_LOOK {
-                waits = 0;
-                self.end_lost();
+            if checked.elapsed() >= CHECK_INTERVAL {
+                checked = now();
+                self.close_lost();
                 set = self.working_set();
             }
-            // A fork of this process holds the socket of a channel that the program has closed.
+            // An unknown number: a forked process holds a closed socket open. A new set does not contain it.
             if has_unknown {
-                set = self.new_set().unwrap_or(set);
+                set = self.new_set().unwrap_or_else(|| {
+                    std::thread::sleep(RETRY); // no descriptor is left
+                    set
+                });
             }
         }
     }
 
-    fn obey(&mut self, set: &ReadySet, requests: Requests) {
-        for child in requests.expected {
+    fn apply(&mut self, set: &ReadySet, requests: Requests) {
+        for child in requests.added {
             let number = self.next;
             self.next = number.next();
-            self.put(set, number, Channel { key: child.key, stage: Stage::Expected(child) });
+            self.insert(set, number, Channel { key: child.key, stage: Stage::Pending(child) });
         }
-        for number in requests.freed {
+        for number in requests.unblocked {
             self.wait_for(set, number);
         }
     }
@@ -194,13 +196,7 @@ impl AllChannels {
     /// The set, or a new one if the program has closed it.
     fn working_set(&mut self) -> Arc<ReadySet> {
         let set = Arc::clone(&self.mailbox.set());
-        if set.is_ours() {
-            return set;
-        }
-        self.new_set().unwrap_or_else(|| {
-            std::thread::sleep(RETRY); // there is no descriptor left
-            set
-        })
+        if set.is_ours() { set } else { self.new_set().unwrap_or(set) }
     }
 
     /// A new set with all channels.
@@ -214,16 +210,16 @@ impl AllChannels {
         Some(new)
     }
 
-    /// Adds a channel, or puts it back.
-    fn put(&mut self, set: &ReadySet, number: ChannelNumber, channel: Channel) {
+    /// Adds a channel and waits for it.
+    fn insert(&mut self, set: &ReadySet, number: ChannelNumber, channel: Channel) {
         self.channels.insert(number, channel);
         self.wait_for(set, number);
     }
 
-    /// Waits for a channel unless its messages have no place.
+    /// Adds the channel's socket to the set unless all slots of the channel are in use.
     fn wait_for(&mut self, set: &ReadySet, number: ChannelNumber) {
         let Some(channel) = self.channels.get(&number) else { return };
-        if channel.has_no_place() {
+        if channel.is_blocked() {
             return;
         }
         let added = channel.socket().and_then(|socket| Ok(set.add(number, socket)?));
@@ -231,27 +227,27 @@ impl AllChannels {
             && set.is_ours()
         {
             self.close(number, error);
-        } // else: the next set contains it
+        } // otherwise `working_set` adds the channel to a new set
     }
 
-    /// A channel has something to be received, or has ended. `false` if it is not known.
-    fn hear(&mut self, set: &ReadySet, number: ChannelNumber) -> bool {
+    /// Receives from a ready channel. Returns `false` if no channel has this number.
+    fn receive_from(&mut self, set: &ReadySet, number: ChannelNumber) -> bool {
         let Some(channel) = self.channels.get_mut(&number) else { return false };
         let (key, events) = (channel.key, &self.events);
-        if let Stage::Open { receiver, places } = &mut channel.stage {
-            let heard = guarded(|| receive(key, receiver, places, events));
-            if heard.is_err() || places.are_taken() {
-                channel.leave(set);
+        if let Stage::Open { receiver, slots } = &mut channel.stage {
+            let received = catch_panic(|| receive(key, receiver, slots, events));
+            if received.is_err() || slots.is_full() {
+                channel.remove_from(set);
             }
-            if let Err(error) = heard {
+            if let Err(error) = received {
                 self.close(number, error);
             }
             return true;
         }
-        channel.leave(set); // before the socket is closed, or another one takes its place
-        if let Some(Channel { stage: Stage::Expected(child), .. }) = self.channels.remove(&number) {
-            match guarded(|| greet(child, &self.mailbox, events, number)) {
-                Ok(stage) => self.put(set, number, Channel { key, stage }),
+        channel.remove_from(set); // before its socket is closed or changes
+        if let Some(Channel { stage: Stage::Pending(child), .. }) = self.channels.remove(&number) {
+            match catch_panic(|| accept_hello(child, &self.mailbox, events, number)) {
+                Ok(stage) => self.insert(set, number, Channel { key, stage }),
                 Err(error) => drop(self.events.send(HubEvent::Closed { key, error })),
             }
         }
@@ -259,7 +255,7 @@ impl AllChannels {
     }
 
     /// Ends the channels whose sockets the program has closed.
-    fn end_lost(&mut self) {
+    fn close_lost(&mut self) {
         let lost: Vec<(ChannelNumber, TransportError)> = self
             .channels
             .iter()
@@ -271,82 +267,90 @@ impl AllChannels {
     }
 
     fn close(&mut self, number: ChannelNumber, error: TransportError) {
-        if let Some(Channel { key, .. }) = self.channels.remove(&number) {
+        if let Some(channel) = self.channels.remove(&number) {
+            let key = channel.key;
+            // ipc-channel panics if its descriptor cannot be closed.
+            let _ = catch_panic(|| {
+                drop(channel);
+                Ok(())
+            });
             let _ = self.events.send(HubEvent::Closed { key, error });
         }
-    }
-
-    /// The session is over: nobody listens any more.
-    fn end(self, set: &ReadySet) {
-        self.channels.values().for_each(|channel| channel.leave(set));
     }
 }
 
 impl Channel {
-    fn has_no_place(&self) -> bool {
-        matches!(&self.stage, Stage::Open { places, .. } if places.are_taken())
+    fn is_blocked(&self) -> bool {
+        matches!(&self.stage, Stage::Open { slots, .. } if slots.is_full())
     }
 
     fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
         match &self.stage {
-            Stage::Expected(child) => child.listener.socket(),
+            Stage::Pending(child) => child.listener.socket(),
             Stage::Open { receiver, .. } => receiver.socket(),
         }
     }
 
-    /// The set does not contain the channel from now on.
-    fn leave(&self, set: &ReadySet) {
+    /// Removes the channel's socket from the set.
+    fn remove_from(&self, set: &ReadySet) {
         if let Ok(socket) = self.socket() {
             set.remove(socket);
         }
     }
 }
 
-/// A panic while a child is heard is the loss of this child, nothing more.
-fn guarded<T>(hear: impl FnOnce() -> Result<T, TransportError>) -> Result<T, TransportError> {
-    catch_unwind(AssertUnwindSafe(hear))
-        .unwrap_or(Err(TransportError::PeerMisbehaved("something that cannot be handled")))
+fn now() -> Instant {
+    #[allow(clippy::disallowed_methods)] // compared with itself only
+    Instant::now()
 }
 
-/// Accepts a child that has said hello.
-fn greet(
-    child: Expected,
+/// Converts a panic into an error, so that it closes only this child's channel.
+fn catch_panic<T>(receive: impl FnOnce() -> Result<T, TransportError>) -> Result<T, TransportError> {
+    catch_unwind(AssertUnwindSafe(receive))
+        .unwrap_or(Err(TransportError::PeerMisbehaved("a message that caused a panic")))
+}
+
+/// Accepts a child if its `Hello` has arrived.
+fn accept_hello(
+    child: PendingChild,
     mailbox: &Arc<Mailbox>,
     events: &Sender<HubEvent>,
     number: ChannelNumber,
 ) -> Result<Stage, TransportError> {
-    let Expected { key, pid, listener, token } = child;
+    let PendingChild { key, pid, listener, token } = child;
     let accepted = match listener.try_accept(&token, pid)? {
-        Progress::Accepted(accepted) => accepted,
-        Progress::Waiting(listener) => return Ok(Stage::Expected(Expected { key, pid, listener, token })),
+        TryAccept::Accepted(accepted) => accepted,
+        TryAccept::Waiting(listener) => {
+            return Ok(Stage::Pending(PendingChild { key, pid, listener, token }));
+        }
     };
     let receiver = accepted.ends.receiver;
     let _ = events.send(HubEvent::Connected { key, hello: accepted.hello, sender: accepted.ends.sender });
     let mailbox = Arc::downgrade(mailbox);
-    let places = Places::new(move || {
+    let slots = MessageSlots::new(move || {
         if let Some(mailbox) = mailbox.upgrade() {
-            mailbox.ask(|requests| requests.freed.push(number));
+            mailbox.ask(|requests| requests.unblocked.push(number));
         }
     });
-    Ok(Stage::Open { receiver, places })
+    Ok(Stage::Open { receiver, slots })
 }
 
-/// Receives as many messages as have a place, and passes them on.
+/// Receives messages while slots are free, and sends them to the hub.
 fn receive(
     key: PoolId,
     receiver: &mut Receiver<ToParent>,
-    places: &Arc<Places>,
+    slots: &Arc<MessageSlots>,
     events: &Sender<HubEvent>,
 ) -> Result<(), TransportError> {
     for _ in 0..IN_FLIGHT {
-        if places.are_taken() {
+        if slots.is_full() {
             break;
         }
         match receiver.try_recv()? {
             None => break,
             Some(ToParent::Hello(_)) => return Err(TransportError::PeerMisbehaved("a second Hello")),
             Some(message) => {
-                let in_flight = places.take();
+                let in_flight = slots.acquire();
                 let _ = events.send(HubEvent::Message { key, message, in_flight });
             }
         }

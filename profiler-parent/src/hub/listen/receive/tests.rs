@@ -1,4 +1,6 @@
-//! Several children in this process, and the events that the hub would get.
+//! Children in this process, and the events that the hub receives.
+
+use std::os::fd::AsRawFd;
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use ipc_protocol::environment::Token;
@@ -9,37 +11,37 @@ use profiler_core::ids::{ProcessId, ProcessStart};
 
 use super::*;
 
-/// Longer than any test takes: what is waited for comes.
+/// Longer than any wait in these tests takes.
 const LONG: Duration = Duration::from_secs(60);
 
-struct Heard {
-    listening: Listening,
+struct TestReceiver {
+    receivers: ChildReceivers,
     events: crossbeam_channel::Receiver<HubEvent>,
 }
 
-impl Heard {
+impl TestReceiver {
     fn start() -> Self {
-        let (events, heard) = bounded(1024);
-        Self { listening: Listening::start(events).unwrap(), events: heard }
+        let (events, received) = bounded(1024);
+        Self { receivers: ChildReceivers::start(events).unwrap(), events: received }
     }
 
     fn next(&self) -> HubEvent {
         self.events.recv_timeout(LONG).expect("an event")
     }
 
-    /// A child that has said hello, and was heard.
+    /// A child whose `Hello` has been received.
     fn child(&self, key: u128) -> ChildEnds {
         let (listener, line) = listener::Listener::inherited().unwrap();
-        let (child, key) = (self.expect(key, listener, line), PoolId::new(key));
-        assert!(matches!(self.next(), HubEvent::Connected { key: heard, .. } if heard == key));
+        let (child, key) = (self.add_child(key, listener, line), PoolId::new(key));
+        assert!(matches!(self.next(), HubEvent::Connected { key: receiver, .. } if receiver == key));
         child
     }
 
-    fn expect(&self, key: u128, listener: listener::Listener, line: Line) -> ChildEnds {
+    fn add_child(&self, key: u128, listener: listener::Listener, line: Line) -> ChildEnds {
         let token = Token::generate().unwrap();
         let pid = ProcessId::new(std::process::id());
         let (key, known) = (PoolId::new(key), token.clone());
-        self.listening.expect(Expected { key, pid, listener, token: known }).unwrap();
+        self.receivers.add_child(PendingChild { key, pid, listener, token: known }).unwrap();
         let start = ProcessStart::new(0);
         let hello = Hello { version: PROTOCOL_VERSION, token, pid, start, name: "child".into() };
         match line {
@@ -62,63 +64,96 @@ const fn done(number: u64) -> ToParent {
 }
 
 #[test]
-fn a_child_without_a_place_is_heard_later_and_holds_nobody_up() {
-    let heard = Heard::start();
-    let (mut flooding, mut other) = (heard.child(1), heard.child(2));
+fn a_child_at_its_message_limit_does_not_delay_others() {
+    let receiver = TestReceiver::start();
+    let (mut flooding, mut other) = (receiver.child(1), receiver.child(2));
     let count = u64::from(IN_FLIGHT) + 3;
     (0..count).for_each(|number| flooding.sender.send(&done(number)).unwrap());
-    let mut held: Vec<_> = (0..IN_FLIGHT).map(|_| heard.message(1)).collect();
+    let mut held: Vec<_> = (0..IN_FLIGHT).map(|_| receiver.message(1)).collect();
     for number in 0..10 {
         other.sender.send(&done(number)).unwrap();
-        assert_eq!(heard.message(2).0, done(number));
+        assert_eq!(receiver.message(2).0, done(number));
     }
-    assert!(heard.events.is_empty(), "four messages of a child wait, no more");
+    assert!(receiver.events.is_empty(), "four messages of a child wait, no more");
     for number in u64::from(IN_FLIGHT)..count {
         drop(held.remove(0));
-        held.push(heard.message(1));
+        held.push(receiver.message(1));
         assert_eq!(held.last().unwrap().0, done(number));
     }
 }
 
 #[test]
-fn the_end_of_a_channel_is_told_once_and_after_all_that_was_sent() {
-    let heard = Heard::start();
-    let mut child = heard.child(1);
+fn closed_is_sent_once_after_the_last_message() {
+    let receiver = TestReceiver::start();
+    let mut child = receiver.child(1);
     child.sender.send(&done(1)).unwrap();
     drop(child);
-    assert_eq!(heard.message(1).0, done(1));
-    let closed = heard.next();
+    assert_eq!(receiver.message(1).0, done(1));
+    let closed = receiver.next();
     assert!(
         matches!(&closed, HubEvent::Closed { key, error: TransportError::Disconnected } if *key == PoolId::new(1)),
         "{closed:?}"
     );
-    heard.listening.stop();
-    assert_eq!(heard.events.recv_timeout(LONG).unwrap_err(), RecvTimeoutError::Disconnected);
+    receiver.receivers.stop();
+    assert_eq!(receiver.events.recv_timeout(LONG).unwrap_err(), RecvTimeoutError::Disconnected);
 }
 
 #[test]
-fn a_child_that_connects_by_name_is_heard_as_one_that_inherits() {
-    let heard = Heard::start();
+fn messages_of_a_child_that_connects_by_name_are_received() {
+    let receiver = TestReceiver::start();
     let (listener, line) = listener::Listener::named().unwrap();
-    let mut child = heard.expect(7, listener, line);
-    assert!(matches!(heard.next(), HubEvent::Connected { .. }));
+    let mut child = receiver.add_child(7, listener, line);
+    assert!(matches!(receiver.next(), HubEvent::Connected { .. }));
     child.sender.send(&done(3)).unwrap();
-    assert_eq!(heard.message(7).0, done(3));
+    assert_eq!(receiver.message(7).0, done(3));
 }
 
 #[test]
-fn a_channel_that_is_given_up_ends_before_and_after_hello() {
-    let heard = Heard::start();
+fn an_abandoned_channel_is_closed_before_and_after_hello() {
+    let receiver = TestReceiver::start();
     let (listener, _line) = listener::Listener::named().unwrap();
     let abandon = listener.abandon_handle();
     let (key, pid) = (PoolId::new(1), ProcessId::new(std::process::id()));
-    heard.listening.expect(Expected { key, pid, listener, token: Token::generate().unwrap() }).unwrap();
+    receiver
+        .receivers
+        .add_child(PendingChild { key, pid, listener, token: Token::generate().unwrap() })
+        .unwrap();
     abandon.abandon();
-    assert!(matches!(heard.next(), HubEvent::Closed { error: TransportError::Abandoned, .. }));
+    assert!(matches!(receiver.next(), HubEvent::Closed { error: TransportError::Abandoned, .. }));
     let (listener, line) = listener::Listener::named().unwrap();
     let hang_up = listener.abandon_handle();
-    let _child = heard.expect(2, listener, line);
-    assert!(matches!(heard.next(), HubEvent::Connected { .. }));
+    let _child = receiver.add_child(2, listener, line);
+    assert!(matches!(receiver.next(), HubEvent::Connected { .. }));
     hang_up.hang_up();
-    assert!(matches!(heard.next(), HubEvent::Closed { error: TransportError::Disconnected, .. }));
+    assert!(matches!(receiver.next(), HubEvent::Closed { error: TransportError::Disconnected, .. }));
+}
+
+#[test]
+fn a_socket_that_the_program_closed_and_a_fork_holds_is_reported_and_delays_no_other() {
+    let receiver = TestReceiver::start();
+    let (listener, line) = listener::Listener::inherited().unwrap();
+    let number = listener.socket().unwrap().as_raw_fd();
+    let fork = listener.socket().unwrap().try_clone_to_owned().unwrap();
+    let mut child = receiver.add_child(1, listener, line);
+    assert!(matches!(receiver.next(), HubEvent::Connected { .. }));
+    let before = Arc::clone(&receiver.receivers.mailbox.set());
+    // SAFETY: the number belongs to a value that checks it before every use, as the program may close it.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::close(number);
+    }
+    child.sender.send(&done(1)).unwrap();
+    let closed = receiver.next();
+    assert!(
+        matches!(&closed, HubEvent::Closed { error: TransportError::DescriptorLost(_), .. }),
+        "{closed:?}"
+    );
+    // The message stays unread, and the old set would report it for ever.
+    while Arc::ptr_eq(&before, &receiver.receivers.mailbox.set()) {
+        std::thread::yield_now();
+    }
+    let mut other = receiver.child(2);
+    other.sender.send(&done(2)).unwrap();
+    assert_eq!(receiver.message(2).0, done(2));
+    drop(fork);
 }

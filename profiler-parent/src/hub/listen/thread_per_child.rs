@@ -1,4 +1,4 @@
-//! Every other system than Linux: a thread per child, which waits in the channel.
+//! Systems other than Linux: a thread per child, which blocks in the channel.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -8,30 +8,30 @@ use ipc_protocol::message::ToParent;
 use ipc_protocol::transport::TransportError;
 use profiler_core::sys::spawn_quiet;
 
-use super::Expected;
-use super::places::Places;
+use super::PendingChild;
+use super::slots::MessageSlots;
 use crate::hub::HubEvent;
 
-/// Hears all children of a session.
+/// Receives the messages of all children of a session.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct ChildReceivers {
     events: Sender<HubEvent>,
 }
 
-impl Listening {
-    /// Nobody is expected yet.
+impl ChildReceivers {
+    /// Creates a receiver without children.
     pub(crate) fn start(events: Sender<HubEvent>) -> io::Result<Self> {
         Ok(Self { events })
     }
 
-    /// Hears a child from now on.
+    /// Starts to receive from a child.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn expect(&self, child: Expected) -> io::Result<()> {
+    pub(crate) fn add_child(&self, child: PendingChild) -> io::Result<()> {
         let (events, abandon, key) = (self.events.clone(), child.listener.abandon_handle(), child.key);
         let thread = spawn_quiet("profiler-child", move || {
-            let error = hear_out(&events, child);
+            let error = receive_until_closed(&events, child);
             let _ = events.send(HubEvent::Closed { key, error });
         });
         if thread.is_err() {
@@ -40,21 +40,21 @@ impl Listening {
         thread.map(|_| ())
     }
 
-    /// Does nothing: each thread ends with its channel.
+    /// Does nothing. Each thread ends when its channel closes.
     pub(crate) fn stop(&self) {}
 }
 
-fn hear_out(events: &Sender<HubEvent>, child: Expected) -> TransportError {
-    let Expected { key, pid, listener, token } = child;
+fn receive_until_closed(events: &Sender<HubEvent>, child: PendingChild) -> TransportError {
+    let PendingChild { key, pid, listener, token } = child;
     let accepted = match listener.accept(&token, pid) {
         Ok(accepted) => accepted,
         Err(error) => return error,
     };
     let mut receiver = accepted.ends.receiver;
     let _ = events.send(HubEvent::Connected { key, hello: accepted.hello, sender: accepted.ends.sender });
-    let freed = Arc::new((Mutex::new(()), Condvar::new()));
-    let theirs = Arc::clone(&freed);
-    let places = Places::new(move || {
+    let available = Arc::new((Mutex::new(()), Condvar::new()));
+    let theirs = Arc::clone(&available);
+    let slots = MessageSlots::new(move || {
         drop(theirs.0.lock().unwrap_or_else(PoisonError::into_inner));
         theirs.1.notify_all();
     });
@@ -64,8 +64,8 @@ fn hear_out(events: &Sender<HubEvent>, child: Expected) -> TransportError {
             Ok(message) => message,
             Err(error) => return error,
         };
-        let guard = freed.0.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(freed.1.wait_while(guard, |()| places.are_taken()));
-        let _ = events.send(HubEvent::Message { key, message, in_flight: places.take() });
+        let guard = available.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(available.1.wait_while(guard, |()| slots.is_full()));
+        let _ = events.send(HubEvent::Message { key, message, in_flight: slots.acquire() });
     }
 }
