@@ -258,3 +258,6 @@ impl Drop for Session {
         }
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

@@ -1,0 +1,36 @@
+//! What a session does when a part of it fails.
+
+use std::process::Stdio;
+
+use super::*;
+
+/// An argument by which the child is found.
+const SECONDS: &str = "86399.25";
+
+fn is_running() -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut arguments = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    arguments.any(|line| line.split(|byte| *byte == 0).any(|argument| argument == SECONDS.as_bytes()))
+}
+
+#[test]
+fn a_child_that_cannot_be_watched_is_ended_and_forgotten() {
+    let session = Session::builder().start().unwrap();
+    let sleeping = || {
+        let mut command = Command::new("sleep");
+        command.arg(SECONDS).stdin(Stdio::null());
+        command
+    };
+    let child = session.spawn("watched", sleeping()).unwrap();
+    assert!(is_running());
+    assert!(child.kill().unwrap());
+    while !child.has_ended() {
+        std::thread::yield_now();
+    }
+    let before = session.processes().len();
+    session.hub.handle.watcher().stop();
+    let error = session.spawn("not watched", sleeping()).unwrap_err();
+    assert!(matches!(error, SpawnedError::System(_)), "{error}");
+    assert!(!is_running(), "the caller is told that nothing was started");
+    assert_eq!(session.processes().len(), before);
+}
