@@ -1,6 +1,9 @@
 //! The `profiler` command, as a user runs it.
 
+#![allow(unsafe_code)]
+
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -27,6 +30,24 @@ pub fn profiler() -> anyhow::Result<PathBuf> {
     let built = test.ancestors().nth(2).context("no target directory")?.join("profiler");
     ensure!(built.exists(), "not built: cargo build -p profiler-parent --bin profiler");
     Ok(built)
+}
+
+/// Gives the signals of a terminal their default actions in this program.
+///
+/// A shell without job control starts its background commands with SIGINT and SIGQUIT ignored, and
+/// a program inherits that. Tests that send these signals call this, so that they pass there too.
+pub fn with_default_signals(command: &mut Command) -> &mut Command {
+    let reset = || {
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: async-signal-safe; the default action refers to no function.
+            if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure only calls `signal` and reads `errno`; it neither allocates nor locks.
+    unsafe { command.pre_exec(reset) }
 }
 
 /// Runs the command.

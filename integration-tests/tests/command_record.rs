@@ -44,7 +44,7 @@ impl Recording {
         let mut command = Command::new(tools::profiler()?);
         command.arg("record").args(words).current_dir(directory.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut command = command.spawn()?;
+        let mut command = tools::with_default_signals(&mut command).spawn()?;
         let stdout = BufReader::new(command.stdout.take().context("no pipe")?);
         Ok(Self { command, stdout, directory })
     }

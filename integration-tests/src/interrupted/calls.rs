@@ -43,13 +43,15 @@ const KINDS: &[(&str, Make)] = &[
     ("epoll_wait", epoll_wait),
     ("sem_wait", sem_wait),
     ("sem_timedwait", sem_timedwait),
-    ("flock", flock),
     ("msgrcv", msgrcv),
 ];
 
 /// All kinds of calls, and their partner.
-pub(super) fn all() -> Result<(Vec<(&'static str, Wait)>, Partner)> {
+pub(super) fn all(lock_file: LockFile) -> Result<(Vec<(&'static str, Wait)>, Partner)> {
     let (mut waits, mut wakes) = (Vec::new(), Vec::new());
+    let (wait, wake) = flock(lock_file);
+    waits.push(("flock", wait));
+    wakes.extend(wake);
     for (name, make) in KINDS {
         let (wait, wake) = make().with_context(|| format!("{name} cannot be set up"))?;
         waits.push((*name, wait));
@@ -283,10 +285,25 @@ fn sem_timedwait() -> Result<Kind> {
     Ok((Box::new(move || semaphore.wait_for(Duration::from_micros(150))), None))
 }
 
+/// A temporary file, opened twice: a lock on one of the open files excludes the other.
+///
+/// It is created before a scene begins, because the user of a scene may not be allowed to create
+/// files in the temporary directory.
+pub(super) struct LockFile {
+    own: RawFd,
+    other: RawFd,
+}
+
+impl LockFile {
+    pub(super) fn create() -> Result<LockFile> {
+        let file = tempfile::NamedTempFile::new()?;
+        Ok(LockFile { own: keep(file.reopen()?).as_raw_fd(), other: keep(file.reopen()?).as_raw_fd() })
+    }
+}
+
 /// A lock that the partner holds half of the time.
-fn flock() -> Result<Kind> {
-    let file = tempfile::NamedTempFile::new()?;
-    let (own, other) = (keep(file.reopen()?).as_raw_fd(), keep(file.reopen()?).as_raw_fd());
+fn flock(file: LockFile) -> Kind {
+    let LockFile { own, other } = file;
     // SAFETY: plain numbers.
     let lock = |descriptor, how| unsafe { libc::flock(descriptor, how) };
     let wait = move || {
@@ -299,7 +316,7 @@ fn flock() -> Result<Kind> {
         let how = if is_held { libc::LOCK_UN } else { libc::LOCK_EX | libc::LOCK_NB };
         is_held = lock(other, how) == 0 && !is_held;
     };
-    Ok((Box::new(wait), Some(Box::new(wake))))
+    (Box::new(wait), Some(Box::new(wake)))
 }
 
 /// A message: its kind, and no text.

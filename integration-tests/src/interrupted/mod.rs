@@ -17,7 +17,7 @@ use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
 pub use self::scenes::Scene;
 
-use self::calls::{Partner, Wait, all};
+use self::calls::{LockFile, Partner, Wait, all};
 use crate::patience::Stopwatch;
 
 /// The result of a run.
@@ -47,10 +47,11 @@ impl Outcome {
 /// If the scene cannot be set; [`Scene::missing`] says beforehand whether this process has the
 /// rights for it.
 pub fn play(scene: Scene, least: u64, patience: Duration) -> Result<Outcome> {
+    let lock_file = LockFile::create()?;
     scene.prepare()?;
     let features = Features::STACK_WALK.with(Features::CPU);
     session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default())?;
-    let (waits, partner) = all()?;
+    let (waits, partner) = all(lock_file)?;
     scene.enter()?;
     let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
     let kinds = std::thread::scope(|scope| {

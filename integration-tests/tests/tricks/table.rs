@@ -93,6 +93,8 @@ fn try_all() -> anyhow::Result<()> {
         for (trick, _) in TRICKS {
             let mut command = Command::new(std::env::current_exe()?);
             command.args(["try", transport, trick]).env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+            // Otherwise the C library reserves 128 MiB of addresses when a thread first allocates.
+            command.env("MALLOC_ARENA_MAX", "1");
             let mut child = command.spawn()?;
             let ends = until(|| child.try_wait().is_ok_and(|status| status.is_some()));
             if !ends {
