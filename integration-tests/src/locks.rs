@@ -7,9 +7,23 @@ use std::path::Path;
 
 use anyhow::ensure;
 
-fn whole_file(kind: libc::c_int) -> anyhow::Result<libc::flock> {
+/// What a lock covers.
+#[derive(Clone, Copy, Debug)]
+pub enum Extent {
+    /// The whole file.
+    File,
+    /// The byte at this offset, which may be behind the end. Processes that lock different bytes do
+    /// not see each other.
+    Byte(i64),
+}
+
+fn request(kind: libc::c_int, extent: Extent) -> anyhow::Result<libc::flock> {
     let (l_type, l_whence) = (kind.try_into()?, libc::SEEK_SET.try_into()?);
-    Ok(libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 })
+    let (l_start, l_len) = match extent {
+        Extent::File => (0, 0),
+        Extent::Byte(offset) => (offset, 1),
+    };
+    Ok(libc::flock { l_type, l_whence, l_start, l_len, l_pid: 0 })
 }
 
 #[allow(unsafe_code)]
@@ -20,28 +34,29 @@ fn control(file: &File, command: libc::c_int, lock: &mut libc::flock) -> anyhow:
     Ok(())
 }
 
-/// Takes an exclusive lock.
+/// Takes an exclusive lock on the whole file.
 ///
 /// # Errors
 /// When another process has one.
 pub fn take(file: &File) -> anyhow::Result<()> {
-    control(file, libc::F_SETLK, &mut whole_file(libc::F_WRLCK)?)
+    control(file, libc::F_SETLK, &mut request(libc::F_WRLCK, Extent::File)?)
 }
 
 /// Takes a shared lock, for which the file need not be writable.
 ///
 /// # Errors
 /// When another process has one.
-pub fn take_shared(file: &File) -> anyhow::Result<()> {
-    control(file, libc::F_SETLK, &mut whole_file(libc::F_RDLCK)?)
+pub fn take_shared(file: &File, extent: Extent) -> anyhow::Result<()> {
+    control(file, libc::F_SETLK, &mut request(libc::F_RDLCK, extent)?)
 }
 
-/// Returns which other process holds a lock on this file. Releases all locks of this process on it.
+/// Returns which other process holds a lock on this part of the file. Releases all locks of this
+/// process on the file.
 ///
 /// # Errors
 /// When the file cannot be opened.
-pub fn holder(path: &Path) -> anyhow::Result<Option<u32>> {
-    let mut lock = whole_file(libc::F_WRLCK)?;
+pub fn holder(path: &Path, extent: Extent) -> anyhow::Result<Option<u32>> {
+    let mut lock = request(libc::F_WRLCK, extent)?;
     control(&File::open(path)?, libc::F_GETLK, &mut lock)?;
     let is_held = libc::c_int::from(lock.l_type) != libc::F_UNLCK;
     Ok(if is_held { Some(u32::try_from(lock.l_pid)?) } else { None })

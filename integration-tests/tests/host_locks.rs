@@ -3,12 +3,13 @@
 //! the host of the parent.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, ensure};
+use integration_tests::locks::{self, Extent};
 use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
-use integration_tests::{locks, session};
+use integration_tests::session;
 use profiler_parent::Format;
 use profiler_parent::core::session::Features;
 
@@ -17,12 +18,13 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 /// Another process, which can see this one's locks.
 struct Witness {
     puppet: Puppet,
-    path: PathBuf,
+    /// The command that makes it tell which process has the lock.
+    question: String,
 }
 
 impl Witness {
     fn check(&mut self, when: &str) -> anyhow::Result<()> {
-        let answer = self.puppet.ask(&format!("locker {}", self.path.display()))?;
+        let answer = self.puppet.ask(&self.question)?;
         ensure!(answer == format!("ok {}", std::process::id()), "{when}: {answer}");
         Ok(())
     }
@@ -39,7 +41,8 @@ fn a_lock_of_the_host_survives_children_captures_and_the_end_of_the_session() ->
     let mut session = session::start(|builder| builder)?;
     let path = session.path("lock");
     let file = locked(&path)?;
-    let mut witness = Witness { puppet: Puppet::spawn_as(&session, CHILD, "witness", "no-init")?, path };
+    let question = format!("locker {}", path.display());
+    let mut witness = Witness { puppet: Puppet::spawn_as(&session, CHILD, "witness", "no-init")?, question };
     witness.check("before")?;
     let mut trusted = Puppet::spawn(&session, CHILD, "trusted", "init")?;
     witness.check("after a child connected")?;
@@ -66,8 +69,11 @@ fn a_lock_of_the_host_on_its_own_executable_survives_the_reading_of_symbols() ->
     let session = session::start(|builder| builder.features(Features::STACK_WALK))?;
     let path = std::env::current_exe()?;
     let file = File::open(&path)?;
-    locks::take_shared(&file)?;
-    let mut witness = Witness { puppet: Puppet::spawn_as(&session, CHILD, "witness", "no-init")?, path };
+    // Another run of this test may have the same executable.
+    let offset = std::process::id().into();
+    locks::take_shared(&file, Extent::Byte(offset))?;
+    let question = format!("byte-locker {} {offset}", path.display());
+    let mut witness = Witness { puppet: Puppet::spawn_as(&session, CHILD, "witness", "no-init")?, question };
     witness.check("before")?;
     // Symbols are only looked up for samples, so some samples of this program are needed.
     let mut capture = || {

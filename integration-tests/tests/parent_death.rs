@@ -96,7 +96,8 @@ fn the_socket_of_a_child_that_never_connected_goes_with_the_next_session_and_a_l
     let place = killed.path("tmp");
     let mut living = Family::start(&WISHES, |parent| _ = parent.env("TMPDIR", &place))?;
     living.spawn(&silent)?;
-    killed.kill_all()?;
+    killed.kill_parent()?; // before its child, or it removes the socket when it sees the child end
+    killed.kids[0].signal(Signal::KILL);
     assert_eq!(killed.left_over().len(), 2);
     let mut next = Family::start(&WISHES, |parent| _ = parent.env("TMPDIR", &place))?;
     assert_eq!(killed.left_over().len(), 1, "that of the living session");

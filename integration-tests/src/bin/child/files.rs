@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use anyhow::{Context, ensure};
-use integration_tests::locks;
+use integration_tests::locks::{self, Extent};
 
 use crate::Words;
 
@@ -31,7 +31,11 @@ pub(crate) fn obey(name: &str, words: Words<'_>) -> Option<anyhow::Result<String
     Some(match name {
         "init" => crate::begin::init().map(|status| format!("ok {status}")),
         "lock" => path().and_then(lock),
-        "locker" => path().and_then(locks::holder).map(|holder| format!("ok {}", holder.unwrap_or(0))),
+        "locker" => path().and_then(|path| locker(path, Extent::File)),
+        "byte-locker" => path().and_then(|path| {
+            let offset = words.get(1).context("which byte?")?.parse()?;
+            locker(path, Extent::Byte(offset))
+        }),
         "close-all" => path().and_then(close_all),
         "check-files" => check_files(),
         "append" => words.first().context("how much?").and_then(|most| append(most.parse()?)),
@@ -44,6 +48,10 @@ fn lock(path: &Path) -> anyhow::Result<String> {
     locks::take(&file)?;
     OPEN.lock().map_err(|_| anyhow::anyhow!("poisoned"))?.push(file);
     Ok("ok".to_owned())
+}
+
+fn locker(path: &Path, extent: Extent) -> anyhow::Result<String> {
+    Ok(format!("ok {}", locks::holder(path, extent)?.unwrap_or(0)))
 }
 
 fn close_all(directory: &Path) -> anyhow::Result<String> {

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use integration_tests::locks::{holder, take};
+use integration_tests::locks::{Extent, holder, take};
 use integration_tests::patience::{Stopwatch, until};
 use profiler_parent::core::session::Features;
 use profiler_parent::{Format, ProcessState, ProfiledChild, Session};
@@ -151,6 +151,6 @@ pub(super) fn play_idle(_: &[String]) -> Result<()> {
 /// `lock-holder PATH`: prints which other process holds a lock on the file.
 pub(super) fn play_holder(words: &[String]) -> Result<()> {
     let path = words.first().context("which file?")?;
-    println!("{}", holder(path.as_ref())?.unwrap_or(0));
+    println!("{}", holder(path.as_ref(), Extent::File)?.unwrap_or(0));
     Ok(())
 }
