@@ -4,8 +4,9 @@
 //! shares, processes that are told what to do, numbered markers that both sides know, a saved profile as a
 //! test looks at it, and scenes made of them. The helper process is `src/bin/child`.
 
+pub use test_support::{counting, own_process, patience};
+
 pub mod acks;
-pub mod counting;
 pub mod exits;
 pub mod family;
 pub mod hostile_library;
@@ -17,7 +18,6 @@ pub mod marks;
 pub mod own;
 pub mod page;
 pub mod pairs;
-pub mod patience;
 pub mod peer;
 pub mod profile;
 pub mod puppet;
@@ -29,5 +29,4 @@ pub mod session;
 pub mod slow_clients;
 pub mod small_stacks;
 pub mod tools;
-pub mod vigil;
 pub mod watch;

@@ -1,10 +1,8 @@
 //! A session of one test, with a directory for its profiles.
 //!
-//! Sessions are global to a process, so tests of one binary take turns: [`start`] waits for the test
-//! before to end.
+//! Sessions are global to a process, so a test that starts one runs in a process of its own.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
 use profiler_parent::core::session::Features;
@@ -12,29 +10,12 @@ use profiler_parent::{CaptureReport, Session, SessionBuilder};
 
 use crate::patience::{LONG, until};
 use crate::profile::Profile;
-use crate::vigil::Vigil;
 
-static TURN: Mutex<()> = Mutex::new(());
-
-/// The turn of a test, and who watches that it ends.
-#[derive(Debug)]
-pub struct Turn {
-    _vigil: Vigil,
-    _turn: MutexGuard<'static, ()>,
-}
-
-/// Waits for this test's turn. Held while something global to the process is used.
-pub fn turn() -> Turn {
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    Turn { _vigil: Vigil::keep(), _turn: turn }
-}
-
-/// A session that nobody else in this process has. Fields are dropped in this order.
+/// The session of a test. Fields are dropped in this order.
 #[derive(Debug)]
 pub struct TestSession {
     session: Option<Session>,
     directory: tempfile::TempDir,
-    _turn: Turn,
 }
 
 /// Starts a session built by `build`. Nothing is sampled unless `build` says so: what is in its books is then what
@@ -44,10 +25,9 @@ pub struct TestSession {
 /// # Errors
 /// What the session says.
 pub fn start(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<TestSession> {
-    let turn = turn();
     let builder = Session::builder().features(Features::NONE).name("parent");
     let session = build(builder.progress_timeout(LONG).overall_deadline(2 * LONG)).start()?;
-    Ok(TestSession { session: Some(session), directory: tempfile::tempdir()?, _turn: turn })
+    Ok(TestSession { session: Some(session), directory: tempfile::tempdir()? })
 }
 
 impl TestSession {
@@ -88,7 +68,7 @@ impl TestSession {
         self.session.as_ref().context("the session was ended")
     }
 
-    /// Ends the session; the test keeps its turn.
+    /// Ends the session.
     pub fn end(&mut self) {
         self.session = None;
     }

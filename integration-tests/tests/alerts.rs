@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use integration_tests::own;
+use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -62,6 +63,7 @@ fn nothing(hear: &Receiver<Vec<Alert>>) -> anyhow::Result<()> {
 
 #[test]
 fn a1_a_slow_run_gives_exactly_one_alert_and_one_within_its_threshold_none() -> anyhow::Result<()> {
+    own_process!();
     const THRESHOLD: Duration = Duration::from_millis(500);
     let session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules().threshold(THRESHOLD), EvidenceOptions::none())?;
@@ -92,6 +94,7 @@ fn a1_a_slow_run_gives_exactly_one_alert_and_one_within_its_threshold_none() -> 
 
 #[test]
 fn a2_slow_runs_are_collected_and_the_maximum_begins_anew() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules().buffering(Duration::from_secs(1)), EvidenceOptions::none())?;
     let all = listen(&alerts, Target::All, "test")?;
@@ -114,6 +117,7 @@ fn lasted(alert: &Alert) -> u64 {
 
 #[test]
 fn a3_listeners_hear_their_targets_from_when_they_come_until_they_go() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules(), EvidenceOptions::none())?;
     let known = listen(&alerts, Target::Group("a3".into()), "test")?;
@@ -140,6 +144,7 @@ fn a3_listeners_hear_their_targets_from_when_they_come_until_they_go() -> anyhow
 #[test]
 fn a4_a_slow_run_of_a_child_is_heard_with_its_process_also_of_a_child_that_comes_later() -> anyhow::Result<()>
 {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
     let alerts = session.alerts(rules(), EvidenceOptions::none())?;
@@ -158,6 +163,7 @@ fn a4_a_slow_run_of_a_child_is_heard_with_its_process_also_of_a_child_that_comes
 
 #[test]
 fn a5_the_most_janky_comes_first_and_has_a_profile_of_exactly_its_time() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let directory = tempfile::tempdir()?;
     let evidence = EvidenceOptions::in_directory(directory.path()).kept(1);
@@ -240,6 +246,7 @@ fn samples(path: &std::path::Path) -> anyhow::Result<Vec<(f64, bool)>> {
 
 #[test]
 fn a5_evidence_has_the_samples_of_exactly_its_time() -> anyhow::Result<()> {
+    own_process!();
     const MARGIN: f64 = 1e6;
     /// Deltas are written with few decimals.
     const ROUNDING: f64 = 1e5;
@@ -279,6 +286,7 @@ fn work(duration: Duration) {
 
 #[test]
 fn a5_withheld_alerts_are_counted() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules().warm_up(NEVER), EvidenceOptions::none())?;
     let all = listen(&alerts, Target::All, "test")?;
@@ -289,6 +297,7 @@ fn a5_withheld_alerts_are_counted() -> anyhow::Result<()> {
 
 #[test]
 fn a5_looks_go_on_while_a_callback_takes_its_time() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules().repeat(NEVER), EvidenceOptions::none())?;
     let ((told, hear), (release, released)) = (channel(), channel::<()>());
@@ -306,6 +315,7 @@ fn a5_looks_go_on_while_a_callback_takes_its_time() -> anyhow::Result<()> {
 
 #[test]
 fn a5_the_directory_is_made_for_its_owner_and_no_evidence_is_written_over_another() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let directory = session.path("made/here");
     let mut paths = Vec::new();
@@ -324,10 +334,8 @@ fn a5_the_directory_is_made_for_its_owner_and_no_evidence_is_written_over_anothe
 
 #[test]
 fn a_session_ends_with_alerts_that_are_still_held_and_they_keep_nothing_of_it() -> anyhow::Result<()> {
-    let before = {
-        let _turn = session::turn();
-        own::pool_descriptors()
-    };
+    own_process!();
+    let before = { own::pool_descriptors() };
     let mut session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules().buffering(NEVER), EvidenceOptions::none())?;
     let all = listen(&alerts, Target::All, "test")?;

@@ -1,5 +1,6 @@
 //! Captures: as often as one likes, also at the same time, also while everything goes on.
 
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
@@ -10,6 +11,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 #[test]
 fn a_second_capture_has_what_came_since_and_what_died_since() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 2)?;
     puppets[0].ask("hold 2 200")?;
@@ -31,6 +33,7 @@ fn a_second_capture_has_what_came_since_and_what_died_since() -> anyhow::Result<
 
 #[test]
 fn captures_while_recording_goes_on_are_whole() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(4 << 20))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
     for puppet in &mut puppets {
@@ -57,6 +60,7 @@ fn captures_while_recording_goes_on_are_whole() -> anyhow::Result<()> {
 
 #[test]
 fn captures_at_the_same_time_queue() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 2)?;
     for puppet in &mut puppets {
@@ -83,6 +87,7 @@ fn captures_at_the_same_time_queue() -> anyhow::Result<()> {
 
 #[test]
 fn a_listener_hears_who_was_asked_and_how_each_came_out() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let puppets = Puppet::spawn_many(&session, CHILD, 2)?;
     let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
@@ -104,6 +109,7 @@ fn a_listener_hears_who_was_asked_and_how_each_came_out() -> anyhow::Result<()> 
 
 #[test]
 fn a_capture_that_cannot_be_written_is_an_error_and_the_next_one_works() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
     puppet.ask("mark 10")?;

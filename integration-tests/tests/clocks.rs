@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::thread;
 
+use integration_tests::own_process;
 use integration_tests::pairs;
 use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
@@ -15,17 +16,19 @@ const ROUNDS: u64 = 500;
 
 #[test]
 fn no_receive_comes_before_its_send() -> anyhow::Result<()> {
+    own_process!();
     exchange(|builder| builder)
 }
 
 #[test]
 fn no_receive_comes_before_its_send_with_the_fallback_clock() -> anyhow::Result<()> {
+    own_process!();
     exchange(|builder| builder.clock(ClockKind::Monotonic))
 }
 
 #[test]
 fn a_forced_clock_is_forced_for_its_session_alone() -> anyhow::Result<()> {
-    let _turn = session::turn();
+    own_process!();
     let best = clock_kind();
     drop(SessionBuilder::default().clock(ClockKind::Monotonic).start()?);
     let session = SessionBuilder::default().start()?;

@@ -2,6 +2,7 @@
 //! for its own files.
 
 use anyhow::ensure;
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
@@ -43,17 +44,20 @@ fn keeps_its_files(spawn: Spawn) -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_closes_all_descriptors_records_on_and_its_files_are_untouched() -> anyhow::Result<()> {
+    own_process!();
     keeps_its_files(Puppet::spawn)
 }
 
 #[test]
 fn an_untrusted_child_that_closes_all_descriptors_records_on_and_its_files_are_untouched()
 -> anyhow::Result<()> {
+    own_process!();
     keeps_its_files(Puppet::spawn_untrusted)
 }
 
 #[test]
 fn an_untrusted_child_can_write_to_no_file_of_the_parent() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
     puppet.ask("record 1 500")?;

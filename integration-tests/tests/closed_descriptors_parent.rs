@@ -8,6 +8,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::mem::forget;
 
 use anyhow::{Context, ensure};
+use integration_tests::own_process;
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use profiler_parent::Format;
@@ -46,6 +47,7 @@ fn check(files: &mut [File], when: &str) -> anyhow::Result<()> {
 
 #[test]
 fn a_parent_that_closes_all_descriptors_keeps_its_files_and_hears_of_its_children() -> anyhow::Result<()> {
+    own_process!();
     let mut session = session::start(|builder| builder)?;
     let mut puppets = vec![
         Puppet::spawn(&session, CHILD, "trusted", "init")?,

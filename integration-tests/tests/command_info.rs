@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use integration_tests::own_process;
 use integration_tests::puppet::Puppet;
 use integration_tests::{session, tools};
 use serde_json::{Value, json};
@@ -97,6 +98,7 @@ fn write(directory: &Path, name: &str, profile: &Value) -> anyhow::Result<PathBu
 
 #[test]
 fn the_functions_that_take_the_time_are_shown_in_either_form() -> anyhow::Result<()> {
+    own_process!();
     let directory = tempfile::tempdir()?;
     let files = [
         ("gecko.json", gecko()),
@@ -156,6 +158,7 @@ fn code_id(program: &str) -> anyhow::Result<String> {
 
 #[test]
 fn addresses_get_the_names_that_this_machine_has_for_them() -> anyhow::Result<()> {
+    own_process!();
     let directory = tempfile::tempdir()?;
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
     let base = own_base(&program)?;
@@ -213,6 +216,7 @@ fn rows_are_those_of_the_log(info: &Value, name: &str) {
 
 #[test]
 fn markers_without_end_need_no_memory() -> anyhow::Result<()> {
+    own_process!();
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("large.json");
     let mut file = std::io::BufWriter::new(fs::File::create(&path)?);
@@ -239,6 +243,7 @@ fn markers_without_end_need_no_memory() -> anyhow::Result<()> {
 
 #[test]
 fn a_profile_without_samples_has_no_functions_and_says_what_it_holds() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, env!("CARGO_BIN_EXE_child"), "child", "init")?;
     puppet.ask("record 2 100")?;
@@ -251,6 +256,7 @@ fn a_profile_without_samples_has_no_functions_and_says_what_it_holds() -> anyhow
 
 #[test]
 fn what_is_no_profile_is_said_in_one_line() -> anyhow::Result<()> {
+    own_process!();
     let directory = tempfile::tempdir()?;
     let mut cases = vec![directory.path().join("missing.json")];
     let contents: [&[u8]; 6] =

@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use integration_tests::own_process;
 use integration_tests::patience::{HeldUp, Stopwatch, patiently, until};
 use integration_tests::profile::Profile;
 use integration_tests::tools;
@@ -124,6 +125,7 @@ const PLAIN: [&str; 4] = ["-o", "out.json", "--format", "gecko"];
 
 #[test]
 fn a_program_has_its_own_streams_and_exit_code_and_all_its_entries() -> anyhow::Result<()> {
+    own_process!();
     let options = ["--limit", "32M", "--name", "shown", "--filter", "worker", "--filter", "GeckoMain"];
     let mut recording = Recording::of_helper(&[PLAIN.as_slice(), &options].concat())?;
     recording.ask("record 2 300")?;
@@ -144,6 +146,7 @@ fn a_program_has_its_own_streams_and_exit_code_and_all_its_entries() -> anyhow::
 
 #[test]
 fn a_killed_program_loses_nothing_that_it_committed() -> anyhow::Result<()> {
+    own_process!();
     let mut recording = Recording::of_helper(&PLAIN)?;
     recording.ask("hold 3 200")?;
     recording.ask("mark 50")?;
@@ -158,6 +161,7 @@ fn a_killed_program_loses_nothing_that_it_committed() -> anyhow::Result<()> {
 
 #[test]
 fn ctrl_c_ends_the_program_and_the_profile_is_complete() -> anyhow::Result<()> {
+    own_process!();
     let mut recording = Recording::of_helper(&PLAIN)?;
     recording.ask("hold 2 200")?;
     recording.ask("mark 50")?;
@@ -171,6 +175,7 @@ fn ctrl_c_ends_the_program_and_the_profile_is_complete() -> anyhow::Result<()> {
 
 #[test]
 fn the_program_may_stand_behind_the_options_without_dashes() -> anyhow::Result<()> {
+    own_process!();
     let directory = tempfile::tempdir()?;
     let mut recording =
         Recording::run(directory, &[PLAIN.as_slice(), &[CHILD, "init", "-o", "--unknown"]].concat())?;
@@ -185,6 +190,7 @@ fn the_program_may_stand_behind_the_options_without_dashes() -> anyhow::Result<(
 
 #[test]
 fn the_command_does_not_sample_itself() -> anyhow::Result<()> {
+    own_process!();
     patiently(a_program_alone_is_sampled)
 }
 
@@ -209,6 +215,7 @@ fn a_program_alone_is_sampled(time: Duration) -> anyhow::Result<()> {
 
 #[test]
 fn a_signal_for_the_command_alone_is_passed_on() -> anyhow::Result<()> {
+    own_process!();
     for (signal, code) in [(Signal::TERM, 128 + 15), (Signal::INT, 128 + 2)] {
         let mut recording = Recording::of_helper(&PLAIN)?;
         recording.ask("mark 50")?;
@@ -240,6 +247,7 @@ fn is_alive(pid: u32) -> bool {
 
 #[test]
 fn a_program_that_will_not_end_is_killed_at_the_third() -> anyhow::Result<()> {
+    own_process!();
     let deaf = format!("trap '' INT; exec '{CHILD}' init");
     let options = [PLAIN.as_slice(), &["--name", "deaf"]].concat();
     let mut recording = Recording::start(&options, &["sh", "-c", &deaf])?;
@@ -268,6 +276,7 @@ fn a_program_that_will_not_end_is_killed_at_the_third() -> anyhow::Result<()> {
 
 #[test]
 fn the_first_program_below_a_wrapper_is_recorded() -> anyhow::Result<()> {
+    own_process!();
     let wrapper = format!("'{CHILD}' init; exit 5");
     let mut recording =
         Recording::start(&[PLAIN.as_slice(), &["--name", "wrapped"]].concat(), &["sh", "-c", &wrapper])?;
@@ -282,6 +291,7 @@ fn the_first_program_below_a_wrapper_is_recorded() -> anyhow::Result<()> {
 
 #[test]
 fn a_program_that_cannot_be_started_leaves_a_line_and_no_file() -> anyhow::Result<()> {
+    own_process!();
     let ended = Recording::start(&[], &["/nonexistent/program"])?.end()?;
     assert_eq!(ended.code, Some(2), "{}", ended.error);
     assert_eq!(ended.error.lines().count(), 1, "{}", ended.error);
@@ -292,6 +302,7 @@ fn a_program_that_cannot_be_started_leaves_a_line_and_no_file() -> anyhow::Resul
 
 #[test]
 fn a_program_without_a_profiler_runs_and_it_is_said() -> anyhow::Result<()> {
+    own_process!();
     for (program, code) in [(["sh", "-c", "exit 3"], 3), (["sh", "-c", "kill -TERM $$"], 143)] {
         let directory = tempfile::tempdir()?;
         fs::write(directory.path().join("old.json"), "an older profile")?;
@@ -307,6 +318,7 @@ fn a_program_without_a_profiler_runs_and_it_is_said() -> anyhow::Result<()> {
 
 #[test]
 fn a_file_that_nobody_named_is_not_overwritten() -> anyhow::Result<()> {
+    own_process!();
     let directory = tempfile::tempdir()?;
     fs::write(directory.path().join("profile.json.gz"), "mine")?;
     let mut recording = Recording::start_in(directory, &[], &[CHILD, "init"])?;
@@ -325,6 +337,7 @@ fn a_file_that_nobody_named_is_not_overwritten() -> anyhow::Result<()> {
 
 #[test]
 fn what_cannot_be_written_or_understood_is_said_before_anything_runs() -> anyhow::Result<()> {
+    own_process!();
     let cases: [&[&str]; 9] = [
         &["-o", "no/such/directory/out.json"],
         &["-o", "."],
@@ -351,6 +364,7 @@ fn what_cannot_be_written_or_understood_is_said_before_anything_runs() -> anyhow
 
 #[test]
 fn help_says_what_is_profiled_and_what_comes_out() -> anyhow::Result<()> {
+    own_process!();
     let help = tools::run(&["record", "--help"])?;
     assert_eq!(help.code, Some(0));
     for said in [

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, ensure};
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::tools;
 use rustix::process::{Pid, Signal};
@@ -134,6 +135,7 @@ fn compressed(place: &Place) -> anyhow::Result<PathBuf> {
 
 #[test]
 fn the_link_leads_a_viewer_to_the_file_and_the_symbols() -> anyhow::Result<()> {
+    own_process!();
     let place = Place::new()?;
     let file = place.file("profile.json", PROFILE)?;
     let view = View::quiet(&file)?;
@@ -163,6 +165,7 @@ fn the_link_leads_a_viewer_to_the_file_and_the_symbols() -> anyhow::Result<()> {
 
 #[test]
 fn a_compressed_file_is_said_to_be_whatever_its_name() -> anyhow::Result<()> {
+    own_process!();
     let place = Place::new()?;
     let bytes = fs::read(compressed(&place)?)?;
     let disguised = place.file("profile.json", &bytes)?;
@@ -182,6 +185,7 @@ fn a_compressed_file_is_said_to_be_whatever_its_name() -> anyhow::Result<()> {
 
 #[test]
 fn a_page_may_ask_and_a_stranger_learns_nothing() -> anyhow::Result<()> {
+    own_process!();
     let place = Place::new()?;
     let view = View::quiet(&place.file("profile.json", PROFILE)?)?;
     let preflight = view.send(
@@ -210,6 +214,7 @@ fn a_page_may_ask_and_a_stranger_learns_nothing() -> anyhow::Result<()> {
 
 #[test]
 fn silent_clients_do_not_keep_others_waiting() -> anyhow::Result<()> {
+    own_process!();
     let place = Place::new()?;
     let view = View::quiet(&place.file("profile.json", PROFILE)?)?;
     let mut silent: Vec<TcpStream> =
@@ -229,6 +234,7 @@ fn silent_clients_do_not_keep_others_waiting() -> anyhow::Result<()> {
 
 #[test]
 fn what_was_checked_is_what_is_served() -> anyhow::Result<()> {
+    own_process!();
     let place = Place::new()?;
     let file = place.file("profile.json", PROFILE)?;
     let view = View::quiet(&file)?;
@@ -239,6 +245,7 @@ fn what_was_checked_is_what_is_served() -> anyhow::Result<()> {
 
 #[test]
 fn the_browser_is_opened_where_there_is_a_screen_and_not_otherwise() -> anyhow::Result<()> {
+    own_process!();
     let place = Place::new()?;
     let file = place.file("profile.json", PROFILE)?;
     let opener = place.file(
@@ -297,6 +304,7 @@ impl Held {
 
 #[test]
 fn ctrl_c_ends_it_in_order() -> anyhow::Result<()> {
+    own_process!();
     let place = Place::new()?;
     let file = place.file("profile.json", PROFILE)?;
     for signal in [Signal::INT, Signal::TERM] {
@@ -310,6 +318,7 @@ fn ctrl_c_ends_it_in_order() -> anyhow::Result<()> {
 
 #[test]
 fn another_viewer_is_named_by_the_environment() -> anyhow::Result<()> {
+    own_process!();
     let place = Place::new()?;
     let file = place.file("profile.json", PROFILE)?;
     let view = View::start(&file, |command| {
@@ -339,6 +348,7 @@ fn refused(file: &Path, options: &[&str]) -> anyhow::Result<tools::Said> {
 
 #[test]
 fn what_is_no_profile_is_refused_with_one_line() -> anyhow::Result<()> {
+    own_process!();
     let place = Place::new()?;
     let mut cut = fs::read(compressed(&place)?)?;
     cut.truncate(cut.len() - 10);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use integration_tests::own::{Possessions, thread_names};
+use integration_tests::own_process;
 use integration_tests::patience::{patiently, until};
 use integration_tests::profile::{FROZEN, Profile};
 use integration_tests::puppet::Puppet;
@@ -38,7 +39,6 @@ enum Outcome {
 
 /// The lie is told over both transports, and each time nothing is left of it.
 fn tell(lie: Lie, trusted: &Outcome, untrusted: &Outcome) -> anyhow::Result<()> {
-    let _turn = session::turn();
     // The first time also makes what a process makes once.
     let mut left = Vec::new();
     for (spawn, outcome) in [(TRUSTED, trusted), (UNTRUSTED, untrusted), (TRUSTED, trusted)] {
@@ -111,7 +111,6 @@ fn check(profile: &Profile, verdict: &str, liar: u64, honest: u64) -> anyhow::Re
 
 /// The untrusted liar alone, for what only its transport promises.
 fn tell_untrusted(lie: Lie, outcome: &Outcome) -> anyhow::Result<()> {
-    let _turn = session::turn();
     patiently(|timeout| scene(UNTRUSTED, lie, outcome, timeout))?;
     ensure!(until(no_thread_left), "{:?}", thread_names());
     Ok(())
@@ -123,6 +122,7 @@ fn says(words: &str, puppet: &mut Puppet) -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_never_says_hello() -> anyhow::Result<()> {
+    own_process!();
     let silent = Outcome::Heard(["recovered: never connected"; 2]);
     tell(|_, _| Ok(()), &silent, &silent)
 }
@@ -130,7 +130,7 @@ fn a_child_that_never_says_hello() -> anyhow::Result<()> {
 /// Whoever captures right after a start finds children that record, and have not got round to their hello.
 #[test]
 fn a_child_that_is_about_to_say_hello_is_waited_for() -> anyhow::Result<()> {
-    let _turn = session::turn();
+    own_process!();
     let directory = tempfile::tempdir()?;
     let session = Session::builder().features(Features::NONE).start()?;
     // On a busy machine one may be too late even so.
@@ -155,29 +155,34 @@ fn a_child_that_is_about_to_say_hello_is_waited_for() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_says_hello_and_nothing_more() -> anyhow::Result<()> {
+    own_process!();
     tell(|liar, _| says("hello", liar), &Outcome::Heard([FROZEN; 2]), &UNASKED)
 }
 
 #[test]
 fn a_child_that_says_hello_twice() -> anyhow::Result<()> {
+    own_process!();
     let twice = Outcome::Closed("the other side sent a second Hello");
     tell(|liar, _| says("hello; hello-again", liar), &twice, &twice)
 }
 
 #[test]
 fn a_child_with_a_wrong_token() -> anyhow::Result<()> {
+    own_process!();
     let refused = Outcome::Closed("whoever connected does not know this child's token");
     tell(|liar, _| says("hello-wrong-token", liar), &refused, &refused)
 }
 
 #[test]
 fn a_child_that_speaks_another_version() -> anyhow::Result<()> {
+    own_process!();
     let refused = Outcome::Closed("the other side speaks version 5 of the protocol, this side version 4");
     tell(|liar, _| says("hello-wrong-version", liar), &refused, &refused)
 }
 
 #[test]
 fn a_child_that_says_it_is_another_child() -> anyhow::Result<()> {
+    own_process!();
     let lie: Lie = |liar, honest| says(&format!("hello-as {} 1", honest.pid()), liar);
     let refused = Outcome::Closed("the other side sent the hello of another process");
     tell(lie, &Outcome::Heard([FROZEN; 2]), &refused)
@@ -185,34 +190,40 @@ fn a_child_that_says_it_is_another_child() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_closes_its_channel_and_lives_on() -> anyhow::Result<()> {
+    own_process!();
     tell(|liar, _| says("hello; close", liar), &Outcome::Closed(GONE), &Outcome::Closed(GONE))
 }
 
 #[test]
 fn a_child_that_gets_on_for_ever_and_never_has_its_part() -> anyhow::Result<()> {
+    own_process!();
     let late = Outcome::Heard(["recovered: not finished at the deadline", FROZEN]);
     tell(|liar, _| says("hello; progress-for-ever", liar), &late, &UNASKED)
 }
 
 #[test]
 fn a_child_that_answers_what_nobody_asked() -> anyhow::Result<()> {
+    own_process!();
     tell(|liar, _| says("hello; unasked 10", liar), &Outcome::Heard([FROZEN; 2]), &UNASKED)
 }
 
 #[test]
 fn a_child_that_answers_without_end() -> anyhow::Result<()> {
+    own_process!();
     let flood = Outcome::Closed("the other side sent answers that nobody asked for");
     tell(|liar, _| says("hello; updates-for-ever", liar), &flood, &flood)
 }
 
 #[test]
 fn a_child_that_sends_garbage() -> anyhow::Result<()> {
+    own_process!();
     let garbage = Outcome::Closed("the other side speaks version 61183 of the protocol, this side version 4");
     tell(|liar, _| says("garbage", liar), &garbage, &garbage)
 }
 
 #[test]
 fn a_child_that_sends_more_than_a_frame_may_hold() -> anyhow::Result<()> {
+    own_process!();
     let oversize = Outcome::Closed("the other side sent a packet too large");
     let of_a_frame = Outcome::Closed("the other side sent a frame too large");
     tell(|liar, _| says("oversize", liar), &of_a_frame, &oversize)
@@ -220,12 +231,14 @@ fn a_child_that_sends_more_than_a_frame_may_hold() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_sends_descriptors() -> anyhow::Result<()> {
+    own_process!();
     let attached = Outcome::Closed("the other side sent a packet of another kind");
     tell(|liar, _| says("attach", liar), &attached, &attached)
 }
 
 #[test]
 fn a_fork_that_speaks_for_an_untrusted_child() -> anyhow::Result<()> {
+    own_process!();
     let stranger = Outcome::Closed("the other side sent a packet of another process");
     tell_untrusted(|liar, _| says("fork-speaks", liar), &stranger)
 }
@@ -239,6 +252,7 @@ fn own_sockets() -> usize {
 
 #[test]
 fn a_dead_child_whose_fork_holds_the_channel_open() -> anyhow::Result<()> {
+    own_process!();
     for spawn in [TRUSTED, UNTRUSTED] {
         let session = session::start(|builder| builder)?;
         let before = own_sockets();
@@ -265,6 +279,7 @@ fn a_dead_child_whose_fork_holds_the_channel_open() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_dies_before_hello_leaves_what_it_recorded() -> anyhow::Result<()> {
+    own_process!();
     for spawn in [TRUSTED, UNTRUSTED] {
         let session = session::start(|builder| builder)?;
         let before = own_sockets();

@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use integration_tests::acks;
+use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, patiently};
 use integration_tests::profile::{FROZEN, Profile};
 use integration_tests::puppet::Puppet;
@@ -15,6 +16,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 #[test]
 fn a_child_killed_at_any_moment_loses_nothing_that_it_had_committed() -> anyhow::Result<()> {
+    own_process!();
     const KILLS: usize = 8;
     let session = session::start(|builder| builder.memory_limit(64 << 20))?;
     let mut told = Vec::new();
@@ -42,6 +44,7 @@ fn a_child_killed_at_any_moment_loses_nothing_that_it_had_committed() -> anyhow:
 
 #[test]
 fn a_child_killed_while_it_is_asked_has_crashed_and_is_there_once() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     for round in 0..5 {
         let mut puppet = Puppet::spawn(&session, CHILD, &format!("killed-{round}"), "init")?;
@@ -66,6 +69,7 @@ fn a_child_killed_while_it_is_asked_has_crashed_and_is_there_once() -> anyhow::R
 
 #[test]
 fn a_child_that_exits_while_it_is_captured_is_there_once() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     for round in 0..5 {
         let name = format!("exits-{round}");
@@ -88,6 +92,7 @@ fn a_child_that_exits_while_it_is_captured_is_there_once() -> anyhow::Result<()>
 
 #[test]
 fn a_child_that_ends_after_its_part_was_taken_is_there_once() -> anyhow::Result<()> {
+    own_process!();
     patiently(a_part_is_taken_and_its_child_ends)
 }
 
@@ -118,6 +123,7 @@ fn a_part_is_taken_and_its_child_ends(timeout: Duration) -> anyhow::Result<()> {
 
 #[test]
 fn children_that_die_while_they_connect_never_hold_the_parent_up() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut children = Vec::new();
     for n in 0..20 {
@@ -141,6 +147,7 @@ fn children_that_die_while_they_connect_never_hold_the_parent_up() -> anyhow::Re
 
 #[test]
 fn a_child_that_ended_its_profiler_goes_on_and_its_data_is_there() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "done", "init")?;
     puppet.ask("hold 2 100")?;
@@ -161,6 +168,7 @@ fn a_child_that_ended_its_profiler_goes_on_and_its_data_is_there() -> anyhow::Re
 /// once must not be told that it is well. Only the system can be so late that it is told so all the same.
 #[test]
 fn whoever_saw_a_child_s_output_end_is_told_how_it_died() -> anyhow::Result<()> {
+    own_process!();
     const ROUNDS: usize = 30;
     let session = session::start(|builder| builder)?;
     let mut told = Vec::new();

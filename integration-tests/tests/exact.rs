@@ -1,5 +1,6 @@
 //! Every marker of every process arrives: once, in order, and counted.
 
+use integration_tests::own_process;
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
 
@@ -7,6 +8,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 #[test]
 fn markers_of_8_processes_with_4_threads_arrive_exactly() -> anyhow::Result<()> {
+    own_process!();
     const COUNT: u64 = 2_000;
     let session = session::start(|builder| builder)?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
@@ -46,6 +48,7 @@ fn markers_of_8_processes_with_4_threads_arrive_exactly() -> anyhow::Result<()> 
 
 #[test]
 fn threads_that_have_ended_are_delivered_like_those_that_live() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
     puppet.ask("record 4 500")?;
@@ -60,6 +63,7 @@ fn threads_that_have_ended_are_delivered_like_those_that_live() -> anyhow::Resul
 
 #[test]
 fn a_child_that_exits_in_order_is_complete() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     for (name, end, code) in [("exits", "exit 3", 3), ("quits", "quit 0", 0)] {
         let mut puppet = Puppet::spawn(&session, CHILD, name, "init")?;
@@ -76,6 +80,7 @@ fn a_child_that_exits_in_order_is_complete() -> anyhow::Result<()> {
 
 #[test]
 fn every_entry_of_threads_that_begin_at_once_is_counted_once() -> anyhow::Result<()> {
+    own_process!();
     const BURST: u64 = 8 * 400;
     let session = session::start(|builder| builder)?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;

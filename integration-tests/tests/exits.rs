@@ -5,6 +5,7 @@
 use std::process::Command;
 
 use integration_tests::exits::{Ends, FIRST_ENTRIES, WAYS};
+use integration_tests::own_process;
 use integration_tests::session;
 
 const HOST: &str = env!("CARGO_BIN_EXE_host");
@@ -13,6 +14,7 @@ const RUNS: u64 = 50;
 
 #[test]
 fn a_process_that_exits_in_a_signal_handler_ends_and_its_profile_is_complete() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(512 << 20))?;
     let command = |way: &str, run: u64| {
         let mut command = Command::new(HOST);
@@ -36,7 +38,7 @@ fn a_process_that_exits_in_a_signal_handler_ends_and_its_profile_is_complete() -
 #[test]
 fn what_runs_in_exit_and_around_forks_allocates_nothing_in_a_handler_that_interrupted_malloc()
 -> anyhow::Result<()> {
-    let _turn = session::turn();
+    own_process!();
     let output = Command::new(HOST).args(["interrupted", "1000"]).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use integration_tests::own_process;
 use integration_tests::{session, tools};
 use profiler_core::ids::ThreadId;
 use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler};
@@ -76,6 +77,7 @@ fn recording() -> Value {
 
 #[test]
 fn x3_self_times_in_the_files_are_those_of_the_report() -> anyhow::Result<()> {
+    own_process!();
     let directory = tempfile::tempdir()?;
     let profile = directory.path().join("profile.json");
     fs::write(&profile, recording().to_string())?;
@@ -104,6 +106,7 @@ fn x3_self_times_in_the_files_are_those_of_the_report() -> anyhow::Result<()> {
 
 #[test]
 fn x9_what_node_recorded_is_reported_with_its_own_times() -> anyhow::Result<()> {
+    own_process!();
     let directory = tempfile::tempdir()?;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/node.cpuprofile");
     let imported = directory.path().join("node.json.gz");
@@ -132,6 +135,7 @@ const ROW: ThreadId = ThreadId::new(0x7000_0001);
 
 #[test]
 fn x5_x6_x7_an_interpreters_safe_points_are_in_the_exported_files() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut sampler = SafePointSampler::new(ROW, Duration::from_millis(1));
     ensure!(sampler.start(), "no session");
@@ -167,6 +171,7 @@ fn x5_x6_x7_an_interpreters_safe_points_are_in_the_exported_files() -> anyhow::R
 
 #[test]
 fn what_cannot_be_exported_or_imported_is_said_in_one_line() -> anyhow::Result<()> {
+    own_process!();
     let directory = tempfile::tempdir()?;
     let (file, out) = (directory.path().join("in.json"), directory.path().join("out"));
     fs::write(&file, "{}")?;

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use integration_tests::own::Possessions;
+use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
@@ -16,6 +17,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 #[test]
 fn ten_thousand_short_lived_threads_are_counted_exactly() -> anyhow::Result<()> {
+    own_process!();
     const THREADS: u64 = 10_000;
     for limit in [4 << 20, 256 << 20] {
         let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(limit))?;
@@ -56,6 +58,7 @@ fn ten_thousand_short_lived_threads_are_counted_exactly() -> anyhow::Result<()> 
 /// Full speed on ten threads for so many seconds: `PROFILER_FLOOD_SECONDS`, by default 2.
 #[test]
 fn a_flood_from_ten_threads_stays_within_the_limit_and_is_counted_exactly() -> anyhow::Result<()> {
+    own_process!();
     const LIMIT: u64 = 32 << 20;
     let seconds =
         std::env::var("PROFILER_FLOOD_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
@@ -137,6 +140,7 @@ fn is_whole(profile: &Profile, n: usize) -> bool {
 
 #[test]
 fn two_hundred_children_at_once_are_complete_and_leave_nothing() -> anyhow::Result<()> {
+    own_process!();
     const CHILDREN: usize = 200;
     let session = session::start(|builder| builder.memory_limit(256 << 20).progress_timeout(LONG))?;
     session.capture()?;
@@ -178,6 +182,7 @@ fn limit_descriptors(most: u64) -> anyhow::Result<libc::rlimit> {
 
 #[test]
 fn a_parent_without_descriptors_says_so_and_loses_no_child() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(64 << 20).progress_timeout(LONG))?;
     session.capture()?;
     let before = limit_descriptors(128)?;
@@ -213,6 +218,7 @@ fn a_parent_without_descriptors_says_so_and_loses_no_child() -> anyhow::Result<(
 #[test]
 fn whichever_descriptor_is_missing_a_child_that_cannot_be_started_says_that_it_is_one() -> anyhow::Result<()>
 {
+    own_process!();
     let session = session::start(|builder| builder)?;
     session.capture()?;
     let before = limit_descriptors(128)?;
@@ -237,6 +243,7 @@ fn whichever_descriptor_is_missing_a_child_that_cannot_be_started_says_that_it_i
 
 #[test]
 fn the_dead_keep_no_more_than_a_share_of_the_descriptors() -> anyhow::Result<()> {
+    own_process!();
     const CHILDREN: usize = 80;
     let session = session::start(|builder| builder.memory_limit(256 << 20))?;
     session.capture()?;

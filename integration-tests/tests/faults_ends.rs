@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use integration_tests::own_process;
 use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
 use integration_tests::scene::Scene;
@@ -46,21 +47,25 @@ fn check(profile: &Profile, verdict: &str) -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_exits_in_order_is_complete() -> anyhow::Result<()> {
+    own_process!();
     ends("exit 0", "complete")
 }
 
 #[test]
 fn a_child_that_exits_with_an_error_is_complete() -> anyhow::Result<()> {
+    own_process!();
     ends("exit 7", "complete")
 }
 
 #[test]
 fn a_child_that_exits_without_any_handler_is_complete() -> anyhow::Result<()> {
+    own_process!();
     ends("quit 9", "complete")
 }
 
 #[test]
 fn a_child_whose_main_thread_panics_is_complete_and_its_exit_code_is_known() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let mut puppet = scene.child("faulty", "init")?;
     record(&mut puppet)?;
@@ -74,6 +79,7 @@ fn a_child_whose_main_thread_panics_is_complete_and_its_exit_code_is_known() -> 
 
 #[test]
 fn a_child_one_of_whose_threads_panics_goes_on() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let mut puppet = scene.child("faulty", "init")?;
     assert_eq!(puppet.ask("panic-thread")?, "ok true");
@@ -86,41 +92,49 @@ fn a_child_one_of_whose_threads_panics_goes_on() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_aborts_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     ends("abort", "recovered: crashed with signal 6 (SIGABRT")
 }
 
 #[test]
 fn a_child_that_writes_where_nothing_is_mapped_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     ends("segv", "recovered: crashed with signal 11 (SIGSEGV")
 }
 
 #[test]
 fn a_child_that_reads_a_file_that_was_cut_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     ends("bus", "recovered: crashed with signal 7 (SIGBUS")
 }
 
 #[test]
 fn a_child_with_an_illegal_instruction_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     ends("ill", "recovered: crashed with signal 4 (SIGILL")
 }
 
 #[test]
 fn a_child_whose_stack_overflows_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     ends("overflow", "recovered: crashed with signal 6 (SIGABRT")
 }
 
 #[test]
 fn a_child_that_is_killed_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     ends("kill", "recovered: crashed with signal 9 (SIGKILL)")
 }
 
 #[test]
 fn a_child_that_is_terminated_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     ends("term", "recovered: ended by signal 15 (SIGTERM)")
 }
 
 #[test]
 fn a_child_that_finds_no_more_memory_aborts_and_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let mut puppet = scene.child("faulty", "init")?;
     record(&mut puppet)?;
@@ -135,6 +149,7 @@ fn a_child_that_finds_no_more_memory_aborts_and_is_recovered() -> anyhow::Result
 /// the child, and stay readable after it was killed.
 #[test]
 fn a_child_that_the_system_kills_for_memory_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     let Some(group) = MemoryGroup::make(96 << 20) else {
         println!("skipped: no memory cgroup can be made here; ran as: killed by hand");
         return ends("kill", "recovered: crashed with signal 9 (SIGKILL)");

@@ -2,6 +2,7 @@
 //! and the verdict says what was wrong.
 
 use integration_tests::own;
+use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch};
 use integration_tests::scene::Scene;
 
@@ -43,6 +44,7 @@ macro_rules! lies {
     ($($name:ident: $lie:literal, $why:literal;)*) => {$(
         #[test]
         fn $name() -> anyhow::Result<()> {
+            own_process!();
             is_seen_through($lie, $why)
         }
     )*};
@@ -73,21 +75,25 @@ lies! {
 
 #[test]
 fn a_part_that_tells_the_truth_is_taken() -> anyhow::Result<()> {
+    own_process!();
     is_taken("truth")
 }
 
 #[test]
 fn a_part_with_the_largest_numbers_is_taken() -> anyhow::Result<()> {
+    own_process!();
     is_taken("1e308")
 }
 
 #[test]
 fn a_part_is_taken_up_to_its_announced_length() -> anyhow::Result<()> {
+    own_process!();
     is_taken("hidden")
 }
 
 #[test]
 fn a_long_part_is_taken_without_ever_being_in_memory() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let _puppet = scene.child("faulty", "liar-long")?;
     let before = own::resident_bytes();
@@ -124,10 +130,12 @@ fn never_spoils_the_file(lie: &str) -> anyhow::Result<()> {
 
 #[test]
 fn a_part_that_changes_while_it_is_read_never_spoils_the_file() -> anyhow::Result<()> {
+    own_process!();
     never_spoils_the_file("changing")
 }
 
 #[test]
 fn a_part_that_vanishes_while_it_is_read_never_spoils_the_file() -> anyhow::Result<()> {
+    own_process!();
     never_spoils_the_file("vanishing")
 }

@@ -2,6 +2,7 @@
 //! unseen.
 
 use integration_tests::own;
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
@@ -47,31 +48,37 @@ fn recorded(profile: &Profile, expected: &[(u32, u64)]) -> anyhow::Result<()> {
 
 #[test]
 fn a_fork_that_goes_on_records_nothing_and_its_maker_everything() -> anyhow::Result<()> {
+    own_process!();
     only_the_maker_records("fork 50", "ok 0", &[(1000, 20), (2000, 50)])
 }
 
 #[test]
 fn a_fork_that_exits_in_order_after_its_threads_does_not_end_its_makers_profile() -> anyhow::Result<()> {
+    own_process!();
     only_the_maker_records("fork-exit 50", "ok 0", &[(1000, 20), (2000, 50)])
 }
 
 #[test]
 fn a_fork_that_becomes_another_program_changes_nothing() -> anyhow::Result<()> {
+    own_process!();
     only_the_maker_records("fork-exec 50", "ok 0", &[(1000, 20), (2000, 50)])
 }
 
 #[test]
 fn a_process_in_our_memory_records_as_the_thread_that_it_stands_in_for() -> anyhow::Result<()> {
+    own_process!();
     only_the_maker_records("vfork 50", "ok 0", &[(1000, 20), (2000, 100)])
 }
 
 #[test]
 fn a_process_in_our_memory_that_exits_does_not_end_its_makers_profile() -> anyhow::Result<()> {
+    own_process!();
     only_the_maker_records("vfork-exit 50", "ok 0", &[(1000, 20), (2000, 100)])
 }
 
 #[test]
 fn forks_from_threads_disturb_nobody_who_records_meanwhile() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(256 << 20))?;
     let mut puppet = scene.child("maker", "init")?;
     puppet.ask("flood 2 200")?;
@@ -88,6 +95,7 @@ fn forks_from_threads_disturb_nobody_who_records_meanwhile() -> anyhow::Result<(
 
 #[test]
 fn a_grandchild_started_the_usual_way_gets_nothing_of_ours() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let mut puppet = scene.child("maker", "init")?;
     assert!(puppet.ask("grandchild")?.starts_with("ok no-variable"));
@@ -116,6 +124,7 @@ impl Drop for Daemon {
 
 #[test]
 fn a_death_is_seen_although_a_daemon_holds_the_channel_open() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let before = (own::Possessions::count(), own::thread_names());
     let mut puppet = scene.child("maker", "init")?;
@@ -135,6 +144,7 @@ fn a_death_is_seen_although_a_daemon_holds_the_channel_open() -> anyhow::Result<
 
 #[test]
 fn a_daemon_that_scribbles_over_a_dead_pool_harms_nobody() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(4 << 20))?;
     let mut puppet = scene.child("maker", "init")?;
     puppet.ask("record 4 2000")?;

@@ -1,6 +1,7 @@
 //! A child that has used up what the system lets it have: its profiler is off, or cannot hand its part
 //! over, and its host goes on.
 
+use integration_tests::own_process;
 use integration_tests::puppet::Puppet;
 use integration_tests::scene::Scene;
 
@@ -40,26 +41,31 @@ fn is_there(limit: &str, verdict: &str) -> anyhow::Result<()> {
 
 #[test]
 fn a_child_without_descriptors_runs_without_a_profiler() -> anyhow::Result<()> {
+    own_process!();
     is_off_and_goes_on("descriptors", "Too many open files", "missing: never connected")
 }
 
 #[test]
 fn a_child_that_runs_out_of_descriptors_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     is_there("descriptors", "recovered: refused: Too many open files")
 }
 
 #[test]
 fn a_child_without_threads_runs_without_a_profiler() -> anyhow::Result<()> {
+    own_process!();
     is_off_and_goes_on("threads", "Resource temporarily unavailable", "recovered: never connected")
 }
 
 #[test]
 fn a_child_that_runs_out_of_threads_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     is_there("threads", "recovered: refused: Resource temporarily unavailable")
 }
 
 #[test]
 fn a_child_that_may_write_no_file_records_all_the_same() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let mut puppet = Puppet::spawn(&scene, CHILD, "poor", "without-file-size")?;
     assert_eq!(puppet.status, "Recording");
@@ -74,15 +80,18 @@ fn a_child_that_may_write_no_file_records_all_the_same() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_may_write_no_file_any_more_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     is_there("file-size", "recovered: refused: ")
 }
 
 #[test]
 fn a_child_without_address_space_runs_without_a_profiler() -> anyhow::Result<()> {
+    own_process!();
     is_off_and_goes_on("memory", "Cannot allocate memory", "missing: never connected")
 }
 
 #[test]
 fn a_child_that_runs_out_of_address_space_goes_on() -> anyhow::Result<()> {
+    own_process!();
     is_there("memory", "")
 }

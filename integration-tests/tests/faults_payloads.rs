@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use integration_tests::own_process;
 use integration_tests::patience::{patiently, until};
 use integration_tests::profile::{Books, FROZEN, Profile};
 use integration_tests::puppet::Puppet;
@@ -52,27 +53,32 @@ fn holds_only_its_own_thread(kind: &str) -> anyhow::Result<()> {
 
 #[test]
 fn a_payload_that_sleeps_for_ever_holds_only_its_own_thread() -> anyhow::Result<()> {
+    own_process!();
     holds_only_its_own_thread("sleep")
 }
 
 #[test]
 fn a_payload_that_spins_for_ever_holds_only_its_own_thread() -> anyhow::Result<()> {
+    own_process!();
     holds_only_its_own_thread("spin")
 }
 
 #[test]
 fn a_payload_that_wants_a_lock_that_a_deadlocked_thread_has_holds_only_its_own_thread() -> anyhow::Result<()>
 {
+    own_process!();
     holds_only_its_own_thread("lock")
 }
 
 #[test]
 fn a_thread_that_vanishes_in_the_middle_of_an_entry_leaves_one_unfinished() -> anyhow::Result<()> {
+    own_process!();
     holds_only_its_own_thread("vanish")
 }
 
 #[test]
 fn a_payload_that_hangs_before_its_type_is_known_holds_only_its_own_thread() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let mut puppet = trapped(&scene, "first-trap sleep")?;
     puppet.ask("hold 2 500")?;
@@ -86,6 +92,7 @@ fn a_payload_that_hangs_before_its_type_is_known_holds_only_its_own_thread() -> 
 
 #[test]
 fn a_session_that_ends_does_not_wait_for_a_payload_that_hangs() -> anyhow::Result<()> {
+    own_process!();
     let scene = Scene::set(CHILD, |builder| builder)?;
     let mut puppet = trapped(&scene, "trap sleep")?;
     scene.end()?;
@@ -96,6 +103,7 @@ fn a_session_that_ends_does_not_wait_for_a_payload_that_hangs() -> anyhow::Resul
 
 #[test]
 fn a_child_killed_in_the_middle_of_an_entry_loses_that_one_alone() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let mut puppet = scene.child("faulty", "init")?;
     puppet.end("trap kill")?;
@@ -107,6 +115,7 @@ fn a_child_killed_in_the_middle_of_an_entry_loses_that_one_alone() -> anyhow::Re
 
 #[test]
 fn a_child_stopped_in_the_middle_of_an_entry_is_recovered_and_finishes_it_later() -> anyhow::Result<()> {
+    own_process!();
     patiently(stops_in_the_middle_of_an_entry)
 }
 
@@ -139,6 +148,7 @@ fn stops_in_the_middle_of_an_entry(timeout: Duration) -> anyhow::Result<()> {
 
 #[test]
 fn a_payload_that_panics_is_counted_as_dropped_every_time() -> anyhow::Result<()> {
+    own_process!();
     for first in ["trap panic", "first-trap panic"] {
         let mut scene = Scene::set(CHILD, |builder| builder)?;
         let mut puppet = trapped(&scene, first)?;
@@ -159,6 +169,7 @@ fn a_payload_that_panics_is_counted_as_dropped_every_time() -> anyhow::Result<()
 
 #[test]
 fn a_payload_that_records_is_counted_and_does_not_hang() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let mut puppet = trapped(&scene, "trap record")?;
     let (report, profile) = scene.capture()?;
@@ -171,6 +182,7 @@ fn a_payload_that_records_is_counted_and_does_not_hang() -> anyhow::Result<()> {
 
 #[test]
 fn a_process_that_exits_from_within_a_payload_exits() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let mut puppet = scene.child("faulty", "init")?;
     assert!(puppet.end("trap exit")?.success());
@@ -182,6 +194,7 @@ fn a_process_that_exits_from_within_a_payload_exits() -> anyhow::Result<()> {
 
 #[test]
 fn a_deadlocked_main_thread_holds_nobody_up() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder)?;
     let mut puppet = scene.child("faulty", "init")?;
     puppet.ask("hold 2 500")?;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use integration_tests::own;
+use integration_tests::own_process;
 use integration_tests::patience::{LONG, patiently};
 use integration_tests::profile::Profile;
 use integration_tests::scene::Scene;
@@ -45,16 +46,19 @@ fn scribbles(beginning: &str, timeout: Duration) -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_scribbles_over_its_pool_and_writes_its_own_part_harms_nobody() -> anyhow::Result<()> {
+    own_process!();
     patiently(|timeout| scribbles("init", timeout))
 }
 
 #[test]
 fn a_child_that_scribbles_over_its_pool_and_is_read_by_the_parent_harms_nobody() -> anyhow::Result<()> {
+    own_process!();
     patiently(|timeout| scribbles("liar-not-json", timeout))
 }
 
 #[test]
 fn a_child_that_scribbles_under_pressure_harms_nobody() -> anyhow::Result<()> {
+    own_process!();
     let scene = Scene::set(CHILD, |builder| builder.memory_limit(LIMIT).duration(Duration::from_secs(1)))?;
     let mut vandal = scene.child("vandal", "init")?;
     let mut flood = scene.child("flood", "init")?;
@@ -106,11 +110,13 @@ fn changes_nothing(command: &str, answer: &str) -> anyhow::Result<()> {
 
 #[test]
 fn a_child_cannot_change_the_length_of_its_pool() -> anyhow::Result<()> {
+    own_process!();
     changes_nothing("truncate", "ok [false, false, false]")
 }
 
 #[test]
 fn a_child_that_punches_its_pool_away_is_unreadable_and_harms_nobody() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(LIMIT))?;
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
@@ -127,6 +133,7 @@ fn a_child_that_punches_its_pool_away_is_unreadable_and_harms_nobody() -> anyhow
 
 #[test]
 fn a_child_that_unmaps_its_pool_crashes_and_is_recovered() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(LIMIT))?;
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
@@ -145,6 +152,7 @@ fn a_child_that_unmaps_its_pool_crashes_and_is_recovered() -> anyhow::Result<()>
 /// sees it, and takes nothing from the others for it.
 #[test]
 fn a_child_that_fills_its_pool_is_known_to_hold_more_than_it_may() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(LIMIT))?;
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;

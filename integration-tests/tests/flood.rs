@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use integration_tests::marks;
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -34,6 +35,7 @@ fn floods() -> Vec<(usize, u64)> {
 
 #[test]
 fn no_flood_exceeds_its_limit_while_children_join_and_die_and_the_parent_floods_too() -> anyhow::Result<()> {
+    own_process!();
     for (children, limit) in floods() {
         let session = session::start(|builder| builder.memory_limit(limit))?;
         let seen = std::thread::scope(|scope| {
@@ -90,6 +92,7 @@ fn flooding(session: &TestSession, name: &str) -> anyhow::Result<Puppet> {
 
 #[test]
 fn a_limit_that_goes_up_and_down_is_never_exceeded_once_it_was_said_to_be_obeyed() -> anyhow::Result<()> {
+    own_process!();
     const MOST: u64 = 8 * MIB; // what is captured in the end takes its time
     let session = session::start(|builder| builder.memory_limit(MOST))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use integration_tests::own::state_of;
+use integration_tests::own_process;
 use integration_tests::patience::{Stopwatch, patiently, until};
 use integration_tests::profile::{FROZEN, Profile};
 use integration_tests::puppet::Puppet;
@@ -13,11 +14,13 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 #[test]
 fn one_of_four_frozen() -> anyhow::Result<()> {
+    own_process!();
     patiently(|timeout| capture_with_frozen(1, timeout))
 }
 
 #[test]
 fn three_of_four_frozen() -> anyhow::Result<()> {
+    own_process!();
     patiently(|timeout| capture_with_frozen(3, timeout))
 }
 
@@ -59,6 +62,7 @@ fn capture_with_frozen(count: usize, timeout: Duration) -> anyhow::Result<()> {
 #[test]
 fn a_child_still_frozen_in_the_second_capture_is_read_at_once_and_complete_when_it_goes_on()
 -> anyhow::Result<()> {
+    own_process!();
     patiently(captures_of_one_that_is_frozen_and_goes_on)
 }
 
@@ -90,6 +94,7 @@ fn captures_of_one_that_is_frozen_and_goes_on(timeout: Duration) -> anyhow::Resu
 
 #[test]
 fn pausing_does_not_wait_for_a_frozen_child_for_ever() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let puppets = Puppet::spawn_many(&session, CHILD, 3)?;
     assert!(puppets[1].freeze());
@@ -102,6 +107,7 @@ fn pausing_does_not_wait_for_a_frozen_child_for_ever() -> anyhow::Result<()> {
 
 #[test]
 fn reading_a_frozen_child_does_not_make_the_others_look_frozen() -> anyhow::Result<()> {
+    own_process!();
     patiently(one_is_frozen_and_all_have_recorded_much)
 }
 

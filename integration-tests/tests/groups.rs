@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use integration_tests::own::pool_descriptors;
+use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -23,6 +24,7 @@ fn totals(snapshot: &GroupsSnapshot, process: &str, kind: GroupKind, name: &str)
 
 #[test]
 fn p11_a_probe_is_on_everywhere_until_the_last_who_wants_it_leaves() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut early = Puppet::spawn(&session, CHILD, "early", "init")?;
     let first = session.monitor(Probes::JANK);
@@ -56,6 +58,7 @@ fn p11_a_probe_is_on_everywhere_until_the_last_who_wants_it_leaves() -> anyhow::
 
 #[test]
 fn p12_a_process_that_has_ended_keeps_its_final_totals_also_when_its_memory_is_gone() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(2 << 20))?;
     let _monitor = session.monitor(Probes::ALL);
     session.groups();
@@ -95,6 +98,7 @@ fn p12_a_process_that_has_ended_keeps_its_final_totals_also_when_its_memory_is_g
 
 #[test]
 fn p13_no_number_of_a_busy_process_falls_in_a_thousand_snapshots() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let _monitor = session.monitor(Probes::ALL);
     let mut puppet = Puppet::spawn(&session, CHILD, "busy", "init")?;
@@ -120,6 +124,7 @@ fn p13_no_number_of_a_busy_process_falls_in_a_thousand_snapshots() -> anyhow::Re
 
 #[test]
 fn p14_a_frozen_child_is_read_and_named_and_one_without_a_pool_is_missing() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let _monitor = session.monitor(Probes::JANK);
     let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
@@ -153,6 +158,7 @@ fn p14_a_frozen_child_is_read_and_named_and_one_without_a_pool_is_missing() -> a
 
 #[test]
 fn p14_after_the_time_out_no_pool_is_begun_and_those_left_are_named() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let _puppets = Puppet::spawn_many(&session, CHILD, 2)?;
     let snapshot = session.groups_within(Duration::ZERO);
@@ -164,6 +170,7 @@ fn p14_after_the_time_out_no_pool_is_begun_and_those_left_are_named() -> anyhow:
 
 #[test]
 fn p11_a_frozen_child_is_not_waited_for_and_hears_when_it_goes_on() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let puppet = Puppet::spawn(&session, CHILD, "sleeper", "init")?;
     assert!(puppet.freeze());
@@ -179,6 +186,7 @@ fn p11_a_frozen_child_is_not_waited_for_and_hears_when_it_goes_on() -> anyhow::R
 
 #[test]
 fn p15_waiting_in_a_child_shows_as_blocking_and_not_as_processor_time() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let _monitor = session.monitor(Probes::ALL);
     let mut puppet = Puppet::spawn(&session, CHILD, "waiter", "init")?;
@@ -197,6 +205,7 @@ fn p15_waiting_in_a_child_shows_as_blocking_and_not_as_processor_time() -> anyho
 
 #[test]
 fn a_child_in_a_sandbox_is_asked_for_wall_time_only() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let _monitor = session.monitor(Probes::ALL);
     let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
@@ -213,6 +222,7 @@ fn a_child_in_a_sandbox_is_asked_for_wall_time_only() -> anyhow::Result<()> {
 
 #[test]
 fn the_recording_and_the_live_view_agree() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let _monitor = session.monitor(Probes::ALL);
     let mut puppet = Puppet::spawn(&session, CHILD, "worker", "init")?;

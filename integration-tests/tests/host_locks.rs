@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use integration_tests::locks::{self, Extent};
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
@@ -38,6 +39,7 @@ fn locked(path: &Path) -> anyhow::Result<File> {
 
 #[test]
 fn a_lock_of_the_host_survives_children_captures_and_the_end_of_the_session() -> anyhow::Result<()> {
+    own_process!();
     let mut session = session::start(|builder| builder)?;
     let path = session.path("lock");
     let file = locked(&path)?;
@@ -66,6 +68,7 @@ fn a_lock_of_the_host_survives_children_captures_and_the_end_of_the_session() ->
 
 #[test]
 fn a_lock_of_the_host_on_its_own_executable_survives_the_reading_of_symbols() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.features(Features::STACK_WALK))?;
     let path = std::env::current_exe()?;
     let file = File::open(&path)?;
@@ -100,6 +103,7 @@ fn add_up_for_a_while() {
 
 #[test]
 fn a_lock_of_a_child_survives_its_profiler() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let path = session.path("lock");
     std::fs::write(&path, "")?;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch};
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -64,6 +65,7 @@ fn unpacked(path: &Path) -> anyhow::Result<String> {
 
 #[test]
 fn a_capture_from_a_small_thread_of_the_host_survives_names_that_nest() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::start()?;
     let path = scene.session.path("profile.json.gz");
     scene.until_named(|session| {
@@ -81,6 +83,7 @@ fn a_capture_from_a_small_thread_of_the_host_survives_names_that_nest() -> anyho
 
 #[test]
 fn a_capture_of_the_live_page_survives_names_that_nest() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::start()?;
     let live = scene.session.serve_live(([127, 0, 0, 1], 0).into())?;
     scene.until_named(|_| {
@@ -103,6 +106,7 @@ fn a_capture_of_the_live_page_survives_names_that_nest() -> anyhow::Result<()> {
 
 #[test]
 fn the_evidence_of_an_alert_survives_names_that_nest() -> anyhow::Result<()> {
+    own_process!();
     let mut scene = Scene::start()?;
     let rules = AlertRules::default().buffering(Duration::from_millis(100));
     let evidence = EvidenceOptions::in_directory(scene.session.path("evidence"));

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use integration_tests::kills::{self, chance::Chance};
-use integration_tests::session;
+use integration_tests::own_process;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kills");
 
 #[test]
 fn a_thousand_random_kills_lose_nothing_committed() -> anyhow::Result<()> {
-    let _turn = session::turn(); // shows a kill that hangs
+    own_process!();
     let seed = Chance::seed();
     let tally = kills::run(Path::new(PROGRAM), 1000, seed, |_| {})?;
     println!("{tally:#?}");

@@ -4,11 +4,11 @@
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use integration_tests::session;
+use integration_tests::own_process;
 
 #[test]
 fn threads_of_the_profiler_live_in_a_program_with_a_megabyte_of_static_thread_locals() -> Result<()> {
-    let _turn = session::turn();
+    own_process!();
     let output = Command::new(env!("CARGO_BIN_EXE_large_thread_locals")).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use integration_tests::own::{Possessions, state_of, thread_names};
+use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
@@ -12,7 +13,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 #[test]
 fn a_thousand_sessions_leave_no_thread_descriptor_or_mapping() -> anyhow::Result<()> {
-    let _turn = session::turn();
+    own_process!();
     for _ in 0..3 {
         one_session(true)?;
     }
@@ -43,6 +44,7 @@ fn no_thread_left() -> bool {
 
 #[test]
 fn a_child_costs_the_parent_no_thread() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let _first = Puppet::spawn(&session, CHILD, "first", "init")?;
     let own_threads = || {
@@ -60,6 +62,7 @@ fn a_child_costs_the_parent_no_thread() -> anyhow::Result<()> {
 
 #[test]
 fn children_outlive_the_session_and_can_be_waited_for_and_killed() -> anyhow::Result<()> {
+    own_process!();
     let mut session = session::start(|builder| builder)?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
     for puppet in &mut puppets {
@@ -87,6 +90,7 @@ fn children_outlive_the_session_and_can_be_waited_for_and_killed() -> anyhow::Re
 
 #[test]
 fn whoever_waits_for_a_child_while_the_session_ends_hears_of_its_end() -> anyhow::Result<()> {
+    own_process!();
     let mut session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
     let pid = puppet.pid().cast_signed();
@@ -110,6 +114,7 @@ fn whoever_waits_for_a_child_while_the_session_ends_hears_of_its_end() -> anyhow
 
 #[test]
 fn a_child_can_be_killed_at_the_very_moment_at_which_its_session_ends() -> anyhow::Result<()> {
+    own_process!();
     for _ in 0..20 {
         let mut session = session::start(|builder| builder)?;
         let puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
@@ -130,6 +135,7 @@ fn a_child_can_be_killed_at_the_very_moment_at_which_its_session_ends() -> anyho
 
 #[test]
 fn a_capture_whose_session_ends_says_so_and_leaves_no_file() -> anyhow::Result<()> {
+    own_process!();
     let mut session = session::start(|builder| builder)?;
     let puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
     assert!(puppet.freeze());
@@ -151,6 +157,7 @@ fn a_capture_whose_session_ends_says_so_and_leaves_no_file() -> anyhow::Result<(
 
 #[test]
 fn exit_codes_kills_and_pipes_are_as_with_any_command() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
     assert_eq!(puppet.ask("mark 1")?, "ok");
@@ -164,6 +171,7 @@ fn exit_codes_kills_and_pipes_are_as_with_any_command() -> anyhow::Result<()> {
 
 #[test]
 fn a_program_that_cannot_be_started_leaves_nothing() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     session.capture()?; // all its threads are there, and named
     let before = Possessions::count();
@@ -178,6 +186,7 @@ fn a_program_that_cannot_be_started_leaves_nothing() -> anyhow::Result<()> {
 
 #[test]
 fn a_process_has_one_session_at_a_time() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     assert!(matches!(Session::builder().start(), Err(SessionError::AlreadyRunning)));
     let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use integration_tests::own_process;
 use integration_tests::patience::Stopwatch;
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -16,6 +17,7 @@ const SWEEPS: u64 = 200;
 
 #[test]
 fn eight_flooding_children_never_exceed_the_limit_and_keep_like_spans() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(LIMIT))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
     let mut likeness = Vec::new();
@@ -52,6 +54,7 @@ fn watch(session: &TestSession) -> Seen {
 
 #[test]
 fn the_dead_are_inside_the_limit_and_make_room() -> anyhow::Result<()> {
+    own_process!();
     const EACH: u64 = 2 * 20_000;
     let session = session::start(|builder| builder.memory_limit(2 << 20))?;
     let mut seen = Seen::default();
@@ -78,6 +81,7 @@ fn the_dead_are_inside_the_limit_and_make_room() -> anyhow::Result<()> {
 
 #[test]
 fn the_parent_is_inside_the_limit_like_anyone() -> anyhow::Result<()> {
+    own_process!();
     // A share says something only if everybody got to run: the best of three.
     let mut best = 0.0_f64;
     for _ in 0..3 {
@@ -118,7 +122,7 @@ fn share_of_a_flooding_parent() -> anyhow::Result<f64> {
 
 #[test]
 fn a_limit_that_does_not_hold_this_process_is_an_error_that_says_what_is_needed() {
-    let _turn = session::turn();
+    own_process!();
     for limit in [0, 1, 4096, 8 * 4096 - 1] {
         let error = Session::builder().memory_limit(limit).start().unwrap_err();
         assert!(matches!(error, SessionError::LimitTooSmall { .. }), "{error}");
@@ -131,6 +135,7 @@ fn a_limit_that_does_not_hold_this_process_is_an_error_that_says_what_is_needed(
 
 #[test]
 fn a_child_that_the_limit_does_not_hold_runs_unprofiled() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(3 * 8 * 4096))?;
     let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
     let mut second = Puppet::spawn(&session, CHILD, "second", "init")?;

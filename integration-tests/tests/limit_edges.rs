@@ -1,6 +1,7 @@
 //! The edges of the memory limit: full when somebody starts, changed while everybody records, held by
 //! who cannot obey, broken by who does not want to.
 
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -30,6 +31,7 @@ fn obeyed(session: &TestSession, limit: u64) -> bool {
 
 #[test]
 fn a_child_that_starts_while_the_limit_is_full_gets_its_floor_and_then_its_share() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(8 * MIB))?;
     let _others = filled(&session, 8, 8 * MIB)?;
     let mut late = Puppet::spawn(&session, CHILD, "late", "init")?;
@@ -44,6 +46,7 @@ fn a_child_that_starts_while_the_limit_is_full_gets_its_floor_and_then_its_share
 
 #[test]
 fn a_limit_above_what_the_machine_has_costs_nothing_until_it_is_filled() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(1 << 40))?;
     let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
     puppet.ask("record 2 500")?;
@@ -55,6 +58,7 @@ fn a_limit_above_what_the_machine_has_costs_nothing_until_it_is_filled() -> anyh
 
 #[test]
 fn a_limit_can_be_lowered_and_raised_up_to_what_was_reserved() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(8 * MIB).max_memory_limit(24 * MIB))?;
     let mut puppets = filled(&session, 2, 8 * MIB)?;
     let refused = session.set_memory_limit(24 * MIB + 1);
@@ -75,6 +79,7 @@ fn a_limit_can_be_lowered_and_raised_up_to_what_was_reserved() -> anyhow::Result
 
 #[test]
 fn a_limit_below_all_floors_leaves_the_floors_and_admits_nobody() -> anyhow::Result<()> {
+    own_process!();
     const FLOOR: u64 = 8 * 4096;
     let session = session::start(|builder| builder.memory_limit(8 * MIB))?;
     let mut puppets = filled(&session, 3, 8 * MIB)?;
@@ -93,6 +98,7 @@ fn a_limit_below_all_floors_leaves_the_floors_and_admits_nobody() -> anyhow::Res
 
 #[test]
 fn what_a_frozen_child_cannot_give_the_others_give_and_it_pays_when_it_goes_on() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(32 * MIB))?;
     let puppets = filled(&session, 2, 32 * MIB)?;
     assert!(puppets[0].freeze());
@@ -111,6 +117,7 @@ fn what_a_frozen_child_cannot_give_the_others_give_and_it_pays_when_it_goes_on()
 
 #[test]
 fn a_child_that_writes_all_over_its_pool_is_seen_and_the_limit_holds_all_the_same() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(32 * MIB))?;
     let _honest = filled(&session, 2, 32 * MIB)?;
     let mut wild = Puppet::spawn(&session, CHILD, "wild", "init")?;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use integration_tests::marks;
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -32,6 +33,7 @@ fn record(thread: u32, numbers: std::ops::Range<u64>) {
 #[test]
 fn large_chunks_of_threads_that_fell_idle_go_by_age_when_another_process_needs_memory() -> anyhow::Result<()>
 {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(24 * MIB))?;
     let again = Arc::new(Barrier::new(THREADS as usize + 1));
     let rested = Arc::new(Barrier::new(THREADS as usize + 1));
@@ -79,6 +81,7 @@ fn check(session: &TestSession) -> anyhow::Result<()> {
 
 #[test]
 fn threads_that_record_in_bursts_lose_nothing_to_the_looks_at_their_chunks() -> anyhow::Result<()> {
+    own_process!();
     const BURST: u64 = 4000;
     let session = session::start(|builder| builder.memory_limit(64 * MIB))?;
     let pauses = [5, 300, 900, 1100, 1000, 2100];

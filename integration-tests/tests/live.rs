@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use integration_tests::own::thread_names;
+use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -102,6 +103,7 @@ fn start() -> anyhow::Result<TestSession> {
 
 #[test]
 fn l1_nothing_runs_unless_asked() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let serves = |name: &String| name.starts_with("profiler-live") || name.starts_with("profiler-observ");
     // A capture of the test before may still be ending.
@@ -119,6 +121,7 @@ fn l1_nothing_runs_unless_asked() -> anyhow::Result<()> {
 
 #[test]
 fn l1_rows_are_groups_over_processes_and_open_into_them() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let (_live, page) = served(&session)?;
     let mut children = Puppet::spawn_many(&session, CHILD, 2)?;
@@ -146,6 +149,7 @@ fn l1_rows_are_groups_over_processes_and_open_into_them() -> anyhow::Result<()> 
 
 #[test]
 fn l1_lately_says_what_was_done_since_and_forgets_nothing_else() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let (_live, page) = served(&session)?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
@@ -164,6 +168,7 @@ fn l1_lately_says_what_was_done_since_and_forgets_nothing_else() -> anyhow::Resu
 
 #[test]
 fn l1_processes_say_what_they_hold_how_they_are_and_how_they_ended() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let (_live, page) = served(&session)?;
     let mut children = Puppet::spawn_many(&session, CHILD, 3)?;
@@ -193,6 +198,7 @@ fn l1_processes_say_what_they_hold_how_they_are_and_how_they_ended() -> anyhow::
 
 #[test]
 fn l1_an_alert_leads_to_its_evidence() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let (_live, page) = served(&session)?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
@@ -271,6 +277,7 @@ fn is_shared(page: &Page, link: &str, body: &[u8]) -> anyhow::Result<()> {
 
 #[test]
 fn l1_a_button_captures_everything() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let (live, page) = served(&session)?;
     marker!("mine", &category::TEST);
@@ -285,6 +292,7 @@ fn l1_a_button_captures_everything() -> anyhow::Result<()> {
 
 #[test]
 fn l1_markers_stream_to_whoever_watches() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let (_live, page) = served(&session)?;
     marker!("before anybody watched", &category::TEST);
@@ -306,6 +314,7 @@ fn l1_markers_stream_to_whoever_watches() -> anyhow::Result<()> {
 
 #[test]
 fn l1_markers_that_say_very_much_are_bounded_in_bytes_and_the_rest_is_counted() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let (_live, page) = served(&session)?;
     page.json("markers.json?name=fat")?;
@@ -327,6 +336,7 @@ fn l1_markers_that_say_very_much_are_bounded_in_bytes_and_the_rest_is_counted() 
 
 #[test]
 fn l1_who_does_not_know_the_token_learns_nothing() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let (live, page) = served(&session)?;
     let address = live.address();
@@ -356,6 +366,7 @@ fn l1_who_does_not_know_the_token_learns_nothing() -> anyhow::Result<()> {
 
 #[test]
 fn l1_only_loopback_is_served_and_it_ends_with_the_session() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let refused = session.serve_live(([0, 0, 0, 0], 0).into());
     assert!(matches!(refused, Err(LiveError::NotLoopback(_))), "{refused:?}");
@@ -434,7 +445,7 @@ fn top_without_argument(url: &str, way: &str) -> anyhow::Result<Option<i32>> {
 
 #[test]
 fn l1_profiler_top_shows_the_live_page_of_profiler_record() -> anyhow::Result<()> {
-    let _turn = session::turn();
+    own_process!();
     let mut recording = Recording::start()?;
     recording.tell("work-for plugin checker 6 1500")?;
     recording.tell("work-for tenant acme 40 10")?;

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use integration_tests::counting::{CountingAllocator, allocations_of};
+use integration_tests::counting::allocations_of;
 use integration_tests::own::{pool_descriptors, thread_names};
+use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -25,9 +26,6 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const NEVER: Duration = Duration::from_secs(3600);
 /// A period at which tests need not wait long.
 const OFTEN: Duration = Duration::from_millis(20);
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// What an observer was told until now.
 #[derive(Default)]
@@ -92,6 +90,7 @@ fn sentinel() {
 
 #[test]
 fn t1_markers_allocate_nothing_whether_anybody_records_or_not() -> anyhow::Result<()> {
+    own_process!();
     let record = || {
         for _ in 0..5 {
             marker!("free", &category::TEST);
@@ -100,7 +99,6 @@ fn t1_markers_allocate_nothing_whether_anybody_records_or_not() -> anyhow::Resul
         }
     };
     {
-        let _turn = session::turn();
         assert_eq!(allocations_of(record), 0, "nobody records");
     }
     let session = start()?;
@@ -115,6 +113,7 @@ fn t1_markers_allocate_nothing_whether_anybody_records_or_not() -> anyhow::Resul
 
 #[test]
 fn t2_an_observer_of_a_group_sees_its_own_and_what_is_global_of_all_processes() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
     let (a, all) = (often(&session, Filter::default().group("a"))?, often(&session, Filter::default())?);
@@ -136,6 +135,7 @@ fn t2_an_observer_of_a_group_sees_its_own_and_what_is_global_of_all_processes() 
 
 #[test]
 fn t3_nested_spans_pair_from_the_inside_and_texts_keep_timers_apart() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let observer = often(&session, Filter::default())?;
     let at = |options: MarkerOptions, text: Option<&str>| match text {
@@ -178,6 +178,7 @@ fn t3_nested_spans_pair_from_the_inside_and_texts_keep_timers_apart() -> anyhow:
 
 #[test]
 fn t4_a_long_span_is_told_once_with_its_start_and_shown_as_running_until_then() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
     child.ask("open-span early")?;
@@ -210,6 +211,7 @@ fn t4_a_long_span_is_told_once_with_its_start_and_shown_as_running_until_then() 
 
 #[test]
 fn t5_spans_of_eight_threads_of_two_processes_come_once_each_with_thread_and_process() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
     let observer = often(&session, Filter::default().name("work"))?;
@@ -232,6 +234,7 @@ fn t5_spans_of_eight_threads_of_two_processes_come_once_each_with_thread_and_pro
 
 #[test]
 fn t5_a_span_may_end_on_another_thread_and_belongs_to_the_first() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let observer = often(&session, Filter::default().name("handed over"))?;
     let own = profiler_parent::core::thread::current();
@@ -258,6 +261,7 @@ impl ProfilerMarker for Sent {
 
 #[test]
 fn t5_a_flow_has_one_number_in_both_processes() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
     let observer = often(&session, Filter::default())?;
@@ -273,6 +277,7 @@ fn t5_a_flow_has_one_number_in_both_processes() -> anyhow::Result<()> {
 
 #[test]
 fn t6_a_point_ends_where_it_starts_and_details_come_with_their_span() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let observer = often(&session, Filter::default())?;
     {
@@ -294,6 +299,7 @@ fn t6_a_point_ends_where_it_starts_and_details_come_with_their_span() -> anyhow:
 
 #[test]
 fn t7_batches_keep_their_period_while_busy_and_none_comes_when_nothing_happens() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
     let watch = Stopwatch::start();
@@ -319,6 +325,7 @@ fn t7_batches_keep_their_period_while_busy_and_none_comes_when_nothing_happens()
 
 #[test]
 fn t7_a_batch_that_is_large_enough_does_not_wait_for_its_period() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let observe = |options: ObserverOptions| {
         session.observe_with(Filter::default().name("many"), options.period(NEVER))
@@ -334,6 +341,7 @@ fn t7_a_batch_that_is_large_enough_does_not_wait_for_its_period() -> anyhow::Res
 
 #[test]
 fn t8_an_observer_with_a_long_period_keeps_no_pool_of_the_dead_open() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(2 << 20))?;
     let before = pool_descriptors();
     let options = ObserverOptions::default().period(NEVER);
@@ -356,6 +364,7 @@ fn t8_an_observer_with_a_long_period_keeps_no_pool_of_the_dead_open() -> anyhow:
 
 #[test]
 fn t7_who_does_not_read_loses_what_does_not_fit_and_is_told_how_much() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
     let options = ObserverOptions::default().period(OFTEN).batch_markers(100).queue_bytes(100_000);
@@ -387,6 +396,7 @@ fn t7_who_does_not_read_loses_what_does_not_fit_and_is_told_how_much() -> anyhow
 
 #[test]
 fn t8_the_last_observer_takes_everything_along_and_no_end_is_orphaned() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
     let reads = || thread_names().iter().any(|name| name.starts_with("profiler-observ"));
@@ -414,6 +424,7 @@ fn t8_the_last_observer_takes_everything_along_and_no_end_is_orphaned() -> anyho
 
 #[test]
 fn t8_a_session_ends_with_observers_and_tells_them_the_rest() -> anyhow::Result<()> {
+    own_process!();
     let mut session = start()?;
     let observer = session.observe(Filter::default())?;
     let calls = Arc::new(AtomicU64::new(0));
@@ -438,6 +449,7 @@ fn t8_a_session_ends_with_observers_and_tells_them_the_rest() -> anyhow::Result<
 
 #[test]
 fn t9_what_the_delivery_records_is_not_delivered() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let delivered = Arc::new(AtomicU64::new(0));
     let beside = often(&session, Filter::default().name("delivered"))?;
@@ -458,6 +470,7 @@ fn t9_what_the_delivery_records_is_not_delivered() -> anyhow::Result<()> {
 
 #[test]
 fn t10_every_batch_says_when_its_session_began_and_processes_align() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
     let observer = often(&session, Filter::default())?;
@@ -492,6 +505,7 @@ fn t10_every_batch_says_when_its_session_began_and_processes_align() -> anyhow::
 
 #[test]
 fn the_last_entries_of_a_killed_process_come_and_its_open_spans_are_unfinished() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let observer = often(&session, Filter::default())?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
@@ -508,6 +522,7 @@ fn the_last_entries_of_a_killed_process_come_and_its_open_spans_are_unfinished()
 
 #[test]
 fn a_name_is_told_up_to_a_kilobyte_also_of_a_span_that_runs() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let observer = often(&session, Filter::default())?;
     let long = format!("é{}", "long ".repeat(20_000));
@@ -531,6 +546,7 @@ fn a_name_is_told_up_to_a_kilobyte_also_of_a_span_that_runs() -> anyhow::Result<
 
 #[test]
 fn what_a_thread_left_open_goes_when_it_has_ended() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let observer = often(&session, Filter::default())?;
     let leaves = || add_untyped_marker("left open", &category::TEST, MarkerOptions::interval_start());
@@ -545,6 +561,7 @@ fn what_a_thread_left_open_goes_when_it_has_ended() -> anyhow::Result<()> {
 
 #[test]
 fn what_a_batch_is_made_of_serialises() -> anyhow::Result<()> {
+    own_process!();
     let session = start()?;
     let observer = often(&session, Filter::default())?;
     sentinel();

@@ -8,10 +8,9 @@
 
 use std::process::Command;
 
-use integration_tests::session;
+use integration_tests::own_process;
 
 fn read_gives(order: &str, flags: &str, expected: &str) -> anyhow::Result<()> {
-    let _turn = session::turn();
     let output = Command::new(env!("CARGO_BIN_EXE_host")).args(["own-signal", order, flags]).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
@@ -22,16 +21,19 @@ fn read_gives(order: &str, flags: &str, expected: &str) -> anyhow::Result<()> {
 
 #[test]
 fn a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_later() -> anyhow::Result<()> {
+    own_process!();
     read_gives("handler-first", "no-restart", "eintr")
 }
 
 #[test]
 fn a_read_that_a_program_s_handler_ends_still_ends_when_the_profiler_came_first() -> anyhow::Result<()> {
+    own_process!();
     read_gives("profiler-first", "no-restart", "eintr")
 }
 
 #[test]
 fn a_read_that_a_program_s_handler_restarts_goes_on() -> anyhow::Result<()> {
+    own_process!();
     read_gives("handler-first", "restart", "data")?;
     read_gives("profiler-first", "restart", "data")
 }

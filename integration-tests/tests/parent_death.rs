@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use integration_tests::family::{Family, Kid, Wishes};
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::profile::Profile;
 use rustix::process::Signal;
@@ -50,6 +51,7 @@ fn records_on(kid: &mut Kid, before: &Books) -> anyhow::Result<()> {
 
 #[test]
 fn children_of_a_killed_parent_go_on_and_leave_nothing() -> anyhow::Result<()> {
+    own_process!();
     let mut family = Family::start(&WISHES, |_| {})?;
     family.spawn_kids(&WISHES, 4)?;
     family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
@@ -71,6 +73,7 @@ fn children_of_a_killed_parent_go_on_and_leave_nothing() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_starts_as_its_parent_dies_records_unharmed() -> anyhow::Result<()> {
+    own_process!();
     let mut family = Family::start(&WISHES, |_| {})?;
     for _ in 0..4 {
         family.spawn(&format!("{} init", WISHES.child))?; // connected or not
@@ -89,6 +92,7 @@ fn a_child_that_starts_as_its_parent_dies_records_unharmed() -> anyhow::Result<(
 #[test]
 fn the_socket_of_a_child_that_never_connected_goes_with_the_next_session_and_a_living_one_stays()
 -> anyhow::Result<()> {
+    own_process!();
     let silent = format!("{} no-init", WISHES.child); // it runs, and is never heard of
     let mut killed = Family::start(&WISHES, |_| {})?;
     killed.spawn(&silent)?;
@@ -110,6 +114,7 @@ fn the_socket_of_a_child_that_never_connected_goes_with_the_next_session_and_a_l
 
 #[test]
 fn a_session_that_is_killed_as_a_whole_leaves_no_files() -> anyhow::Result<()> {
+    own_process!();
     let mut family = Family::start(&WISHES, |_| {})?;
     family.spawn_kids(&WISHES, 4)?;
     family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
@@ -120,6 +125,7 @@ fn a_session_that_is_killed_as_a_whole_leaves_no_files() -> anyhow::Result<()> {
 
 #[test]
 fn children_of_a_parent_that_stands_still_record_on_and_the_books_hold_afterwards() -> anyhow::Result<()> {
+    own_process!();
     let mut family = Family::start(&WISHES, |_| {})?;
     family.spawn_kids(&WISHES, 3)?;
     family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;

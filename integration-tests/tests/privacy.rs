@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use integration_tests::family::{Family, Wishes};
+use integration_tests::own_process;
 use integration_tests::puppet::Puppet;
 use integration_tests::{session, tools};
 
@@ -75,6 +76,7 @@ fn unpacked(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 #[test]
 fn fifty_planted_secrets_are_in_no_profile_and_no_file_name() -> anyhow::Result<()> {
+    own_process!();
     assert!(KINDS.len() * EACH >= 50);
     let place = tempfile::tempdir()?;
     let mut planted = Ok(());
@@ -119,6 +121,7 @@ fn names_are_clean(pools: &Path) -> anyhow::Result<()> {
 
 #[test]
 fn a_profile_is_its_owners_alone_whatever_stood_in_its_place() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, WISHES.child, "child", "init")?;
     puppet.ask("mark 10")?;
@@ -146,6 +149,7 @@ fn a_profile_is_its_owners_alone_whatever_stood_in_its_place() -> anyhow::Result
 
 #[test]
 fn a_profile_that_cannot_be_written_leaves_what_stood_there() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let target = session.path("profile.json");
     fs::create_dir(&target)?;

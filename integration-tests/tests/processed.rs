@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use integration_tests::marks::check_of;
+use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch};
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
@@ -57,6 +58,7 @@ fn verdict(report: &CaptureReport, name: &str) -> String {
 
 #[test]
 fn killed_frozen_living_and_unconnected_children_are_there_and_nobody_is_waited_for() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppets = ["alive", "frozen", "killed"]
         .map(|name| Puppet::spawn(&session, CHILD, name, "init").expect("a child"));
@@ -98,6 +100,7 @@ fn killed_frozen_living_and_unconnected_children_are_there_and_nobody_is_waited_
 
 #[test]
 fn both_formats_have_the_same_books() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(4 << 20))?;
     let mut calm = Puppet::spawn(&session, CHILD, "calm", "init")?;
     let mut crowded = Puppet::spawn(&session, CHILD, "crowded", "init")?;
@@ -135,6 +138,7 @@ fn both_formats_have_the_same_books() -> anyhow::Result<()> {
 
 #[test]
 fn a_dead_session_is_recovered_in_the_processed_format() -> anyhow::Result<()> {
+    own_process!();
     use std::os::unix::fs::PermissionsExt;
     let base = tempfile::tempdir()?;
     std::fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
@@ -157,6 +161,7 @@ fn a_dead_session_is_recovered_in_the_processed_format() -> anyhow::Result<()> {
 /// A thread that sleeps for a thousand ticks has a few samples, whose total weight is a thousand.
 #[test]
 fn a_thread_at_rest_weighs_as_many_samples_as_it_rested_ticks() -> anyhow::Result<()> {
+    own_process!();
     use profiler_parent::core::session::{Features, sampling_stats};
     let features = Features::STACK_WALK.with(Features::CPU);
     let session = session::start(|builder| builder.features(features))?;

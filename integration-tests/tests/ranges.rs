@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use integration_tests::marks;
+use integration_tests::own_process;
 use integration_tests::patience::{HeldUp, Stopwatch, patiently, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
@@ -11,6 +12,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 #[test]
 fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
     for phase in 0..3 {
@@ -39,6 +41,7 @@ fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result
 
 #[test]
 fn a_child_that_comes_during_a_pause_is_paused_too_and_a_lasting_pause_has_no_end() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     assert!(session.all_pause());
     let mut puppet = Puppet::spawn(&session, CHILD, "late", "init")?;
@@ -54,6 +57,7 @@ fn a_child_that_comes_during_a_pause_is_paused_too_and_a_lasting_pause_has_no_en
 
 #[test]
 fn entries_older_than_the_window_are_delivered_by_no_process() -> anyhow::Result<()> {
+    own_process!();
     patiently(leaves_the_window)
 }
 
@@ -90,6 +94,7 @@ fn leaves_the_window(window: Duration) -> anyhow::Result<()> {
 
 #[test]
 fn what_the_dead_left_leaves_the_window_also_while_others_record() -> anyhow::Result<()> {
+    own_process!();
     patiently(dies_and_leaves_the_window)
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use integration_tests::acks::{self, Counts};
 use integration_tests::family::{Family, Kid, Wishes};
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
@@ -58,6 +59,7 @@ fn recover(directory: &Path, target: &Path) -> anyhow::Result<(tools::Said, Prof
 
 #[test]
 fn everything_acknowledged_is_in_the_profile_of_a_session_killed_at_once() -> anyhow::Result<()> {
+    own_process!();
     let (mut family, own) = recording(3)?;
     family.kill_all()?;
     let pools = family.pools.clone().context("no pools")?;
@@ -77,6 +79,7 @@ fn everything_acknowledged_is_in_the_profile_of_a_session_killed_at_once() -> an
 
 #[test]
 fn a_session_whose_children_live_on_is_recovered_up_to_now() -> anyhow::Result<()> {
+    own_process!();
     let (mut family, own) = recording(3)?;
     family.kill_parent()?;
     family.kids[0].signal(Signal::KILL);
@@ -98,6 +101,7 @@ fn a_session_whose_children_live_on_is_recovered_up_to_now() -> anyhow::Result<(
 
 #[test]
 fn a_child_whose_parent_dies_while_it_connects_is_recovered_whole() -> anyhow::Result<()> {
+    own_process!();
     for _ in 0..5 {
         let mut family = Family::start(&WISHES, |_| {})?;
         for _ in 0..3 {
@@ -118,6 +122,7 @@ fn a_child_whose_parent_dies_while_it_connects_is_recovered_whole() -> anyhow::R
 
 #[test]
 fn the_directory_above_will_do_and_a_profile_may_be_compressed() -> anyhow::Result<()> {
+    own_process!();
     let (mut family, _) = recording(1)?;
     family.kill_all()?;
     let pools = family.pools.clone().context("no pools")?;
@@ -137,6 +142,7 @@ fn the_directory_above_will_do_and_a_profile_may_be_compressed() -> anyhow::Resu
 
 #[test]
 fn what_is_no_pool_any_more_is_named_and_passed_over() -> anyhow::Result<()> {
+    own_process!();
     type Damage = fn(&Path) -> anyhow::Result<()>;
     const DAMAGES: [(&str, Damage); 7] = [
         ("truncated", |path| Ok(File::options().write(true).open(path)?.set_len(5000)?)),
@@ -191,6 +197,7 @@ fn pool_files(pools: &Path) -> anyhow::Result<BTreeMap<String, PathBuf>> {
 
 #[test]
 fn whatever_bytes_a_pool_has_recovery_ends_and_what_it_writes_is_a_profile() -> anyhow::Result<()> {
+    own_process!();
     let (mut family, _) = recording(1)?;
     family.kill_all()?;
     let pools = family.pools.clone().context("no pools")?;
@@ -219,6 +226,7 @@ fn whatever_bytes_a_pool_has_recovery_ends_and_what_it_writes_is_a_profile() -> 
 
 #[test]
 fn a_session_that_ends_in_order_removes_its_directory_and_no_other() -> anyhow::Result<()> {
+    own_process!();
     let place = tempfile::tempdir()?;
     let base = place.path().join("pools");
     fs::create_dir_all(base.join("profiler-1-dead"))?;
@@ -241,6 +249,7 @@ fn a_session_that_ends_in_order_removes_its_directory_and_no_other() -> anyhow::
 
 #[test]
 fn pools_in_files_keep_the_limit_and_go_when_their_data_has_expired() -> anyhow::Result<()> {
+    own_process!();
     const LIMIT: u64 = 2 << 20;
     let base = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
@@ -269,6 +278,7 @@ fn pools_in_files_keep_the_limit_and_go_when_their_data_has_expired() -> anyhow:
 
 #[test]
 fn info_says_what_the_profile_says_and_the_pools_say() -> anyhow::Result<()> {
+    own_process!();
     let base = tempfile::tempdir()?;
     fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
     let session = session::start(|builder| builder.memory_limit(4 << 20).pool_directory(base.path()))?;
@@ -332,6 +342,7 @@ fn pools_agree(info: &Value, log: &Value, base: &Path) -> anyhow::Result<()> {
 
 #[test]
 fn a_profile_larger_than_the_memory_is_described() -> anyhow::Result<()> {
+    own_process!();
     let place = tempfile::tempdir()?;
     let path = place.path().join("large.json");
     let mut out = std::io::BufWriter::new(File::create(&path)?);
@@ -353,6 +364,7 @@ fn a_profile_larger_than_the_memory_is_described() -> anyhow::Result<()> {
 
 #[test]
 fn an_error_is_one_line_and_exit_code_2() -> anyhow::Result<()> {
+    own_process!();
     let place = tempfile::tempdir()?;
     let path = |name: &str| place.path().join(name).to_string_lossy().into_owned();
     fs::create_dir(path("empty"))?;

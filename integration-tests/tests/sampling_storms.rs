@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::patience::LONG;
-use integration_tests::session;
 
 fn weather(storm: &str) -> Result<()> {
     weather_in(storm, &[])
@@ -33,7 +32,6 @@ fn weather_in(storm: &str, more: &[&str]) -> Result<()> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_storms"));
     let command =
         command.args([storm, &seconds.to_string()]).args(more).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let _turn = session::turn(); // two storms at once are another, that no test is about
     let mut child = command.spawn()?;
     let patience = Instant::now() + Duration::from_secs(seconds) + 3 * LONG;
     while child.try_wait()?.is_none() {

@@ -1,6 +1,7 @@
 //! An untrusted child is a child like any other, also in a sandbox that leaves it nothing but what its
 //! recorder needs: it records, obeys the limit, answers and writes its part.
 
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
@@ -10,6 +11,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 #[test]
 fn an_untrusted_child_is_profiled_like_any_other() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
     assert!(until(|| session.processes()[1].state == ProcessState::Connected));
@@ -29,6 +31,7 @@ fn an_untrusted_child_is_profiled_like_any_other() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_in_a_sandbox_records_obeys_and_writes_its_part() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder.memory_limit(8 << 20))?;
     let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
     assert!(until(|| session.processes()[1].state == ProcessState::Connected));

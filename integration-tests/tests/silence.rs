@@ -1,5 +1,6 @@
 //! Recording makes no system call but a futex wake, and allocates nothing: a filter kills who does.
 
+use integration_tests::own_process;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
@@ -27,6 +28,7 @@ fn record_silently() -> anyhow::Result<BTreeMap<String, u64>> {
 /// keeps lists. Such bursts are recognised and not counted.
 #[test]
 fn a_recording_thread_makes_no_system_call_but_a_wake_and_allocates_nothing() -> anyhow::Result<()> {
+    own_process!();
     let seen = record_silently()?;
     assert!(seen["entries"] >= ENTRIES && seen["switches"] >= SWITCHES, "{seen:?}");
     assert!(seen["evicted"] > ENTRIES / 2, "hardly anything was evicted: {seen:?}");
@@ -37,6 +39,7 @@ fn a_recording_thread_makes_no_system_call_but_a_wake_and_allocates_nothing() ->
 
 #[test]
 fn the_filter_kills_whatever_is_not_a_wake() -> anyhow::Result<()> {
+    own_process!();
     for call in ["getppid", "wait"] {
         let output = run(&[call])?;
         assert_eq!(output.status.signal(), Some(libc::SIGSYS), "{call}: {output:?}");
@@ -48,6 +51,7 @@ fn the_filter_kills_whatever_is_not_a_wake() -> anyhow::Result<()> {
 
 #[test]
 fn nothing_of_ours_runs_in_exit_or_around_a_fork_but_atomics_and_a_getpid() -> anyhow::Result<()> {
+    own_process!();
     let output = run(&["exit"])?;
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "allocations 0 active false Closed\n");

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use anyhow::{Context, ensure};
+use integration_tests::own_process;
 use integration_tests::page;
 use integration_tests::patience::LONG;
 use integration_tests::session;
@@ -33,6 +34,7 @@ fn next_answer(stream: &mut BufReader<TcpStream>) -> anyhow::Result<u16> {
 
 #[test]
 fn every_request_with_the_token_is_answered_beside_slow_clients() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
     let kept = TcpStream::connect(live.address())?;
@@ -54,6 +56,7 @@ fn every_request_with_the_token_is_answered_beside_slow_clients() -> anyhow::Res
 
 #[test]
 fn every_request_to_a_viewed_profile_is_answered_beside_slow_clients() -> anyhow::Result<()> {
+    own_process!();
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("profile.json");
     std::fs::write(&file, PROFILE)?;

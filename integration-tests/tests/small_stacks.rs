@@ -10,7 +10,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use integration_tests::session;
+use integration_tests::own_process;
 use integration_tests::small_stacks::{Kind, scene};
 
 /// `PTHREAD_STACK_MIN` on x86-64.
@@ -33,7 +33,7 @@ fn numbers(said: &str) -> Result<Vec<usize>> {
 
 #[test]
 fn recording_of_every_kind_works_on_the_smallest_stack_while_it_is_sampled() -> Result<()> {
-    let _turn = session::turn();
+    own_process!();
     for kind in Kind::ALL {
         for bytes in [SMALLEST, scene::ENOUGH_TO_WALK] {
             let said = run(&["crowd", kind.name(), &bytes.to_string(), "200", "20"])?;
@@ -45,7 +45,7 @@ fn recording_of_every_kind_works_on_the_smallest_stack_while_it_is_sampled() -> 
 
 #[test]
 fn no_kind_of_recording_takes_more_than_8_kib_of_a_stack() -> Result<()> {
-    let _turn = session::turn();
+    own_process!();
     for kind in Kind::ALL {
         let said = run(&["painted", kind.name()])?;
         print!("{}: {said}", kind.name());
@@ -58,7 +58,7 @@ fn no_kind_of_recording_takes_more_than_8_kib_of_a_stack() -> Result<()> {
 
 #[test]
 fn a_stack_is_left_out_where_little_of_the_threads_own_is_left() -> Result<()> {
-    let _turn = session::turn();
+    own_process!();
     for kind in Kind::ALL.into_iter().filter(|kind| kind.has_stack()) {
         let said = run(&["depths", kind.name(), &PLENTY.to_string()])?;
         print!("{}: {said}", kind.name());

@@ -1,6 +1,7 @@
 //! Children that never become what they should be: each has a state and a verdict that say so, goes
 //! on with its own work, and holds nobody up.
 
+use integration_tests::own_process;
 use integration_tests::patience::{self, LONG, Stopwatch};
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
@@ -31,6 +32,7 @@ fn goes_on(puppet: &mut Puppet) -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_never_calls_init() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "silent", "no-init")?;
     assert_eq!(state_of(&session, "silent"), ProcessState::Starting);
@@ -43,6 +45,7 @@ fn a_child_that_never_calls_init() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_that_dies_before_it_says_hello() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut command = std::process::Command::new(CHILD);
     command.arg("die-first");
@@ -54,6 +57,7 @@ fn a_child_that_dies_before_it_says_hello() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_with_a_wrong_token_is_refused_and_off() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn_as(&session, CHILD, "forger", "wrong-token")?;
     let refused = || matches!(state_of(&session, "forger"), ProcessState::Disconnected(_));
@@ -67,6 +71,7 @@ fn a_child_with_a_wrong_token_is_refused_and_off() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_of_another_version_stays_off() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "newer", "wrong-version")?;
     assert!(puppet.status.starts_with("off: the parent speaks version"), "{}", puppet.status);
@@ -76,6 +81,7 @@ fn a_child_of_another_version_stays_off() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_with_a_damaged_variable_stays_off() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "damaged", "malformed")?;
     assert!(puppet.status.starts_with("off: ") && puppet.status.contains("malformed"), "{}", puppet.status);
@@ -85,6 +91,7 @@ fn a_child_with_a_damaged_variable_stays_off() -> anyhow::Result<()> {
 
 #[test]
 fn a_hello_of_another_version_is_refused() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "newer", "wrong-hello")?;
     assert!(puppet.status.starts_with("refused: "), "{}", puppet.status);
@@ -98,6 +105,7 @@ fn a_hello_of_another_version_is_refused() -> anyhow::Result<()> {
 
 #[test]
 fn a_child_whose_environment_was_cleaned_runs_without_a_profiler() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "clean", "variable-gone")?;
     assert_eq!(puppet.status, "NoParent");
@@ -107,6 +115,7 @@ fn a_child_whose_environment_was_cleaned_runs_without_a_profiler() -> anyhow::Re
 
 #[test]
 fn a_child_that_recorded_nothing_is_said_to_have_recorded_nothing() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "idle", "init")?;
     assert!(puppet.end("exit 0")?.success());
@@ -116,6 +125,7 @@ fn a_child_that_recorded_nothing_is_said_to_have_recorded_nothing() -> anyhow::R
 
 #[test]
 fn a_child_that_destroyed_its_own_memory_is_unreadable() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "vandal", "init-and-scribble")?;
     let alive = verdict(&session, "vandal")?;
@@ -128,6 +138,7 @@ fn a_child_that_destroyed_its_own_memory_is_unreadable() -> anyhow::Result<()> {
 
 #[test]
 fn a_grandchild_gets_neither_the_variable_nor_the_descriptors() -> anyhow::Result<()> {
+    own_process!();
     let session = session::start(|builder| builder)?;
     let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
     let answer = puppet.ask("grandchild")?;

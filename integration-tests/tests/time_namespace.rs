@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::Context;
+use integration_tests::own_process;
 use integration_tests::pairs;
 use integration_tests::patience::{Stopwatch, until};
 use integration_tests::puppet::{self, Puppet};
@@ -61,11 +62,13 @@ fn set(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<(
 
 #[test]
 fn markers_of_a_child_in_a_time_namespace_stand_between_those_that_caused_them() -> anyhow::Result<()> {
+    own_process!();
     markers_stand_right(|builder| builder)
 }
 
 #[test]
 fn so_they_do_with_the_fallback_clock() -> anyhow::Result<()> {
+    own_process!();
     markers_stand_right(|builder| builder.clock(ClockKind::Monotonic))
 }
 
@@ -97,6 +100,7 @@ fn markers_stand_right(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> 
 
 #[test]
 fn groups_of_a_child_in_a_time_namespace_have_the_time_that_passed() -> anyhow::Result<()> {
+    own_process!();
     if !is_possible() {
         return Ok(());
     }

@@ -185,4 +185,6 @@ const fn wire_version() -> u16 {
 }
 
 #[cfg(test)]
+mod seeds;
+#[cfg(test)]
 mod tests;

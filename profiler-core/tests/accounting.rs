@@ -5,7 +5,9 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
+use crate::support::{self};
 use profiler_core::ids::{ByteLimit, ThreadId};
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_untyped_marker, category};
@@ -13,6 +15,7 @@ use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use profiler_core::{marker, text_marker};
+use test_support::own_process;
 
 #[derive(serde::Serialize)]
 struct Picky {
@@ -184,7 +187,7 @@ impl Model {
 
     fn check(&mut self) -> Result<(), TestCaseError> {
         self.workers.iter_mut().for_each(Worker::settle);
-        let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+        let reader = support::pool();
         let snapshot = reader.snapshot().unwrap();
         let counts = snapshot.counts();
         let attempts = self.attempts();
@@ -215,30 +218,30 @@ fn check_entries(reader: &PoolReader<std::fs::File>, thread: &ThreadInfo) -> Res
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn recorded_is_delivered_evicted_dropped_and_unfinished_whatever_happens(
-        pages in 9_u64..400,
-        steps in steps(),
-    ) {
-        let params = SessionParams { limit: ByteLimit::new(400 * 4096), ..SessionParams::default() };
-        let allowance = Some(ByteLimit::new(pages * 4096));
-        session::start(params, StartOptions { allowance, ..StartOptions::default() }).unwrap();
-        let mut model = Model::default();
-        model.add();
-        let mut outcome = Ok(());
-        for step in steps {
-            let checks = matches!(step, Step::Settle);
-            model.take(step);
-            if checks {
-                outcome = outcome.and_then(|()| model.check());
-            }
+fn check(pages: u64, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let params = SessionParams { limit: ByteLimit::new(400 * 4096), ..SessionParams::default() };
+    let allowance = Some(ByteLimit::new(pages * 4096));
+    session::start(params, StartOptions { allowance, ..StartOptions::default() }).unwrap();
+    let mut model = Model::default();
+    model.add();
+    let mut outcome = Ok(());
+    for step in steps {
+        let checks = matches!(step, Step::Settle);
+        model.take(step);
+        if checks {
+            outcome = outcome.and_then(|()| model.check());
         }
-        outcome = outcome.and_then(|()| model.check());
-        session::stop();
-        model.workers.drain(..).for_each(|worker| drop(worker.end()));
-        outcome?;
     }
+    outcome = outcome.and_then(|()| model.check());
+    session::stop();
+    model.workers.drain(..).for_each(|worker| drop(worker.end()));
+    outcome
+}
+
+#[test]
+fn recorded_is_delivered_evicted_dropped_and_unfinished_whatever_happens() {
+    own_process!();
+    let config = ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
+    let cases = (9_u64..400, steps());
+    TestRunner::new(config).run(&cases, |(pages, steps)| check(pages, steps)).unwrap();
 }

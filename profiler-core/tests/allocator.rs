@@ -7,6 +7,7 @@ use profiler_core::counter::Counter;
 use profiler_core::marker;
 use profiler_core::reader::PoolReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
+use test_support::own_process;
 
 static ALLOCATED: Counter = Counter::new("Allocated", "Memory", "Bytes from the global allocator");
 
@@ -34,6 +35,7 @@ static ALLOCATOR: Recording = Recording;
 
 #[test]
 fn recording_inside_the_allocator_neither_waits_for_itself_nor_recurses() {
+    own_process!();
     session::start(SessionParams::default(), StartOptions::default()).unwrap();
     let kept: Vec<Vec<u8>> = (0..1000).map(|_| vec![1; 1000]).collect();
     let body = || drop(std::hint::black_box(vec![0_u8; 64]));

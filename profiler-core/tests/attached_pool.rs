@@ -2,20 +2,17 @@
 //! in the same tables. One test function per process, because a pool is attached for good.
 
 use std::sync::mpsc;
-use std::time::Duration;
 
+use crate::support::{self, snapshot};
 use profiler_core::marker;
-use profiler_core::pool::{self, PoolSpec};
-use profiler_core::reader::{PoolReader, Snapshot, ThreadInfo};
+use profiler_core::pool::{self};
+use profiler_core::reader::{Snapshot, ThreadInfo};
 use profiler_core::session::{self, SessionParams, StartOptions};
-use profiler_core::time::SessionClock;
+use test_support::own_process;
+use test_support::patience::until;
 
 fn start(params: SessionParams) {
     session::start(params, StartOptions::default()).unwrap();
-}
-
-fn snapshot() -> Snapshot {
-    PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap()
 }
 
 fn named<'a>(snapshot: &'a Snapshot, name: &str) -> &'a ThreadInfo {
@@ -54,27 +51,11 @@ impl Worker {
 }
 
 /// Waits for the maintenance thread to have looked at everything once more.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..120_000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("{what}");
-}
-
 #[test]
 fn a_thread_of_an_earlier_session_does_not_end_anothers_row() {
+    own_process!();
     let params = SessionParams::default();
-    let spec = PoolSpec {
-        id: pool::new_id().unwrap(),
-        limit: params.limit,
-        allowance: params.limit,
-        clock: SessionClock::start_now(),
-        params,
-        name: String::new(),
-    };
+    let spec = support::pool_spec(&params);
     let pool = pool::create(&spec).unwrap();
     session::attach(pool).unwrap();
     start(SessionParams::default());
@@ -87,7 +68,7 @@ fn a_thread_of_an_earlier_session_does_not_end_anothers_row() {
     let third = Worker::new("third");
     third.run(|| marker!("second session"));
     third.end();
-    until("the third thread's end is never seen", || named(&snapshot(), "third").ended.is_some());
+    assert!(until(|| named(&snapshot(), "third").ended.is_some()), "the third thread's end is never seen");
     assert_eq!(named(&snapshot(), "new").ended, None);
     new.end();
     session::stop();

@@ -3,29 +3,19 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use crate::support::snapshot;
 use profiler_core::ids::ByteLimit;
 use profiler_core::losses::DropReason;
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_untyped_marker, category};
-use profiler_core::reader::{PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::{marker, thread};
-
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use test_support::own_process;
+use test_support::patience::until;
 
 fn start(params: SessionParams) {
     session::start(params, StartOptions::default()).unwrap();
-}
-
-fn snapshot() -> Snapshot {
-    PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap()
 }
 
 /// A thread that does what it is sent, and says when it is done.
@@ -60,19 +50,9 @@ impl Worker {
 }
 
 /// Waits for the maintenance thread to have looked at everything once more.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..120_000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("{what}");
-}
-
 #[test]
 fn a_thread_that_is_not_selected_does_not_end_the_process_row() {
-    let _alone = alone();
+    own_process!();
     start(SessionParams { filters: vec!["chosen".to_owned()], ..SessionParams::default() });
     let chosen = Worker::new("chosen");
     chosen.run(|| marker!("kept"));
@@ -118,7 +98,7 @@ impl ProfilerMarker for Leaver {
 
 #[test]
 fn a_payload_that_unregisters_its_own_thread_is_recorded_all_the_same() {
-    let _alone = alone();
+    own_process!();
     start(SessionParams::default());
     let leave = || marker!("leaver", &category::TEST, MarkerOptions::default(), &Leaver { value: Leave });
     leave();
@@ -133,7 +113,7 @@ fn a_payload_that_unregisters_its_own_thread_is_recorded_all_the_same() {
 
 #[test]
 fn stops_and_starts_under_fire_leave_nothing_of_an_old_session() {
-    let _alone = alone();
+    own_process!();
     static FIRE: AtomicBool = AtomicBool::new(true);
     static ROUNDS: AtomicU32 = AtomicU32::new(0);
     let body = || {
@@ -148,7 +128,7 @@ fn stops_and_starts_under_fire_leave_nothing_of_an_old_session() {
         let limit = ByteLimit::new((1 << 20) + round * 4096);
         start(SessionParams { limit, ..SessionParams::default() });
         let seen = ROUNDS.load(Ordering::Relaxed);
-        until("nobody fires", || ROUNDS.load(Ordering::Relaxed) > seen);
+        assert!(until(|| ROUNDS.load(Ordering::Relaxed) > seen), "nobody fires");
         let file = session::pool_file().unwrap();
         let snapshot = snapshot();
         for chunk in snapshot.chunks() {
@@ -163,7 +143,7 @@ fn stops_and_starts_under_fire_leave_nothing_of_an_old_session() {
             profiler_core::sys::allocated_bytes(&file).unwrap() <= most
                 || cfg!(any(profiler_portable, not(target_os = "linux")))
         };
-        until("more is left after the stop", is_given_back);
+        assert!(until(is_given_back), "more is left after the stop");
     }
     FIRE.store(false, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -171,7 +151,7 @@ fn stops_and_starts_under_fire_leave_nothing_of_an_old_session() {
 
 #[test]
 fn a_refused_entry_is_counted_once() {
-    let _alone = alone();
+    own_process!();
     // Room for the tables and a chunk, but not for rows of a hundred threads.
     start(SessionParams { limit: ByteLimit::new(10 * 4096), ..SessionParams::default() });
     let workers: Vec<_> = (0..100).map(|_| Worker::new("many")).collect();

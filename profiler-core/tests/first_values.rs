@@ -1,12 +1,13 @@
 //! The first value of a payload type shows its keys and makes its schema known. What goes wrong then
 //! is counted for what it is.
 
+use crate::support;
 use profiler_core::losses::DropReason;
 use profiler_core::marker;
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_marker, category};
-use profiler_core::reader::PoolReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
+use test_support::own_process;
 
 /// What the only field of a payload does.
 enum Does {
@@ -59,6 +60,7 @@ fn caught(body: impl FnOnce()) {
 
 #[test]
 fn a_first_value_that_fails_or_panics_is_counted_as_unencodable() {
+    own_process!();
     session::start(SessionParams::default(), StartOptions::default()).unwrap();
     let options = MarkerOptions::default;
     marker!("fails", &category::TEST, options(), &NoStruct(Does::Fail));
@@ -67,7 +69,7 @@ fn a_first_value_that_fails_or_panics_is_counted_as_unencodable() {
     caught(|| marker!("no schema", &category::TEST, options(), &NoSchema { value: 1 }));
     caught(|| add_marker("no schema", &category::TEST, options(), &NoSchema { value: 1 }));
     marker!("after");
-    let counts = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts();
+    let counts = support::snapshot().counts();
     assert_eq!(counts.dropped.of(DropReason::Unencodable), 5, "{counts:?}");
     assert_eq!((counts.dropped.total(), counts.delivered, counts.recorded()), (5, 1, 6));
     session::stop();

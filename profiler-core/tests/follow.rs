@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::support::{self, RunningSession};
 use profiler_core::entry::{Entry, MarkerEntry};
 use profiler_core::ids::ByteLimit;
 use profiler_core::losses::EntryCounts;
@@ -15,11 +15,9 @@ use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
 use profiler_core::pool::layout::{Extent, Layout, Region, SLOT_BYTES, THREAD_BYTES};
 use profiler_core::reader::{ByteSource, Followed, Follower, PoolReader, ThreadInfo};
-use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use profiler_core::session::{self, Features, SessionParams};
 use profiler_core::time::Timestamp;
-
-/// Sessions are global to a process.
-static TURN: Mutex<()> = Mutex::new(());
+use test_support::own_process;
 
 #[derive(serde::Serialize)]
 struct Numbered {
@@ -34,12 +32,9 @@ impl ProfilerMarker for Numbered {
     }
 }
 
-fn start(limit: u64) -> MutexGuard<'static, ()> {
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let features = Features::NONE;
-    let params = SessionParams { limit: ByteLimit::new(limit), features, ..SessionParams::default() };
-    session::start(params, StartOptions::default()).unwrap();
-    turn
+fn start(limit: u64) -> RunningSession {
+    let (limit, features) = (ByteLimit::new(limit), Features::NONE);
+    RunningSession::start(SessionParams { limit, features, ..SessionParams::default() })
 }
 
 fn record(numbers: std::ops::Range<u64>) {
@@ -93,7 +88,7 @@ impl Seen {
 }
 
 fn counts() -> EntryCounts {
-    PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts()
+    support::snapshot().counts()
 }
 
 fn committed() -> u64 {
@@ -107,7 +102,8 @@ fn delivered() -> u64 {
 
 #[test]
 fn every_entry_is_given_once_in_the_order_of_its_thread_also_of_threads_that_come_later() {
-    let _turn = start(16 << 20);
+    own_process!();
+    let _session = start(16 << 20);
     let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
     let mut seen = Seen::default();
     record(0..10);
@@ -128,7 +124,8 @@ fn every_entry_is_given_once_in_the_order_of_its_thread_also_of_threads_that_com
 
 #[test]
 fn writers_that_go_on_lose_nothing_to_a_follower_and_nothing_comes_twice() {
-    let _turn = start(64 << 20);
+    own_process!();
+    let _session = start(64 << 20);
     let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
     let mut seen = Seen::default();
     let writer = || std::thread::Builder::new().spawn(|| record(0..200_000)).unwrap();
@@ -144,7 +141,8 @@ fn writers_that_go_on_lose_nothing_to_a_follower_and_nothing_comes_twice() {
 
 #[test]
 fn what_was_evicted_before_it_was_read_is_counted_exactly() {
-    let _turn = start(1 << 20);
+    own_process!();
+    let _session = start(1 << 20);
     let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
     let mut seen = Seen::default();
     for round in 0..20 {
@@ -166,7 +164,8 @@ fn what_was_evicted_before_it_was_read_is_counted_exactly() {
 
 #[test]
 fn what_was_evicted_before_the_follower_came_is_not_missed() {
-    let _turn = start(1 << 20);
+    own_process!();
+    let _session = start(1 << 20);
     record(0..100_000);
     let evicted = || committed() - delivered();
     let before = evicted();
@@ -225,8 +224,9 @@ const PER_THREAD: u64 = 3_000;
 
 #[test]
 fn chunks_that_are_filled_while_the_directory_is_read_are_given_in_their_order() {
+    own_process!();
     const LOOKS: usize = 60;
-    let _turn = start(64 << 20);
+    let _session = start(64 << 20);
     let pool = session::pool_file().unwrap();
     let directory = PoolReader::open(&pool).unwrap().header().layout.region(Region::Directory);
     let torn = Torn { pool, directory, ahead: Cell::new(0), is_torn: Cell::new(false) };
@@ -264,7 +264,7 @@ struct Chunks {
 
 impl Chunks {
     fn record() -> Self {
-        let _turn = start(16 << 20);
+        let _session = start(16 << 20);
         record(0..40_000);
         let pool = session::pool_file().unwrap();
         let snapshot = PoolReader::open(&pool).unwrap().snapshot().unwrap();
@@ -298,6 +298,7 @@ impl Chunks {
 
 #[test]
 fn a_chunk_that_is_counted_as_evicted_and_not_closed_yet_is_not_missed() {
+    own_process!();
     let chunks = Chunks::record();
     let mut follower = Follower::open(Still(Rc::clone(&chunks.bytes))).unwrap();
     let mut missed = |advances: usize| {
@@ -315,6 +316,7 @@ fn a_chunk_that_is_counted_as_evicted_and_not_closed_yet_is_not_missed() {
 
 #[test]
 fn a_chunk_that_is_being_evicted_when_the_follower_comes_is_given_and_what_goes_unread_later_is_missed() {
+    own_process!();
     let chunks = Chunks::record();
     chunks.count(0);
     let mut follower = Follower::open(Still(Rc::clone(&chunks.bytes))).unwrap();
@@ -362,6 +364,7 @@ impl ByteSource for Busy {
 
 #[test]
 fn a_follower_that_is_overtaken_between_any_two_reads_gives_nothing_wrong_and_counts_the_rest() {
+    own_process!();
     let mut given = 0;
     for every in [1, 2, 3, 5, 7, 11] {
         let turn = start(4 << 20);
@@ -385,8 +388,9 @@ fn a_follower_that_is_overtaken_between_any_two_reads_gives_nothing_wrong_and_co
 
 #[test]
 fn a_follower_that_may_read_little_at_once_serves_all_threads_in_turn_and_loses_nothing() {
+    own_process!();
     const THREADS: usize = 4;
-    let _turn = start(64 << 20);
+    let _session = start(64 << 20);
     let mut follower = Follower::open(session::pool_file().unwrap()).unwrap();
     let together = std::sync::Arc::new(std::sync::Barrier::new(THREADS));
     let writer = || {
@@ -448,9 +452,10 @@ impl ByteSource for Liar {
 
 #[test]
 fn a_process_that_renews_all_its_chunks_again_and_again_costs_no_more_than_the_budget() {
+    own_process!();
     const BUDGET: u64 = 256 << 10;
     const LARGEST_CHUNK: u64 = 1 << 20;
-    let _turn = start(16 << 20);
+    let _session = start(16 << 20);
     record(0..150_000);
     let pool = session::pool_file().unwrap();
     let layout = PoolReader::open(&pool).unwrap().header().layout;
@@ -471,7 +476,8 @@ fn a_process_that_renews_all_its_chunks_again_and_again_costs_no_more_than_the_b
 
 #[test]
 fn a_pool_of_rubbish_gives_no_entries_and_does_not_panic() {
-    let _turn = start(1 << 20);
+    own_process!();
+    let _session = start(1 << 20);
     record(0..1_000);
     let pool = session::pool_file().unwrap();
     let mut bytes = vec![0; usize::try_from(ByteSource::len(&pool).unwrap()).unwrap()];

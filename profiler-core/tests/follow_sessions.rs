@@ -7,6 +7,7 @@ use profiler_core::pool::{self, PoolSpec};
 use profiler_core::reader::{Followed, Follower, Progress};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::time::SessionClock;
+use test_support::own_process;
 
 fn start(interval_ns: u64) {
     let params = SessionParams { interval_ns, features: Features::NONE, ..SessionParams::default() };
@@ -26,6 +27,7 @@ fn names(follower: &mut Follower<std::fs::File>) -> (Vec<String>, Progress) {
 
 #[test]
 fn a_new_session_begins_anew_and_what_the_one_before_left_is_neither_given_nor_missed() {
+    own_process!();
     let params = SessionParams::default();
     let (id, limit, name) = (pool::new_id().unwrap(), params.limit, String::new());
     let clock = SessionClock::start_now();

@@ -5,16 +5,13 @@
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use profiler_core::groups::{self, Group, GroupKind, InGroups, Probes};
 use profiler_core::reader::groups::GroupReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
-
-/// No other test forks, or has the registry, meanwhile.
-static ALONE: Mutex<()> = Mutex::new(());
-const PATIENCE: Duration = Duration::from_secs(120);
+use test_support::own_process;
+use test_support::patience::LONG;
 
 /// Waits for a child; ends it if it does not end by itself. Whether it came to a good end.
 fn ends_well(pid: i32) -> bool {
@@ -26,7 +23,7 @@ fn ends_well(pid: i32) -> bool {
         if unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } == pid {
             return status == 0;
         }
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > LONG {
             // SAFETY: it has not been waited for, so the number is still its own.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             // SAFETY: as above; it ends now.
@@ -39,7 +36,7 @@ fn ends_well(pid: i32) -> bool {
 
 #[test]
 fn a_forked_child_does_not_wait_for_a_registry_that_another_thread_had() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     static STATIC: Group = Group::named("plugin:in the child");
     let stop = AtomicBool::new(false);
     let mut bad = 0;
@@ -100,7 +97,7 @@ fn records() -> i32 {
 
 #[test]
 fn a_forked_child_of_a_process_that_only_knows_groups_records_in_a_session_of_its_own() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     drop(Group::register(GroupKind::Plugin, "of the server"));
     // SAFETY: the child begins a session, for which it starts threads and allocates by the C library's ways, and ends.
     let pid = unsafe { libc::fork() };

@@ -1,39 +1,14 @@
 //! Threads for which there is no row: counted, at no cost that grows with what they record.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::mpsc;
 
+use crate::support;
 use profiler_core::ids::ByteLimit;
 use profiler_core::losses::DropReason;
 use profiler_core::marker;
-use profiler_core::reader::PoolReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator as it came.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use test_support::counting::allocations_of;
+use test_support::own_process;
 
 const EACH: u64 = 1000;
 
@@ -41,18 +16,17 @@ const EACH: u64 = 1000;
 fn record() -> u64 {
     let one = || marker!("one");
     one();
-    let before = ALLOCATIONS.get();
-    (1..EACH).for_each(|_| one());
-    ALLOCATIONS.get() - before
+    allocations_of(|| (1..EACH).for_each(|_| one()))
 }
 
 fn refused() -> u64 {
-    let counts = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts();
+    let counts = support::snapshot().counts();
     counts.dropped.of(DropReason::NoDefinitions)
 }
 
 #[test]
 fn a_thread_without_a_row_allocates_nothing_per_entry() {
+    own_process!();
     const THREADS: u64 = 60;
     // Room for the tables and a chunk, but not for rows of so many threads.
     let params = SessionParams { limit: ByteLimit::new(10 * 4096), ..SessionParams::default() };
@@ -77,7 +51,7 @@ fn a_thread_without_a_row_allocates_nothing_per_entry() {
         }
     }
     assert!(without_row > 0, "every thread had a row");
-    let counts = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts();
+    let counts = support::snapshot().counts();
     assert_eq!(counts.recorded(), THREADS * EACH, "{counts:?}");
     session::stop();
 }

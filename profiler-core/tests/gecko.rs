@@ -3,10 +3,10 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::support::{self, RunningSession};
 use profiler_core::counter::Counter;
-use profiler_core::ids::{ByteLimit, ProcessId, ThreadId};
+use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::losses::DropReason;
 use profiler_core::marker::schema::{FieldFormat, Format, MarkerSchema, TableColumn};
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_untyped_marker, category};
@@ -17,29 +17,13 @@ use profiler_core::profile::{
 };
 use profiler_core::reader::{ByteSource, ModuleDefinition, PoolReader, Snapshot};
 use profiler_core::sampler::{self, Frame, Sample, SampleWriter};
-use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::session::{self};
 use profiler_core::time::{Anchor, Timestamp};
 use profiler_core::{marker, text_marker, thread};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
-
-static ALONE: Mutex<()> = Mutex::new(());
-
-struct Session(#[allow(dead_code)] MutexGuard<'static, ()>);
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        session::stop();
-    }
-}
-
-fn start(limit: u64) -> Session {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let params = SessionParams { limit: ByteLimit::new(limit), ..SessionParams::default() };
-    session::start(params, StartOptions::default()).unwrap();
-    Session(alone)
-}
+use test_support::own_process;
 
 fn spec(snapshot: &Snapshot) -> ProfileSpec {
     let mut categories = Vec::new();
@@ -68,7 +52,7 @@ fn write<S: ByteSource>(
 
 /// The profile of the running session.
 fn profile() -> (ProcessSummary, Value) {
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     let (summary, json) = write(&reader, &snapshot, &spec(&snapshot), &FailureLatch::default()).unwrap();
     (summary, serde_json::from_slice(&json).unwrap())
@@ -117,7 +101,7 @@ impl ProfilerMarker for Job<'_> {
 }
 
 fn at(ns: u64) -> Timestamp {
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let clock = reader.header().clock;
     let ticks = clock.converter(Anchor::take()).ticks_in(ns);
     Timestamp::from_raw(clock.start.ticks.raw() + ticks)
@@ -171,7 +155,8 @@ fn steady(mut profile: Value) -> Value {
 
 #[test]
 fn a_whole_process_is_written_with_everything_a_viewer_reads() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     QUEUED.add(7);
     QUEUED.add(-2);
     add_untyped_marker("instant", &category::TEST, MarkerOptions::instant_at(at(5_000_000)));
@@ -189,8 +174,9 @@ fn a_whole_process_is_written_with_everything_a_viewer_reads() {
 
 #[test]
 fn every_marker_of_every_thread_is_there_once() {
+    own_process!();
     const EACH: u64 = 5_000;
-    let _session = start(16 << 20);
+    let _session = RunningSession::with_limit(16 << 20);
     let workers = ["a", "b", "c"].map(|name| {
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             (0..EACH).for_each(|number| match number % 3 {
@@ -226,7 +212,8 @@ fn every_marker_of_every_thread_is_there_once() {
 
 #[test]
 fn the_main_thread_comes_first_and_carries_the_process_name() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     marker!("here");
     let (_, profile) = profile();
     let main = &profile["threads"][0];
@@ -239,7 +226,8 @@ fn the_main_thread_comes_first_and_carries_the_process_name() {
 
 #[test]
 fn markers_for_another_thread_are_in_its_table_and_in_the_recorders_books() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     let (tell, told) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let other = std::thread::Builder::new().name("other".to_owned()).spawn(move || {
@@ -271,8 +259,9 @@ fn markers_for_another_thread_are_in_its_table_and_in_the_recorders_books() {
 
 #[test]
 fn what_was_lost_is_in_the_log_and_in_a_marker() {
+    own_process!();
     const MANY: u64 = 200_000;
-    let _session = start(1 << 20);
+    let _session = RunningSession::with_limit(1 << 20);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             thread::register("busy");
@@ -299,10 +288,11 @@ fn what_was_lost_is_in_the_log_and_in_a_marker() {
 
 #[test]
 fn entries_older_than_the_window_are_left_out_and_counted_as_evicted() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     add_untyped_marker("old", &category::TEST, MarkerOptions::instant_at(at(1_000)));
     add_untyped_marker("new", &category::TEST, MarkerOptions::instant_at(at(50_000_000)));
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     let spec = ProfileSpec { since: Some(at(40_000_000)), ..spec(&snapshot) };
     let (summary, json) = write(&reader, &snapshot, &spec, &FailureLatch::default()).unwrap();
@@ -313,9 +303,10 @@ fn entries_older_than_the_window_are_left_out_and_counted_as_evicted() {
 
 #[test]
 fn a_cancelled_capture_stops_with_its_reason() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     marker!("here");
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     let flag = CancelFlag::new();
     flag.cancel();
@@ -326,9 +317,10 @@ fn a_cancelled_capture_stops_with_its_reason() {
 
 #[test]
 fn children_stand_under_the_root_on_its_time_line() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     add_untyped_marker("late", &category::TEST, MarkerOptions::instant_at(at(30_000_000_000)));
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     let (spec, latch, progress) = (spec(&snapshot), FailureLatch::default(), ProgressCell::new(""));
     let child = ProcessRole { pid: ProcessId::new(7), name: "Child".to_owned(), is_root: false };
@@ -368,9 +360,10 @@ fn children_stand_under_the_root_on_its_time_line() {
 
 #[test]
 fn a_process_without_its_main_thread_still_has_one_to_be_named_by() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     marker!("here");
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let mut snapshot = reader.snapshot().unwrap();
     snapshot.threads.retain(|thread| !thread.is_main);
     let (_, json) = write(&reader, &snapshot, &spec(&snapshot), &FailureLatch::default()).unwrap();
@@ -381,9 +374,10 @@ fn a_process_without_its_main_thread_still_has_one_to_be_named_by() {
 
 #[test]
 fn merging_the_same_categories_again_adds_nothing() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     marker!("a", &category::IO, MarkerOptions::default());
-    let snapshot = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap();
+    let snapshot = support::snapshot();
     let once = spec(&snapshot).categories;
     let mut twice = once.clone();
     merge_categories(&mut twice, &snapshot.definitions);
@@ -543,7 +537,8 @@ fn assert_libs_loadable(libs: &[Value]) {
 
 #[test]
 fn a_damaged_pool_gives_an_error_or_a_loadable_profile() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     record_a_little_of_everything();
     let intact = PoolCopy::take();
     let mut runner = TestRunner::new(Config { cases: 1_000, ..Config::default() });

@@ -3,28 +3,24 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use crate::support::{self};
 use profiler_core::grave::Grave;
 use profiler_core::losses::EntryCounts;
 use profiler_core::marker;
 use profiler_core::pool::layout::Region;
-use profiler_core::pool::{self, PoolSpec};
+use profiler_core::pool::{self};
 use profiler_core::reader::PoolReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::sys::OwnFile;
-use profiler_core::time::{SessionClock, Timestamp};
+use profiler_core::time::Timestamp;
+use test_support::own_process;
 
 /// This process plays the dead one: its pool's file is what the parent would hold.
 #[test]
 fn entries_of_an_open_chunk_are_evicted_not_forgotten() {
+    own_process!();
     let params = SessionParams::default();
-    let spec = PoolSpec {
-        id: pool::new_id().unwrap(),
-        limit: params.limit,
-        allowance: params.limit,
-        clock: SessionClock::start_now(),
-        params: params.clone(),
-        name: String::new(),
-    };
+    let spec = support::pool_spec(&params);
     let file = pool::create(&spec).unwrap();
     let counts = || -> EntryCounts { PoolReader::open(&file).unwrap().snapshot().unwrap().counts() };
     session::attach(file.try_clone().unwrap()).unwrap();

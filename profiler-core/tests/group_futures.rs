@@ -2,8 +2,6 @@
 
 #![cfg(not(loom))]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,31 +10,8 @@ use std::task::{Context, Waker};
 use profiler_core::groups::{self, Group, GroupKind, InGroups, Probes};
 use profiler_core::reader::groups::GroupReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator as it came.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use test_support::counting::allocations_of;
+use test_support::own_process;
 
 /// Polls a new future in the group, once.
 fn poll(group: &Group) {
@@ -46,6 +21,7 @@ fn poll(group: &Group) {
 
 #[test]
 fn p3_every_poll_in_a_group_that_was_never_entered_is_a_tick_and_none_allocates() -> anyhow::Result<()> {
+    own_process!();
     const POLLS: u64 = 20_000;
     const MORE: u64 = 100;
     static POLLED: Group = Group::new(GroupKind::Task, "polled");
@@ -64,9 +40,8 @@ fn p3_every_poll_in_a_group_that_was_never_entered_is_a_tick_and_none_allocates(
         stop.store(true, Ordering::Relaxed);
     });
     (0..MORE).for_each(|_| poll(&POLLED)); // brings along what waited for the cell
-    let before = ALLOCATIONS.get();
-    (0..1000).for_each(|_| poll(&POLLED));
-    assert_eq!(ALLOCATIONS.get() - before, 0, "allocations in 1000 polls");
+    let allocations = allocations_of(|| (0..1000).for_each(|_| poll(&POLLED)));
+    assert_eq!(allocations, 0, "allocations in 1000 polls");
     let found = GroupReader::open(session::pool_file()?)?.read()?;
     let polled = found.groups.iter().find(|row| row.definition.name == "polled");
     assert_eq!(polled.map(|row| row.totals.ticks), Some(POLLS + MORE + 1000));

@@ -7,32 +7,30 @@ use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use crate::support::{self, RunningSession};
 use profiler_core::groups::{
     self, Group, GroupKind, Groups, InGroups, Probes, blocking, custom_loop, nested_loop,
 };
 use profiler_core::reader::groups::{GroupReader, GroupTotals, PoolGroups};
-use profiler_core::reader::{ByteSource, PoolReader};
-use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::reader::ByteSource;
+use profiler_core::session::{self, SessionParams};
 use profiler_core::{blocking, group};
-
-static TURN: Mutex<()> = Mutex::new(());
+use test_support::own_process;
 
 /// A session of one test.
 struct Recording {
     reader: GroupReader<File>,
-    _turn: MutexGuard<'static, ()>,
+    _session: RunningSession,
 }
 
 impl Recording {
     fn start(probes: Probes) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         groups::set_probes(probes);
-        session::start(SessionParams::default(), StartOptions::default()).unwrap();
-        Self { reader: GroupReader::open(session::pool_file().unwrap()).unwrap(), _turn: turn }
+        let session = RunningSession::start(SessionParams::default());
+        Self { reader: GroupReader::open(session::pool_file().unwrap()).unwrap(), _session: session }
     }
 
     fn all(&mut self) -> PoolGroups {
@@ -50,13 +48,6 @@ impl Recording {
 
     fn totals(&mut self, kind: GroupKind, name: &str) -> GroupTotals {
         self.find(kind, name).unwrap_or_else(GroupTotals::nothing)
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        session::stop();
-        groups::set_probes(Probes::NONE);
     }
 }
 
@@ -90,6 +81,7 @@ fn spin(time: Duration) {
 
 #[test]
 fn p1_a_unit_of_work_counts_for_plugin_tenant_thread_and_process() {
+    own_process!();
     let mut recording = Recording::start(Probes::ALL);
     let tenant = Group::register(GroupKind::Tenant, "p1 tenant 7");
     on_thread("p1 worker", || {
@@ -108,6 +100,7 @@ fn p1_a_unit_of_work_counts_for_plugin_tenant_thread_and_process() {
 
 #[test]
 fn p3_entries_are_counted_on_all_threads_with_all_probes_off() {
+    own_process!();
     let mut recording = Recording::start(Probes::NONE);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -121,6 +114,7 @@ fn p3_entries_are_counted_on_all_threads_with_all_probes_off() {
 
 #[test]
 fn p4_processor_time_is_not_wall_time() {
+    own_process!();
     let mut recording = Recording::start(Probes::ALL);
     {
         let _sleeps = group!("p4 sleeps").enter();
@@ -139,6 +133,7 @@ fn p4_processor_time_is_not_wall_time() {
 
 #[test]
 fn p8_nothing_changes_before_the_iteration_ends() {
+    own_process!();
     let mut recording = Recording::start(Probes::ALL);
     let mut turns = custom_loop();
     (0..3).for_each(|_| drop(group!("p8").enter()));
@@ -152,6 +147,7 @@ fn p8_nothing_changes_before_the_iteration_ends() {
 
 #[test]
 fn p8_a_custom_loop_that_ends_inside_of_a_nested_one_leaves_that_as_it_is() {
+    own_process!();
     let mut recording = Recording::start(Probes::ALL);
     let outer = custom_loop();
     let nested = nested_loop();
@@ -174,6 +170,7 @@ fn p8_a_custom_loop_that_ends_inside_of_a_nested_one_leaves_that_as_it_is() {
 
 #[test]
 fn p8_a_custom_loop_turns_only_itself_and_goes_on_when_the_nested_one_is_over() {
+    own_process!();
     let mut recording = Recording::start(Probes::ALL);
     let mut turns = custom_loop();
     drop(group!("p8 around").enter());
@@ -189,6 +186,7 @@ fn p8_a_custom_loop_turns_only_itself_and_goes_on_when_the_nested_one_is_over() 
 
 #[test]
 fn p8_a_custom_loop_that_ends_leaves_the_turns_to_the_one_around_it() {
+    own_process!();
     let mut recording = Recording::start(Probes::JANK);
     let mut outer = custom_loop();
     let inner = custom_loop();
@@ -202,6 +200,7 @@ fn p8_a_custom_loop_that_ends_leaves_the_turns_to_the_one_around_it() {
 
 #[test]
 fn p8_whatever_loop_ends_first_the_thread_goes_on_counting() {
+    own_process!();
     let mut recording = Recording::start(Probes::JANK);
     let around = group!("p8 crossed").enter();
     let turns = custom_loop();
@@ -216,6 +215,7 @@ fn p8_whatever_loop_ends_first_the_thread_goes_on_counting() {
 
 #[test]
 fn p10_fine_groups_are_nothing_until_somebody_wants_them() {
+    own_process!();
     static FINE: Group = Group::fine(GroupKind::Component, "p10 fine");
     let mut recording = Recording::start(Probes::JANK);
     (0..5).for_each(|_| drop(FINE.enter()));
@@ -233,6 +233,7 @@ fn p10_fine_groups_are_nothing_until_somebody_wants_them() {
 
 #[test]
 fn p13_no_number_falls_in_a_thousand_snapshots_under_load() {
+    own_process!();
     let mut recording = Recording::start(Probes::ALL);
     static STOP: AtomicBool = AtomicBool::new(false);
     STOP.store(false, Ordering::Relaxed);
@@ -297,6 +298,7 @@ fn assert_not_less(before: &GroupTotals, now: &GroupTotals) {
 
 #[test]
 fn p15_waiting_in_a_guard_is_blocking_time() {
+    own_process!();
     let mut recording = Recording::start(Probes::ALL);
     {
         let _works = group!("plugin:p15").enter();
@@ -318,6 +320,7 @@ fn p15_waiting_in_a_guard_is_blocking_time() {
 
 #[test]
 fn every_poll_of_a_future_is_one_entry() {
+    own_process!();
     struct Thrice(u32);
     impl Future for Thrice {
         type Output = u32;
@@ -340,6 +343,7 @@ fn every_poll_of_a_future_is_one_entry() {
 
 #[test]
 fn p7_work_in_a_nested_loop_is_counted_in_it_alone() {
+    own_process!();
     let mut recording = Recording::start(Probes::JANK);
     let begin = now();
     let outer = group!("p7 outer").enter();
@@ -366,6 +370,7 @@ fn p7_work_in_a_nested_loop_is_counted_in_it_alone() {
 
 #[test]
 fn p7_a_loop_that_is_left_before_those_inside_of_it_takes_them_with_it() {
+    own_process!();
     let mut recording = Recording::start(Probes::JANK);
     let outer = group!("p7 left").enter();
     let (first, second) = (nested_loop(), nested_loop());
@@ -388,6 +393,7 @@ fn p7_a_loop_that_is_left_before_those_inside_of_it_takes_them_with_it() {
 
 #[test]
 fn p15_a_wait_that_is_left_in_another_loop_is_over() {
+    own_process!();
     let mut recording = Recording::start(Probes::ALL);
     {
         let _outer = group!("p15 outer").enter();
@@ -407,6 +413,7 @@ fn p15_a_wait_that_is_left_in_another_loop_is_over() {
 
 #[test]
 fn p15_a_wait_for_a_group_that_is_entered_is_blocking_time() {
+    own_process!();
     let mut recording = Recording::start(Probes::ALL);
     let store = Group::register(GroupKind::Component, "p15 store");
     {
@@ -420,6 +427,7 @@ fn p15_a_wait_for_a_group_that_is_entered_is_blocking_time() {
 
 #[test]
 fn p2_a_group_is_left_with_the_last_of_its_guards() {
+    own_process!();
     let mut recording = Recording::start(Probes::JANK);
     let first = group!("p2 held").enter();
     let second = group!("p2 held").enter();
@@ -452,6 +460,7 @@ impl ByteSource for EndsInBetween {
 
 #[test]
 fn p13_what_a_session_leaves_when_it_ends_is_not_told_as_its_numbers() {
+    own_process!();
     for reads in 0..12 {
         let recording = Recording::start(Probes::JANK);
         (0..3).for_each(|_| drop(group!("p13 ends").enter()));
@@ -470,6 +479,7 @@ fn p13_what_a_session_leaves_when_it_ends_is_not_told_as_its_numbers() {
 
 #[test]
 fn a_guard_of_an_earlier_session_means_nothing_in_a_later_one() {
+    own_process!();
     let recording = Recording::start(Probes::ALL);
     let left_over = group!("left over").enter();
     drop(recording);
@@ -486,6 +496,7 @@ fn a_guard_of_an_earlier_session_means_nothing_in_a_later_one() {
 
 #[test]
 fn a_panic_leaves_the_group() {
+    own_process!();
     let mut recording = Recording::start(Probes::JANK);
     let panicked = std::panic::catch_unwind(|| {
         let _in = group!("panics").enter();
@@ -499,13 +510,14 @@ fn a_panic_leaves_the_group() {
 
 #[test]
 fn the_profile_has_the_same_numbers_as_a_counter() {
+    own_process!();
     let mut recording = Recording::start(Probes::JANK);
     for _ in 0..50 {
         let _in = group!("plugin:tracked").enter();
         std::thread::sleep(Duration::from_micros(50));
     }
     let totals = recording.totals(GroupKind::Plugin, "tracked");
-    let snapshot = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap();
+    let snapshot = support::snapshot();
     let track = snapshot.counters.iter().find(|counter| counter.definition.name == "plugin tracked").unwrap();
     assert_eq!((track.value.unsigned_abs(), track.number), (totals.wall_ns, totals.ticks));
     assert_eq!((totals.ticks, totals.runs), (50, 50));
@@ -513,6 +525,7 @@ fn the_profile_has_the_same_numbers_as_a_counter() {
 
 #[test]
 fn threads_of_one_name_are_one_group_and_those_that_end_keep_their_totals() {
+    own_process!();
     let mut recording = Recording::start(Probes::JANK);
     (0..3).for_each(|_| on_thread("pool worker", || drop(group!("threads").enter())));
     assert_eq!(recording.totals(GroupKind::Thread, "pool worker").ticks, 3);
@@ -520,6 +533,7 @@ fn threads_of_one_name_are_one_group_and_those_that_end_keep_their_totals() {
 
 #[test]
 fn a_thread_that_is_named_anew_is_in_the_group_of_its_new_name_from_the_next_iteration_on() {
+    own_process!();
     let mut recording = Recording::start(Probes::JANK);
     on_thread("first name", || {
         let around = group!("named").enter();
@@ -533,6 +547,7 @@ fn a_thread_that_is_named_anew_is_in_the_group_of_its_new_name_from_the_next_ite
 
 #[test]
 fn a_thread_that_ends_in_a_custom_loop_hands_over_what_it_did() {
+    own_process!();
     let mut recording = Recording::start(Probes::JANK);
     on_thread("ends", || {
         let turns = custom_loop();
@@ -546,6 +561,7 @@ fn a_thread_that_ends_in_a_custom_loop_hands_over_what_it_did() {
 #[test]
 #[allow(unsafe_code)]
 fn a_forked_child_counts_nothing_and_is_not_harmed_by_guards_it_was_born_with() {
+    own_process!();
     let mut recording = Recording::start(Probes::ALL);
     let born_with = group!("forked").enter();
     // SAFETY: the child does nothing but leave and enter a group, which takes no lock and allocates nothing there, and ends.

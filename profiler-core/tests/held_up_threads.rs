@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::support::{self, snapshot};
 use profiler_core::losses::{Drops, EntryCounts};
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
-use profiler_core::pool::{self, PoolSpec};
-use profiler_core::reader::{PoolReader, Snapshot, ThreadInfo};
+use profiler_core::pool::{self};
+use profiler_core::reader::{Snapshot, ThreadInfo};
 use profiler_core::session::{self, SessionParams, StartOptions};
-use profiler_core::time::SessionClock;
 use profiler_core::{marker, scope};
+use test_support::own_process;
+use test_support::patience::until;
 
 static HOLD: AtomicBool = AtomicBool::new(false);
 static IS_HELD: AtomicBool = AtomicBool::new(false);
@@ -51,14 +53,7 @@ fn slow() {
 
 fn attach() {
     let params = SessionParams::default();
-    let spec = PoolSpec {
-        id: pool::new_id().unwrap(),
-        limit: params.limit,
-        allowance: params.limit,
-        clock: SessionClock::start_now(),
-        params,
-        name: String::new(),
-    };
+    let spec = support::pool_spec(&params);
     session::attach(pool::create(&spec).unwrap()).unwrap();
 }
 
@@ -67,22 +62,8 @@ fn start(interval_ns: u64) {
     session::start(params, StartOptions::default()).unwrap();
 }
 
-fn snapshot() -> Snapshot {
-    PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap()
-}
-
 fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(body).unwrap()
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..120_000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("{what}");
 }
 
 fn named(snapshot: &Snapshot, name: &str) -> Option<ThreadInfo> {
@@ -91,6 +72,7 @@ fn named(snapshot: &Snapshot, name: &str) -> Option<ThreadInfo> {
 
 #[test]
 fn a_thread_held_up_across_a_stop_and_a_start_says_nothing_about_anothers_row() {
+    own_process!();
     attach();
     start(1_000_000);
     let held_up = thread("held up", || {
@@ -99,7 +81,7 @@ fn a_thread_held_up_across_a_stop_and_a_start_says_nothing_about_anothers_row() 
         HOLD.store(true, Ordering::SeqCst);
         slow(); // until the second session runs
     });
-    wait_until("never held up", || IS_HELD.load(Ordering::SeqCst));
+    assert!(until(|| IS_HELD.load(Ordering::SeqCst)), "never held up");
     start(2_000_000);
     let (say, go_on) = std::sync::mpsc::channel::<()>();
     let new = thread("new", move || {
@@ -107,7 +89,7 @@ fn a_thread_held_up_across_a_stop_and_a_start_says_nothing_about_anothers_row() 
         go_on.recv().unwrap();
         let _scope = scope!("second session");
     });
-    wait_until("the new thread has no row", || named(&snapshot(), "new").is_some());
+    assert!(until(|| named(&snapshot(), "new").is_some()), "the new thread has no row");
     assert!(named(&snapshot(), "held up").is_none(), "a thread of a session that is over");
     HOLD.store(false, Ordering::SeqCst);
     held_up.join().unwrap();

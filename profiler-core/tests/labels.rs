@@ -2,8 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use crate::support::{self};
 use profiler_core::entry::Entry;
 use profiler_core::entry::stack::Frame;
 use profiler_core::label;
@@ -12,17 +11,12 @@ use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{
     MarkerOptions, MarkerStack, ProfilerMarker, add_marker, add_text_marker, add_untyped_marker, category,
 };
-use profiler_core::reader::{ChunkBuffer, ChunkRead, LabelDefinition, PoolReader};
+use profiler_core::reader::{ChunkBuffer, ChunkRead, LabelDefinition};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::{marker, text_marker};
+use test_support::own_process;
 
 /// One session per process.
-static ONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn start() {
     session::start(SessionParams::default(), StartOptions::default()).unwrap();
 }
@@ -46,7 +40,7 @@ impl Seen {
 }
 
 fn read() -> Vec<Seen> {
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     assert_eq!(snapshot.counts().dropped.total(), 0, "{:?}", snapshot.counts());
     let (mut seen, mut buffer) = (Vec::new(), ChunkBuffer::default());
@@ -94,7 +88,7 @@ impl Thing {
 
 #[test]
 fn a_marker_shows_the_labels_that_are_open_around_it() {
-    let _alone = alone();
+    own_process!();
     start();
     let line = line!() + 1;
     let _outer = label!("outer");
@@ -115,7 +109,7 @@ fn a_marker_shows_the_labels_that_are_open_around_it() {
 
 #[test]
 fn a_function_is_labelled_by_its_path_and_every_call_of_it() {
-    let _alone = alone();
+    own_process!();
     start();
     assert_eq!(labelled(2), 2);
     assert_eq!(Thing.method(7), [7]);
@@ -141,7 +135,7 @@ impl ProfilerMarker for Number {
 
 #[test]
 fn every_form_of_a_marker_takes_a_stack_and_keeps_its_payload() {
-    let _alone = alone();
+    own_process!();
     start();
     let _label = label!("around");
     let payload = Number { number: 77 };
@@ -167,7 +161,7 @@ fn every_form_of_a_marker_takes_a_stack_and_keeps_its_payload() {
 
 #[test]
 fn labels_stay_balanced_when_sessions_start_and_stop_inside_them() {
-    let _alone = alone();
+    own_process!();
     let before = label!("before the first session");
     start();
     let first = label!("in the first");
@@ -189,7 +183,7 @@ fn labels_stay_balanced_when_sessions_start_and_stop_inside_them() {
 
 #[test]
 fn a_forked_child_opens_and_closes_labels_that_nobody_sees() {
-    let _alone = alone();
+    own_process!();
     start();
     let outer = label!("before the fork");
     // SAFETY: the child calls only what a forked child may, and leaves by `_exit`.

@@ -8,7 +8,6 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use profiler_core::alloc::ProfilingAllocator;
 use profiler_core::entry::Entry;
@@ -19,6 +18,7 @@ use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
 use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use test_support::own_process;
 
 /// One byte in so many is sampled.
 const EVERY: u64 = 4096;
@@ -64,12 +64,6 @@ const HUGE: usize = 1 << 32;
 #[global_allocator]
 static ALLOCATOR: ProfilingAllocator<Honest> =
     ProfilingAllocator::around(Honest).sampling_every(EVERY as u32).with_seed(20);
-
-static ONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn start(features: Features) {
     let params = SessionParams { limit: ByteLimit::new(64 << 20), features, ..SessionParams::default() };
@@ -166,7 +160,7 @@ fn churned() -> Option<(u64, Vec<Recorded>, Snapshot)> {
 
 #[test]
 fn samples_add_up_to_what_was_allocated_and_every_free_matches() {
-    let _alone = alone();
+    own_process!();
     let (truth, own, snapshot) = (0..20).find_map(|_| churned()).expect("entries are dropped in every run");
     let sampled: i64 = own.iter().map(|(.., bytes)| (*bytes).max(0)).sum();
     let ratio = sampled as f64 / truth as f64;
@@ -178,7 +172,7 @@ fn samples_add_up_to_what_was_allocated_and_every_free_matches() {
 
 #[test]
 fn the_counter_follows_every_byte_also_without_samples() {
-    let _alone = alone();
+    own_process!();
     start(Features::NONE);
     let kept = on_a_thread(|| (0..1000).map(|_| vec![1_u8; 10_000]).collect::<Vec<_>>());
     let (recorded, snapshot) = read();
@@ -193,7 +187,7 @@ fn the_counter_follows_every_byte_also_without_samples() {
 
 #[test]
 fn threads_that_come_and_go_leave_exact_books() {
-    let _alone = alone();
+    own_process!();
     start(Features::NATIVE_ALLOCATIONS);
     for _ in 0..20 {
         let body = || drop(black_box((0..50).map(|size| vec![1_u8; size * 97]).collect::<Vec<_>>()));
@@ -258,7 +252,7 @@ extern "C" fn drop_in_the_second_round(late: *mut libc::c_void) {
 
 #[test]
 fn what_destructors_of_a_thread_allocate_after_ours_is_counted_and_starts_nothing_anew() {
-    let _alone = alone();
+    own_process!();
     start(Features::NATIVE_ALLOCATIONS);
     let mut key = 0;
     // SAFETY: writes into a key that lives through the call; the destructor is a static function.
@@ -289,7 +283,7 @@ extern "C" fn allocate_at_the_very_end(_: *mut libc::c_void) {
 
 #[test]
 fn a_thread_that_allocates_only_when_the_standard_library_has_forgotten_it_leaves_nothing_behind() {
-    let _alone = alone();
+    own_process!();
     start(Features::NATIVE_ALLOCATIONS);
     let mut key = 0;
     // SAFETY: writes into a key that lives through the call; the destructor is a static function.
@@ -315,8 +309,8 @@ fn a_thread_that_allocates_only_when_the_standard_library_has_forgotten_it_leave
 
 #[test]
 fn a_thread_that_allocates_first_gets_its_whole_name_with_its_first_marker() {
+    own_process!();
     const NAME: &str = "a name of more than fifteen bytes";
-    let _alone = alone();
     start(Features::NATIVE_ALLOCATIONS);
     let body = || {
         allocate_late();
@@ -356,7 +350,7 @@ impl ProfilerMarker for Allocating {
 
 #[test]
 fn what_is_allocated_in_the_middle_of_an_entry_is_counted_and_leaves_no_half() {
-    let _alone = alone();
+    own_process!();
     start(Features::NATIVE_ALLOCATIONS);
     on_a_thread(|| marker!("allocates", &category::TEST, MarkerOptions::default(), &Allocating { text: 50 }));
     let (recorded, snapshot) = read();
@@ -370,7 +364,7 @@ fn what_is_allocated_in_the_middle_of_an_entry_is_counted_and_leaves_no_half() {
 
 #[test]
 fn a_free_of_an_earlier_sessions_sample_is_not_recorded() {
-    let _alone = alone();
+    own_process!();
     start(Features::NATIVE_ALLOCATIONS);
     let kept = on_a_thread(|| (0..1000).map(|_| vec![1_u8; 5000]).collect::<Vec<_>>());
     let (recorded, snapshot) = read();
@@ -388,7 +382,7 @@ const LARGE: usize = 1 << 20;
 
 #[test]
 fn sizes_and_alignments_stay_and_what_cannot_grow_stays_what_it_is() {
-    let _alone = alone();
+    own_process!();
     start(Features::NATIVE_ALLOCATIONS);
     let before = malloc(&read().1);
     for align in [1, 16, 64, 4096, 1 << 16] {
@@ -414,7 +408,7 @@ fn sizes_and_alignments_stay_and_what_cannot_grow_stays_what_it_is() {
 
 #[test]
 fn a_forked_child_only_allocates() {
-    let _alone = alone();
+    own_process!();
     start(Features::NATIVE_ALLOCATIONS);
     let kept = black_box(vec![1_u8; 1 << 20]);
     // SAFETY: the child allocates, which the C library allows after a fork, and leaves by `_exit`.

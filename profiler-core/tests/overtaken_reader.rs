@@ -6,11 +6,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 
+use crate::support::{self};
 use profiler_core::ids::ByteLimit;
 use profiler_core::marker;
 use profiler_core::reader::{ByteSource, PoolReader};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
+use test_support::own_process;
 
 /// Entries before a reader comes: several chunks in each of some slices of time.
 const SLICES: u64 = 12;
@@ -74,13 +76,14 @@ fn read_overtaken(how: Overtaking) -> (u64, u64, usize) {
     let reads = Rc::new(Cell::new(0));
     let source = Busy { pool: session::pool_file().unwrap(), slices, reads: Rc::clone(&reads), how };
     let seen = PoolReader::open(source).unwrap().snapshot().unwrap().counts();
-    let end = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts();
+    let end = support::snapshot().counts();
     session::stop();
     (seen.recorded(), end.recorded(), reads.get())
 }
 
 #[test]
 fn no_entry_falls_out_of_the_books_wherever_and_however_often_a_reader_is_overtaken() {
+    own_process!();
     for number in 0..4 {
         let (records, by_others) = (number & 1 == 1, number & 2 == 2);
         for every in [usize::MAX, 1, 2, 3, 5, 8] {

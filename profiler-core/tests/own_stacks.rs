@@ -8,7 +8,6 @@
 ))]
 
 use std::hint::black_box;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use profiler_core::alloc::ProfilingAllocator;
@@ -20,11 +19,10 @@ use profiler_core::marker::{
 use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::{label, marker, text_marker};
+use test_support::own_process;
 
 #[global_allocator]
 static ALLOCATOR: ProfilingAllocator = ProfilingAllocator::new().sampling_every(1);
-
-static ONE: Mutex<()> = Mutex::new(());
 
 const SIZE: usize = 12_345;
 
@@ -123,7 +121,7 @@ fn check(name: &str, stack: &[Seen], exact: bool) {
 
 #[test]
 fn each_label_of_a_marker_stands_just_inside_the_function_that_opened_it() {
-    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     start(Features::NONE);
     outer();
     let seen = read();
@@ -135,7 +133,7 @@ fn each_label_of_a_marker_stands_just_inside_the_function_that_opened_it() {
 
 #[test]
 fn a_sampled_allocation_and_its_free_show_who_asked_for_them() {
-    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     start(Features::NATIVE_ALLOCATIONS);
     outer();
     let seen = read();

@@ -8,24 +8,20 @@ use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support;
 use profiler_core::counter::Counter;
 use profiler_core::ids::ByteLimit;
 use profiler_core::losses::{DropReason, EntryCounts};
-use profiler_core::pool::{self, AttachError, PoolSpec};
+use profiler_core::pool::{self, AttachError};
 use profiler_core::reader::{PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartError, StartOptions};
-use profiler_core::time::SessionClock;
 use profiler_core::{marker, sys, text_marker};
+use test_support::own_process;
 
 /// Sessions are global to the process.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A small file system in memory, unmounted at the end.
 struct SmallDisk(PathBuf);
 
@@ -103,7 +99,7 @@ fn total(before: EntryCounts, after: EntryCounts) -> u64 {
 
 #[test]
 fn a_full_file_system_costs_counted_entries_and_never_the_host() {
-    let _turn = turn();
+    own_process!();
     let Some(disk) = SmallDisk::mount(256) else { return };
     let file = Arc::new(private_file(&disk.0.join("pool")));
     start_in(&file, 8 << 20).unwrap();
@@ -119,7 +115,7 @@ fn a_full_file_system_costs_counted_entries_and_never_the_host() {
 
 #[test]
 fn every_first_touch_on_a_full_file_system_is_refused_and_later_ones_succeed() {
-    let _turn = turn();
+    own_process!();
     let Some(disk) = SmallDisk::mount(512) else { return };
     let file = Arc::new(private_file(&disk.0.join("pool")));
     start_in(&file, 8 << 20).unwrap();
@@ -161,7 +157,7 @@ fn many_threads(count: usize) {
 
 #[test]
 fn a_pool_that_there_is_no_room_for_is_an_error() {
-    let _turn = turn();
+    own_process!();
     let Some(disk) = SmallDisk::mount(64) else { return };
     let file = Arc::new(private_file(&disk.0.join("pool")));
     disk.fill(0);
@@ -172,7 +168,7 @@ fn a_pool_that_there_is_no_room_for_is_an_error() {
 
 #[test]
 fn a_file_that_others_may_open_is_no_pool() {
-    let _turn = turn();
+    own_process!();
     let directory = tempfile::tempdir().unwrap();
     let file = Arc::new(private_file(&directory.path().join("pool")));
     for mode in [0o640, 0o604, 0o620] {
@@ -189,7 +185,7 @@ fn a_file_that_others_may_open_is_no_pool() {
 
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
-    let _turn = turn();
+    own_process!();
     let before = rustix::process::getrlimit(rustix::process::Resource::Fsize);
     let small = rustix::process::Rlimit { current: Some(1 << 20), ..before };
     rustix::process::setrlimit(rustix::process::Resource::Fsize, small).unwrap();
@@ -197,13 +193,6 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
     rustix::process::setrlimit(rustix::process::Resource::Fsize, before).unwrap();
     assert!(matches!(refused, Err(StartError::System(_))), "{refused:?}");
     let params = SessionParams::default();
-    let spec = PoolSpec {
-        id: pool::new_id().unwrap(),
-        limit: params.limit,
-        allowance: params.limit,
-        clock: SessionClock::start_now(),
-        params,
-        name: String::new(),
-    };
+    let spec = support::pool_spec(&params);
     assert!(pool::create(&spec).is_ok());
 }

@@ -1,11 +1,9 @@
 //! What is recorded is read back, exactly. One test function per rule; the session is global to
 //! the process, so a lock keeps them apart.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use crate::support::{self, RunningSession};
 use profiler_core::counter::Counter;
 use profiler_core::entry::{Entry, MarkerEntry, Timing};
-use profiler_core::ids::ByteLimit;
 use profiler_core::losses::DropReason;
 use profiler_core::marker::payload::{FieldValue, PayloadReader};
 use profiler_core::marker::schema::{Format, MarkerSchema};
@@ -16,53 +14,23 @@ use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use profiler_core::{marker, scope, text_marker, thread};
-
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// A session that ends with its test, before the next test may start one.
-struct Session(#[allow(dead_code)] MutexGuard<'static, ()>);
+use test_support::own_process;
+use test_support::patience::until;
 
 /// Repeats an action whose entry may be dropped, as the rules allow when another thread holds
 /// the chunk manager's lock at that instant, until one entry more is there.
 fn until_recorded(mut action: impl FnMut()) {
     let entries = || snapshot().1.entries();
     let before = entries();
-    for _ in 0..120_000 {
+    let is_recorded = || {
         action();
-        if entries() > before {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    panic!("never recorded: {:?}", snapshot().1.counts());
-}
-
-/// Waits until the maintenance thread has done something; returns whether it has.
-fn until(mut holds: impl FnMut() -> bool) -> bool {
-    (0..120_000).any(|_| {
-        let is_so = holds();
-        if !is_so {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        is_so
-    })
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        session::stop();
-    }
-}
-
-fn start(limit: u64) -> Session {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let params = SessionParams { limit: ByteLimit::new(limit), ..SessionParams::default() };
-    session::start(params, StartOptions::default()).unwrap();
-    Session(alone)
+        entries() > before
+    };
+    assert!(until(is_recorded), "never recorded: {:?}", snapshot().1.counts());
 }
 
 fn snapshot() -> (PoolReader<std::fs::File>, Snapshot) {
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     (reader, snapshot)
 }
@@ -124,7 +92,8 @@ impl ProfilerMarker for Job<'_> {
 
 #[test]
 fn every_kind_of_marker_comes_back() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     marker!("instant");
     marker!("interval", &category::IO, MarkerOptions::interval_until_now_from(Timestamp::now()));
     text_marker!("text", &category::IO, MarkerOptions::default(), "hello");
@@ -152,7 +121,8 @@ fn every_kind_of_marker_comes_back() {
 
 #[test]
 fn a_payload_is_decodable_from_the_pool_alone() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     marker!("typed", &category::IPC, MarkerOptions::default(), &Job { title: "x", bytes: 5 });
     let (_, snapshot) = snapshot();
     let types = snapshot.definitions.marker_types();
@@ -163,7 +133,8 @@ fn a_payload_is_decodable_from_the_pool_alone() {
 
 #[test]
 fn entries_of_many_threads_arrive_exactly_and_in_order() {
-    let _session = start(64 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(64 << 20);
     const THREADS: usize = 4;
     const EACH: usize = 50_000;
     let threads: Vec<_> = (0..THREADS)
@@ -199,7 +170,8 @@ fn entries_of_many_threads_arrive_exactly_and_in_order() {
 
 #[test]
 fn a_full_pool_keeps_the_newest_and_counts_what_went() {
-    let _session = start(256 * 1024);
+    own_process!();
+    let _session = RunningSession::with_limit(256 * 1024);
     let total = 100_000_u64;
     for _ in 0..total {
         marker!("flood");
@@ -222,8 +194,9 @@ fn a_full_pool_keeps_the_newest_and_counts_what_went() {
 
 #[test]
 fn true_bytes_never_exceed_the_limit() {
+    own_process!();
     let limit = 512 * 1024;
-    let _session = start(limit);
+    let _session = RunningSession::with_limit(limit);
     let file = session::pool_file().unwrap();
     for round in 0..200_000 {
         marker!("flood");
@@ -236,7 +209,8 @@ fn true_bytes_never_exceed_the_limit() {
 
 #[test]
 fn a_payload_larger_than_a_chunk_gets_one_of_its_own_up_to_the_maximum() {
-    let _session = start(32 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(32 << 20);
     let large = "x".repeat(700_000);
     until_recorded(|| text_marker!("large", &category::TEST, MarkerOptions::default(), &large));
     let huge = "x".repeat(1_100_000);
@@ -250,7 +224,8 @@ fn a_payload_larger_than_a_chunk_gets_one_of_its_own_up_to_the_maximum() {
 
 #[test]
 fn pausing_records_nothing_but_counts_and_shows_the_range() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     marker!("before");
     session::pause();
     marker!("during");
@@ -266,7 +241,8 @@ fn pausing_records_nothing_but_counts_and_shows_the_range() {
 
 #[test]
 fn ensure_started_keeps_data_only_if_nothing_changed() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     marker!("kept");
     let same = session::current_params().unwrap();
     session::ensure_started(same.clone(), StartOptions::default()).unwrap();
@@ -278,7 +254,8 @@ fn ensure_started_keeps_data_only_if_nothing_changed() {
 
 #[test]
 fn a_second_session_has_nothing_of_the_first() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     marker!("first");
     session::stop();
     assert!(!session::is_active());
@@ -291,8 +268,9 @@ fn a_second_session_has_nothing_of_the_first() {
 
 #[test]
 fn an_entry_overtaken_by_a_stop_writes_nothing() {
+    own_process!();
     static SITE: MarkerSite = MarkerSite::new("overtaken");
-    let session = start(1 << 20);
+    let session = RunningSession::with_limit(1 << 20);
     SITE.add(&category::TEST, MarkerOptions::default());
     let pool = session::pool_file().unwrap();
     drop(session);
@@ -304,10 +282,9 @@ fn an_entry_overtaken_by_a_stop_writes_nothing() {
 
 #[test]
 fn filters_select_threads_by_name() {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     let params = SessionParams { filters: vec!["WORK".to_owned()], ..SessionParams::default() };
-    session::start(params, StartOptions::default()).unwrap();
-    let _session = Session(alone);
+    let _session = RunningSession::start(params);
     let run = |name: &'static str| {
         let body = || marker!("here");
         std::thread::Builder::new().name(name.to_owned()).spawn(body).unwrap().join().unwrap();
@@ -320,7 +297,8 @@ fn filters_select_threads_by_name() {
 
 #[test]
 fn a_thread_can_be_named_and_renamed() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     let body = || {
         thread::register("first name");
         marker!("a");
@@ -334,7 +312,8 @@ static ITEMS: Counter = Counter::new("items", "Other", "items handled");
 
 #[test]
 fn counters_are_read_with_the_pool() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     ITEMS.add(5);
     ITEMS.add(-2);
     let (_, snapshot) = snapshot();
@@ -374,7 +353,8 @@ impl ProfilerMarker for Tricky<'_> {
 
 #[test]
 fn payloads_that_fail_panic_or_record_are_counted_and_harm_nothing() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     let switch = Switch(std::cell::Cell::new(0));
     let add = |mode: u8| {
         switch.0.set(mode);
@@ -394,7 +374,8 @@ fn payloads_that_fail_panic_or_record_are_counted_and_harm_nothing() {
 
 #[test]
 fn a_thread_that_ends_leaves_its_entries_and_frees_its_row_when_they_go() {
-    let _session = start(512 * 1024);
+    own_process!();
+    let _session = RunningSession::with_limit(512 * 1024);
     for _ in 0..2000 {
         let body = || marker!("short");
         std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
@@ -405,7 +386,8 @@ fn a_thread_that_ends_leaves_its_entries_and_frees_its_row_when_they_go() {
 
 #[test]
 fn a_forked_child_writes_nothing_and_lives() {
-    let _session = start(1 << 20);
+    own_process!();
+    let _session = RunningSession::with_limit(1 << 20);
     marker!("parent");
     // SAFETY: the child only records, allocates nothing that matters, and leaves by _exit.
     #[allow(unsafe_code)]
@@ -437,10 +419,9 @@ unsafe fn libc_fork() -> libc::pid_t {
 
 #[test]
 fn the_duration_window_destroys_what_is_older() {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     let params = SessionParams { window_ns: 100_000_000, ..SessionParams::default() };
-    session::start(params, StartOptions::default()).unwrap();
-    let _session = Session(alone);
+    let _session = RunningSession::start(params);
     let body = || marker!("old");
     std::thread::Builder::new().spawn(body).unwrap().join().unwrap();
     // Still there, or already evicted on a machine that takes longer than the window for a look.

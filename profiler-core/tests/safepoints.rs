@@ -5,63 +5,29 @@
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::support::{self};
 use profiler_core::entry::Entry;
 use profiler_core::entry::sample::Stacks;
 use profiler_core::ids::{ByteLimit, ThreadId};
 use profiler_core::marker::category;
-use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::reader::{ChunkBuffer, ChunkRead};
 use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler, StackRoom};
 use profiler_core::sampler::{Frame, MAX_FRAMES, define_label};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::time::Anchor;
-
-thread_local! {
-    // Constant and without destructor, so they can be used inside the allocator.
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-    static HELD: Cell<i64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn note(bytes: i64) {
-    CALLS.with(|calls| calls.set(calls.get() + 1));
-    HELD.with(|held| held.set(held.get() + bytes));
-}
-
-// SAFETY: every call goes unchanged to the system's allocator, which keeps the contract.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size() as i64);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        note(-(layout.size() as i64));
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-static TURN: Mutex<()> = Mutex::new(());
+use test_support::counting::{allocations_of, bytes_kept_by};
+use test_support::own_process;
 
 /// A session in which nothing else samples.
-struct Turn(#[allow(dead_code)] MutexGuard<'static, ()>);
+struct OnlySafePoints;
 
-impl Turn {
+impl OnlySafePoints {
     fn new() -> Self {
-        let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         start(SessionParams::default().limit);
-        Self(turn)
+        Self
     }
 }
 
@@ -71,7 +37,7 @@ fn start(limit: ByteLimit) {
     session::start(params, StartOptions { name: "script".to_owned(), ..StartOptions::default() }).unwrap();
 }
 
-impl Drop for Turn {
+impl Drop for OnlySafePoints {
     fn drop(&mut self) {
         session::stop();
     }
@@ -85,7 +51,7 @@ const MS: Duration = Duration::from_millis(1);
 type Seen = (i64, Option<u64>, Vec<String>);
 
 fn samples(row: ThreadId) -> Vec<Seen> {
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     let converter = reader.header().clock.converter(Anchor::take());
     let mut all = Vec::new();
@@ -125,7 +91,8 @@ fn push(stack: &mut StackRoom<'_>, id: u64, name: &'static str) {
 
 #[test]
 fn x5_a_long_native_stretch_is_one_sample_with_its_whole_time() {
-    let _turn = Turn::new();
+    own_process!();
+    let _session = OnlySafePoints::new();
     let mut sampler = SafePointSampler::new(ROW, MS);
     assert!(sampler.start() && sampler.is_on());
     std::thread::sleep(50 * MS);
@@ -142,7 +109,8 @@ fn x5_a_long_native_stretch_is_one_sample_with_its_whole_time() {
 
 #[test]
 fn x6_a_pause_is_a_sample_without_a_stack() {
-    let _turn = Turn::new();
+    own_process!();
+    let _session = OnlySafePoints::new();
     let begin = now();
     let mut sampler = SafePointSampler::new(ROW, MS);
     sampler.start();
@@ -169,7 +137,8 @@ fn x6_a_pause_is_a_sample_without_a_stack() {
 
 #[test]
 fn x7_each_function_is_recorded_once_and_no_sample_is_lost_at_the_stop() {
-    let _turn = Turn::new();
+    own_process!();
+    let _session = OnlySafePoints::new();
     let mut asked: BTreeMap<u64, u32> = BTreeMap::new();
     let mut polls = 0;
     // An interval of nothing: every poll samples.
@@ -198,7 +167,7 @@ fn x7_each_function_is_recorded_once_and_no_sample_is_lost_at_the_stop() {
         |name: &str| all.iter().filter(|(.., names)| names.last().is_some_and(|last| last == name)).count();
     assert_eq!((of("leaf"), of("last")), (polls, 20), "the last of each run too");
     assert!(polls >= 20, "{polls}");
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let definitions = reader.definitions().unwrap();
     let mut labels: Vec<_> =
         definitions.labels().into_iter().map(|(_, label)| (label.name.as_str(), label.line)).collect();
@@ -220,14 +189,16 @@ fn own_threads() -> usize {
 
 #[test]
 fn x8_nothing_is_held_while_it_is_off() {
-    let _turn = Turn::new();
-    let calls = CALLS.with(Cell::get);
+    own_process!();
+    let _session = OnlySafePoints::new();
     let mut sampler = SafePointSampler::new(ROW, Duration::ZERO);
-    sampler.poll(|stack| push(stack, 1, "main"));
-    sampler.suspend();
-    sampler.resume();
-    sampler.stop(|stack| push(stack, 1, "main"));
-    assert_eq!(CALLS.with(Cell::get), calls, "before the start nothing is allocated");
+    let allocations = allocations_of(|| {
+        sampler.poll(|stack| push(stack, 1, "main"));
+        sampler.suspend();
+        sampler.resume();
+        sampler.stop(|stack| push(stack, 1, "main"));
+    });
+    assert_eq!(allocations, 0, "before the start nothing is allocated");
     let run = |sampler: &mut SafePointSampler| {
         assert!(sampler.start());
         sampler.poll(|stack| push(stack, 1, "main"));
@@ -235,34 +206,31 @@ fn x8_nothing_is_held_while_it_is_off() {
     };
     // The thread joins the session, once.
     run(&mut sampler);
-    let (held, before) = (HELD.with(Cell::get), own_threads());
-    for _ in 0..1000 {
-        run(&mut sampler);
-    }
+    let before = own_threads();
+    let kept = bytes_kept_by(|| (0..1000).for_each(|_| run(&mut sampler)));
     // A thread that changes chunks hands a few hundred bytes to the chunk manager. A leak would be a thousand of something.
-    let kept = HELD.with(Cell::get) - held;
     assert!(kept.abs() < 4000, "what a run takes it gives back: {kept}");
     let mut tries = 0..12_000;
     while own_threads() != before && tries.next().is_some() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(own_threads(), before, "threads of its own");
-    let calls = CALLS.with(Cell::get);
-    sampler.poll(|stack| push(stack, 1, "main"));
-    assert_eq!(CALLS.with(Cell::get), calls, "after the stop nothing is allocated");
+    let allocations = allocations_of(|| sampler.poll(|stack| push(stack, 1, "main")));
+    assert_eq!(allocations, 0, "after the stop nothing is allocated");
 }
 
 #[test]
 fn without_a_session_it_stays_off_and_in_another_one_it_begins_anew() {
-    let turn = Turn::new();
+    own_process!();
+    let session = OnlySafePoints::new();
     let mut sampler = SafePointSampler::new(profiler_core::thread::current(), Duration::ZERO);
     assert!(sampler.start());
     session::stop();
     sampler.poll(|stack| push(stack, 1, "unseen"));
     let mut other = SafePointSampler::new(ROW, MS);
     assert!(!other.start() && !other.is_on());
-    drop(turn);
-    let _turn = Turn::new();
+    drop(session);
+    let _session = OnlySafePoints::new();
     sampler.poll(|stack| push(stack, 1, "unseen"));
     let before = now();
     while before.elapsed() < MS {}
@@ -286,7 +254,8 @@ fn fill_definitions() -> u64 {
 
 #[test]
 fn x7_a_pool_without_room_for_names_is_read_once_and_samples_go_on_without_them() {
-    let _turn = Turn::new();
+    own_process!();
+    let _session = OnlySafePoints::new();
     let mut sampler = SafePointSampler::new(ROW, Duration::ZERO);
     assert!(sampler.start());
     session::stop();
@@ -295,16 +264,13 @@ fn x7_a_pool_without_room_for_names_is_read_once_and_samples_go_on_without_them(
     assert!(labels > 1000, "{labels}");
     sampler.poll(|stack| push(stack, 1, "unseen")); // takes note of the other session
     sampler.poll(|stack| push(stack, 1, "nameless"));
-    let calls = CALLS.with(Cell::get);
     let mut polls = 0;
-    for _ in 0..20 {
-        sampler.poll(|stack| {
-            polls += 1;
-            push(stack, 1, "nameless");
-        });
-    }
-    let calls = CALLS.with(Cell::get) - calls;
-    assert!(calls < labels, "{calls} allocations: what is defined was read again");
+    let mut nameless = |stack: &mut StackRoom<'_>| {
+        polls += 1;
+        push(stack, 1, "nameless");
+    };
+    let allocations = allocations_of(|| (0..20).for_each(|_| sampler.poll(&mut nameless)));
+    assert!(allocations < labels, "{allocations} allocations: what is defined was read again");
     let all = samples(ROW);
     let nameless = all.iter().filter(|(.., names)| *names == ["Unknown(0)"]).count();
     assert!(polls > 0 && nameless >= polls, "{polls} {all:?}");
@@ -314,19 +280,17 @@ fn x7_a_pool_without_room_for_names_is_read_once_and_samples_go_on_without_them(
 
 #[test]
 fn x8_what_a_deep_stack_needs_is_bounded_and_the_innermost_functions_are_kept() {
+    own_process!();
     const DEPTH: u64 = 1_000_000;
-    let _turn = Turn::new();
+    let _session = OnlySafePoints::new();
     let mut sampler = SafePointSampler::new(ROW, Duration::ZERO);
     assert!(sampler.start());
-    let held = HELD.with(Cell::get);
-    for _ in 0..2 {
-        sampler.poll(|stack| {
-            (0..DEPTH).for_each(|_| push(stack, 1, "recursive"));
-            push(stack, 2, "leaf");
-        });
-    }
-    let held = HELD.with(Cell::get) - held;
-    assert!(held < 500_000, "{held} bytes are kept");
+    let deep = |stack: &mut StackRoom<'_>| {
+        (0..DEPTH).for_each(|_| push(stack, 1, "recursive"));
+        push(stack, 2, "leaf");
+    };
+    let kept = bytes_kept_by(|| (0..2).for_each(|_| sampler.poll(deep)));
+    assert!(kept < 500_000, "{kept} bytes are kept");
     let all = samples(ROW);
     let (.., names) = all.iter().find(|(.., names)| !names.is_empty()).unwrap();
     assert_eq!(names.len(), MAX_FRAMES);
@@ -337,7 +301,8 @@ fn x8_what_a_deep_stack_needs_is_bounded_and_the_innermost_functions_are_kept() 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_forked_child_samples_and_defines_nothing_and_is_not_harmed() {
-    let _turn = Turn::new();
+    own_process!();
+    let _session = OnlySafePoints::new();
     let mut sampler = SafePointSampler::new(profiler_core::thread::current(), Duration::ZERO);
     assert!(sampler.start());
     sampler.poll(|stack| push(stack, 1, "parent"));

@@ -1,16 +1,16 @@
 //! Samples that a program brings itself are read back exactly, whatever was evicted before them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::support::{self, RunningSession};
 use profiler_core::entry::Entry;
 use profiler_core::entry::sample::Stacks;
-use profiler_core::ids::{ByteLimit, ThreadId};
+use profiler_core::ids::ThreadId;
 use profiler_core::marker;
-use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::reader::{ChunkBuffer, ChunkRead};
 use profiler_core::sampler::{Frame, Sample, SampleWriter};
-use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
+use test_support::own_process;
 
 type Seen = (u64, Option<u64>, Vec<Frame>);
 
@@ -24,7 +24,7 @@ fn stack(number: u64) -> Vec<Frame> {
 
 /// Samples by thread, in order.
 fn read() -> (HashMap<u64, Vec<Seen>>, u64) {
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     let (mut seen, mut stacks, mut buffer) =
         (HashMap::<_, Vec<_>>::new(), Stacks::default(), ChunkBuffer::default());
@@ -69,15 +69,6 @@ fn record(samples: u64, markers: u64) -> HashMap<u64, Vec<Seen>> {
     written
 }
 
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn start() -> MutexGuard<'static, ()> {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let params = SessionParams { limit: ByteLimit::new(1 << 20), ..SessionParams::default() };
-    session::start(params, StartOptions::default()).unwrap();
-    alone
-}
-
 fn assert_tails(seen: &HashMap<u64, Vec<Seen>>, written: &HashMap<u64, Vec<Seen>>, at_least: usize) {
     assert_eq!(seen.len(), 3);
     for (thread, samples) in seen {
@@ -88,10 +79,11 @@ fn assert_tails(seen: &HashMap<u64, Vec<Seen>>, written: &HashMap<u64, Vec<Seen>
 
 #[test]
 fn stacks_are_read_back_exactly_after_evictions() {
-    let _alone = start();
+    own_process!();
+    let session = RunningSession::with_limit(1 << 20);
     let written = record(60_000, 0);
     let (seen, evicted) = read();
-    session::stop();
+    drop(session);
     assert!(evicted > 1000, "nothing was evicted");
     assert_tails(&seen, &written, 1000);
     let kept: usize = seen.values().map(Vec::len).sum();
@@ -100,10 +92,11 @@ fn stacks_are_read_back_exactly_after_evictions() {
 
 #[test]
 fn a_sample_shares_nothing_with_another_chunk_whatever_its_thread_records_in_between() {
-    let _alone = start();
+    own_process!();
+    let session = RunningSession::with_limit(1 << 20);
     let written = record(20_000, 4_000);
     let (seen, evicted) = read();
-    session::stop();
+    drop(session);
     assert!(evicted > 1000, "nothing was evicted");
     assert_tails(&seen, &written, 10);
 }

@@ -7,33 +7,13 @@
 ))]
 #![allow(unsafe_code, clippy::disallowed_methods)] // an allocator; the time that passed
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
-
-/// Counts what threads other than those that say so allocate.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: hands everything to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use test_support::counting::allocations_everywhere_during;
+use test_support::own_process;
+use test_support::patience::until;
 
 fn descend(levels: u32) -> u64 {
     let below = if levels == 0 {
@@ -44,16 +24,13 @@ fn descend(levels: u32) -> u64 {
     std::hint::black_box(below) + 1
 }
 
-/// Allocations while about so many samples are taken, and how many were.
+/// Waits until about so many samples more are taken. Returns the allocations of all threads, and the
+/// number of samples.
 fn allocations(samples: u64) -> (u64, u64) {
     let taken = || session::sampling_stats().unwrap().taken;
-    let (before, begun) = (ALLOCATIONS.load(Ordering::Relaxed), taken());
-    let patience = Instant::now() + Duration::from_secs(60);
-    while taken() < begun + samples {
-        assert!(Instant::now() < patience, "{} of {samples} samples", taken() - begun);
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    (ALLOCATIONS.load(Ordering::Relaxed) - before, taken() - begun)
+    let begun = taken();
+    let wait = || assert!(until(|| taken() >= begun + samples), "{} of {samples} samples", taken() - begun);
+    (allocations_everywhere_during(wait), taken() - begun)
 }
 
 /// Tells threads to stop, also if the test fails before: nobody waits for them for ever.
@@ -67,6 +44,7 @@ impl Drop for Stop<'_> {
 
 #[test]
 fn a_sample_allocates_nothing_once_all_is_warm() {
+    own_process!();
     let features = Features::STACK_WALK.with(Features::CPU);
     session::start(SessionParams { features, ..SessionParams::default() }, StartOptions::default()).unwrap();
     let stop = AtomicBool::new(false);

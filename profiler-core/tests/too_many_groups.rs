@@ -1,36 +1,10 @@
 //! More groups than a pool has room for. Alone in its process: groups stay registered for its whole life.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use profiler_core::groups::{self, Group, GroupKind, Probes};
 use profiler_core::reader::groups::{GroupReader, PoolGroups};
 use profiler_core::session::{self, SessionParams, StartOptions};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator as it came.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use test_support::counting::allocations_of;
+use test_support::own_process;
 
 fn register_all() -> Vec<Group> {
     (0..4_200).map(|number| Group::register(GroupKind::Request, &format!("many {number}"))).collect()
@@ -45,6 +19,7 @@ fn ticks_of(found: &PoolGroups, kind: GroupKind, name: &str) -> u64 {
 
 #[test]
 fn groups_beyond_the_most_count_nothing_and_harm_nobody() -> anyhow::Result<()> {
+    own_process!();
     groups::set_probes(Probes::JANK);
     session::start(SessionParams::default(), StartOptions::default())?;
     let mut reader = GroupReader::open(session::pool_file()?)?;
@@ -61,9 +36,9 @@ fn groups_beyond_the_most_count_nothing_and_harm_nobody() -> anyhow::Result<()> 
     assert_eq!(ticks_of(&found, GroupKind::Thread, "(other threads)"), entries, "and for its threads");
     assert_eq!(found.left_out, 4_200 - entries, "each is counted once");
 
-    let before = ALLOCATIONS.get();
-    (0..1000).for_each(|_| all.iter().rev().step_by(100).for_each(|group| drop(group.enter())));
-    assert_eq!(ALLOCATIONS.get() - before, 0, "allocations on the way of entries");
+    let enter = || all.iter().rev().step_by(100).for_each(|group| drop(group.enter()));
+    let allocations = allocations_of(|| (0..1000).for_each(|_| enter()));
+    assert_eq!(allocations, 0, "allocations on the way of entries");
     drop(register_all());
     assert_eq!(reader.read()?.left_out, found.left_out, "however often it is asked for");
     session::stop();

@@ -5,22 +5,17 @@
 
 use std::io::{Read, Write};
 
-use profiler_core::pool::{self, AttachError, PoolSpec};
+use crate::support;
+use profiler_core::pool::{self, AttachError};
 use profiler_core::session::{self, SessionParams, StartError};
-use profiler_core::time::SessionClock;
+use test_support::own_process;
 
 #[test]
 fn a_pool_that_can_shrink_is_refused_and_recording_stays_off() {
+    own_process!();
     let params =
         SessionParams { limit: profiler_core::ids::ByteLimit::new(65_536), ..SessionParams::default() };
-    let spec = PoolSpec {
-        id: pool::new_id().unwrap(),
-        limit: params.limit,
-        allowance: params.limit,
-        clock: SessionClock::start_now(),
-        params,
-        name: String::new(),
-    };
+    let spec = support::pool_spec(&params);
     let mut sealed = pool::create(&spec).unwrap();
     let mut header = [0; 4096];
     sealed.read_exact(&mut header).unwrap();

@@ -16,6 +16,7 @@ mod room;
 use std::path::{Path, PathBuf};
 
 use room::Room;
+use test_support::own_process;
 
 const CPUPROFILE: &str = include_str!("corpus/cpuprofile_import/plain.json");
 const PROFILES: [&str; 3] = [
@@ -61,16 +62,19 @@ fn check_corpus(of: &str, most: usize, check: impl Fn(&[u8], &Room) -> Option<u6
 
 #[test]
 fn x9_every_file_of_the_corpus_is_imported_or_refused_without_harm() {
+    own_process!();
     check_corpus("cpuprofile_import", 8, imported::check);
 }
 
 #[test]
 fn x1_every_file_of_the_corpus_is_exported_or_refused_without_harm() {
+    own_process!();
     check_corpus("profile_export", 10, exported::check);
 }
 
 #[test]
 fn x9_documents_that_are_nearly_right_are_imported_or_refused_without_harm() {
+    own_process!();
     let room = Room::new();
     let taken = (0..TRIES).filter(|number| {
         let text = edits::text_of(&bytes(*number), &[CPUPROFILE]);
@@ -82,6 +86,7 @@ fn x9_documents_that_are_nearly_right_are_imported_or_refused_without_harm() {
 
 #[test]
 fn x1_documents_that_are_nearly_right_are_exported_or_refused_without_harm() {
+    own_process!();
     let room = Room::new();
     let taken = (0..TRIES).filter(|number| {
         let text = edits::text_of(&bytes(*number), &PROFILES);

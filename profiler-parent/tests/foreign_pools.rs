@@ -13,6 +13,7 @@ use std::path::Path;
 
 use profiler_parent::observe::Teller;
 use recorded::{Recorded, recorded};
+use test_support::own_process;
 
 /// Inputs that are made up.
 const TRIES: u64 = 300;
@@ -26,6 +27,7 @@ fn read(pool: &Recorded, input: &[u8]) -> (u64, u64) {
 
 #[test]
 fn a_pool_that_does_not_change_is_told_whole() {
+    own_process!();
     let (entries, markers) = read(&recorded(), &[0]);
     assert!(entries > 500 && markers > 300, "{markers} markers of {entries} entries");
     let (few, _) = read(&recorded(), &[1]);
@@ -34,6 +36,7 @@ fn a_pool_that_does_not_change_is_told_whole() {
 
 #[test]
 fn t10_pools_that_change_under_their_readers_eyes_do_no_harm() {
+    own_process!();
     let (pool, mut all) = (recorded(), 0);
     for number in 0..TRIES {
         let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -59,6 +62,7 @@ fn t10_pools_that_change_under_their_readers_eyes_do_no_harm() {
 
 #[test]
 fn t10_every_input_of_the_corpus_is_read_without_harm() {
+    own_process!();
     let (pool, mut files) = (recorded(), 0);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/groups_and_follow");
     for file in std::fs::read_dir(folder).unwrap() {

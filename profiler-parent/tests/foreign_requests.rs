@@ -7,10 +7,12 @@
 mod asked;
 
 use std::path::Path;
+use test_support::own_process;
 
 /// Files are named after the status of the first answer, `0` for none.
 #[test]
 fn l1_every_request_of_the_corpus_is_answered_and_leaves_the_page_serving() {
+    own_process!();
     let page = asked::Asked::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/live_request");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();

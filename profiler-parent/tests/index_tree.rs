@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
+use test_support::own_process;
 
 fn example() -> PathBuf {
     let test = std::env::current_exe().unwrap();
@@ -76,6 +77,7 @@ fn processes(profile: &Value, process: &str) -> usize {
 
 #[test]
 fn every_indexed_file_has_a_marker_in_the_profile() {
+    own_process!();
     let (tree, place) = (tree(), tempdir().unwrap());
     let text = stdout(&run(place.path(), &[tree.path().to_str().unwrap(), "--workers", "3"]));
     assert!(text.contains(&format!("indexed {FILES} files, ")), "{text}");
@@ -87,6 +89,7 @@ fn every_indexed_file_has_a_marker_in_the_profile() {
 
 #[test]
 fn words_are_counted_over_all_files_and_bytes_too() {
+    own_process!();
     let (tree, place) = (tree(), tempdir().unwrap());
     let text = stdout(&run(tree.path(), &["--out", place.path().join("p.json").to_str().unwrap()]));
     let lines: Vec<_> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
@@ -97,6 +100,7 @@ fn words_are_counted_over_all_files_and_bytes_too() {
 
 #[test]
 fn every_process_has_a_line_that_accounts_for_its_entries() {
+    own_process!();
     let (tree, place) = (tree(), tempdir().unwrap());
     let text = stdout(&run(place.path(), &[tree.path().to_str().unwrap(), "--workers", "2"]));
     for name in ["index_tree", "worker 1", "worker 2"] {
@@ -109,6 +113,7 @@ fn every_process_has_a_line_that_accounts_for_its_entries() {
 
 #[test]
 fn what_the_profile_must_hold_is_written_on_request() {
+    own_process!();
     let (tree, place) = (tree(), tempdir().unwrap());
     let text = stdout(&run(place.path(), &[tree.path().to_str().unwrap(), "--expect", "expect.json"]));
     let expected = profile(&place.path().join("expect.json"));
@@ -120,6 +125,7 @@ fn what_the_profile_must_hold_is_written_on_request() {
 
 #[test]
 fn under_a_small_limit_what_is_lost_is_counted() {
+    own_process!();
     let (tree, place) = (tree(), tempdir().unwrap());
     for number in 0..3000 {
         fs::write(tree.path().join(format!("a/deep/{number}")), "more words").unwrap();
@@ -138,6 +144,7 @@ fn under_a_small_limit_what_is_lost_is_counted() {
 
 #[test]
 fn what_cannot_be_done_is_one_line_and_leaves_nothing() {
+    own_process!();
     let place = tempdir().unwrap();
     fs::create_dir(place.path().join("directory")).unwrap();
     for arguments in [
@@ -162,6 +169,7 @@ fn what_cannot_be_done_is_one_line_and_leaves_nothing() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_worker_that_dies_is_named_and_the_profile_is_written_all_the_same() {
+    own_process!();
     use std::process::Stdio;
     let (tree, place) = (tree(), tempdir().unwrap());
     // A worker stays in a file that takes hours, until it is killed there.

@@ -3,7 +3,6 @@
 //! Pools are filled by a sampler of our own, so it is known what must be in the profile.
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use profiler_core::ids::{DefinitionId, ThreadId};
 use profiler_core::marker::Category;
@@ -16,14 +15,9 @@ use profiler_parent::processed::PROCESSED_VERSION;
 use profiler_parent::processed::names::{CodeNames, InlineFrame, Symbols};
 use profiler_parent::{Session, marker};
 use serde_json::Value;
+use test_support::own_process;
 
-static TURN: Mutex<()> = Mutex::new(());
 static WORK: Category = Category::new("Work", CategoryColor::Blue, &["Parsing"]);
-
-/// Sessions are global to a process.
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Knows two addresses: at 0x1000 one function, at 0x2000 two that are inlined into it.
 #[derive(Debug)]
@@ -134,7 +128,7 @@ fn check_lengths(table: &Value) {
 
 #[test]
 fn stacks_have_names_files_lines_and_a_frame_for_each_inlined_function() {
-    let _turn = turn();
+    own_process!();
     let session = Session::builder().name("app").features(Features::NONE).start().unwrap();
     let module = module();
     let label = define_label("Job", WORK.sub(1), "src/job.rs", 5).unwrap();
@@ -186,7 +180,7 @@ fn stacks_have_names_files_lines_and_a_frame_for_each_inlined_function() {
 
 #[test]
 fn a_thread_that_is_known_from_samples_alone_is_shown_and_books_hold() {
-    let _turn = turn();
+    own_process!();
     let session = Session::builder().name("app").features(Features::NONE).start().unwrap();
     let gone = ThreadId::new(4_000_000_001);
     let recording = std::thread::Builder::new().spawn(move || {
@@ -227,7 +221,7 @@ fn a_thread_that_is_known_from_samples_alone_is_shown_and_books_hold() {
 
 #[test]
 fn names_are_missing_where_nobody_knows_them_and_the_viewer_is_told() {
-    let _turn = turn();
+    own_process!();
     let session = Session::builder().name("app").features(Features::NONE).start().unwrap();
     let frames = [Frame::Code(module(), 0x1001)];
     let at = Timestamp::now();

@@ -5,8 +5,9 @@ use std::sync::mpsc;
 
 use profiler_core::ids::ThreadId;
 use profiler_core::session::{self, Features};
+use test_support::own_process;
 
-use crate::read::{Seen, Session, samples, samples_of, until};
+use super::read::{Seen, Session, samples, samples_of, until};
 
 /// Computes until told to stop; says first which thread it is.
 #[inline(never)]
@@ -63,6 +64,7 @@ impl Drop for Stop<'_> {
 
 #[test]
 fn a_busy_thread_s_stack_is_the_functions_it_is_in_outermost_first() {
+    own_process!();
     let _session = Session::start(&[]);
     beside("cruncher", outer, |thread| {
         let is_right = |sample: &Seen| {
@@ -86,6 +88,7 @@ fn a_busy_thread_s_stack_is_the_functions_it_is_in_outermost_first() {
 
 #[test]
 fn of_a_stack_deeper_than_the_copy_the_outer_part_is_missing_and_that_is_said() {
+    own_process!();
     let _session = Session::start(&[]);
     beside(
         "deep",
@@ -101,6 +104,7 @@ fn of_a_stack_deeper_than_the_copy_the_outer_part_is_missing_and_that_is_said() 
 
 #[test]
 fn without_stacks_there_are_samples_with_processor_time_alone() {
+    own_process!();
     let _session = Session::with(Features::CPU, &[]);
     beside("cruncher", outer, |thread| {
         let samples = samples_of(thread, 20);
@@ -110,6 +114,7 @@ fn without_stacks_there_are_samples_with_processor_time_alone() {
 
 #[test]
 fn nothing_is_sampled_unless_it_is_asked_for_or_while_it_is_paused() {
+    own_process!();
     {
         let _session = Session::with(Features::NONE, &[]);
         assert!(!session::wait_one_periodic_sampling());

@@ -5,9 +5,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use profiler_core::session;
+use test_support::own_process;
 
-use crate::busy::{Stop, beside, innermost};
-use crate::read::{Session, samples_of, until};
+use super::busy::{Stop, beside, innermost};
+use super::read::{Session, samples_of, until};
 
 /// The signal that samples are taken with.
 const SIGNAL: libc::c_int = libc::SIGURG;
@@ -40,6 +41,7 @@ fn is_pending() -> bool {
 
 #[test]
 fn a_thread_that_blocks_the_signal_is_not_asked_and_the_others_are() {
+    own_process!();
     let _session = Session::start(&[]);
     // Blocked in whoever starts it, so that it never was anything but deaf.
     let deaf = |stop: &AtomicBool| {
@@ -63,6 +65,7 @@ fn a_thread_that_blocks_the_signal_is_not_asked_and_the_others_are() {
 
 #[test]
 fn a_tick_waits_once_for_all_threads_that_do_not_answer() {
+    own_process!();
     const DEAF: usize = 32;
     let _session = Session::start(&[]);
     let (stop, blocks) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -95,6 +98,7 @@ fn a_tick_waits_once_for_all_threads_that_do_not_answer() {
 
 #[test]
 fn signals_that_are_not_ours_do_not_disturb_and_do_no_harm() {
+    own_process!();
     let _session = Session::start(&[]);
     beside(
         "raises",
@@ -126,6 +130,7 @@ fn take_the_signal() -> libc::sigaction {
 
 #[test]
 fn whoever_takes_the_signal_gets_no_more_of_ours() {
+    own_process!();
     let session = Session::start(&[]);
     beside("cruncher", innermost, |thread| {
         samples_of(thread, 20);

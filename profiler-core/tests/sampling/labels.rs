@@ -2,16 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support::{self};
 use profiler_core::counter::Counter;
 use profiler_core::entry::Entry;
 use profiler_core::entry::sample::Stacks;
 use profiler_core::label;
-use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::reader::{ChunkBuffer, ChunkRead};
 use profiler_core::sampler::Frame;
-use profiler_core::session::{self, Features};
+use profiler_core::session::Features;
+use test_support::own_process;
 
-use crate::busy::{beside, innermost};
-use crate::read::{Session, until, wait_for_ticks};
+use super::busy::{beside, innermost};
+use super::read::{Session, until, wait_for_ticks};
 
 #[inline(never)]
 fn labelled(stop: &AtomicBool) -> u64 {
@@ -27,7 +29,7 @@ enum Seen {
 }
 
 fn samples_of(thread: u64) -> Vec<Vec<Seen>> {
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     let (mut all, mut stacks, mut buffer) = (Vec::new(), Stacks::default(), ChunkBuffer::default());
     for chunk in snapshot.chunks() {
@@ -53,6 +55,7 @@ fn samples_of(thread: u64) -> Vec<Vec<Seen>> {
 
 #[test]
 fn a_label_stands_between_the_function_that_opened_it_and_what_that_calls() {
+    own_process!();
     let _session = Session::start(&[]);
     beside("labelled", labelled, |tid| {
         let samples = until(|| {
@@ -76,6 +79,7 @@ fn a_label_stands_between_the_function_that_opened_it_and_what_that_calls() {
 
 #[test]
 fn without_stack_walking_samples_have_the_labels_alone() {
+    own_process!();
     let _session = Session::with(Features::CPU, &[]);
     beside("labels alone", labelled, |tid| {
         let label = [Seen::Label("around the work".to_owned())];
@@ -89,6 +93,7 @@ static STEPS: Counter = Counter::new("Steps", "Test", "Steps that were taken");
 
 #[test]
 fn counters_are_written_when_they_change_and_at_the_tick_before() {
+    own_process!();
     let _session = Session::with(Features::CPU.with(Features::PROCESS_CPU).with(Features::MEMORY), &[]);
     let stop = AtomicBool::new(false);
     for step in 1..=3 {
@@ -96,7 +101,7 @@ fn counters_are_written_when_they_change_and_at_the_tick_before() {
         wait_for_ticks(20);
         stop.store(step == 3, Ordering::Relaxed);
     }
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     let values = |name: &str| {
         let cell = snapshot.counters.iter().find(|counter| counter.definition.name == name).unwrap();

@@ -1,20 +1,18 @@
 //! Sessions that sample, and their samples by thread.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::support::{self, RunningSession};
 use profiler_core::entry::Entry;
 use profiler_core::entry::sample::Stacks;
 use profiler_core::ids::ThreadId;
-use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::reader::{ChunkBuffer, ChunkRead, Snapshot};
 use profiler_core::sampler::Frame;
-use profiler_core::session::{self, Features, SessionParams, StartOptions};
+use profiler_core::session::{self, Features, SessionParams};
 
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-/// A running session; stopped in the end.
-pub(crate) struct Session(#[allow(dead_code)] MutexGuard<'static, ()>);
+/// A session that samples, while this exists.
+pub(crate) struct Session(#[allow(dead_code)] RunningSession);
 
 impl Session {
     /// Samples stacks every millisecond.
@@ -23,17 +21,9 @@ impl Session {
     }
 
     pub(crate) fn with(features: Features, filters: &[&str]) -> Self {
-        let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let filters = filters.iter().map(ToString::to_string).collect();
         let params = SessionParams { features, filters, ..SessionParams::default() };
-        session::start(params, StartOptions::default()).unwrap();
-        Self(guard)
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        session::stop();
+        Self(RunningSession::start(params))
     }
 }
 
@@ -59,7 +49,7 @@ impl Seen {
 
 /// All samples by thread, and the pool as it is now.
 pub(crate) fn samples() -> (HashMap<u64, Vec<Seen>>, Snapshot) {
-    let reader = PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = support::pool();
     let snapshot = reader.snapshot().unwrap();
     let (mut seen, mut stacks, mut buffer) =
         (HashMap::<_, Vec<_>>::new(), Stacks::default(), ChunkBuffer::default());

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 
 use profiler_core::session;
+use test_support::own_process;
 
-use crate::busy::beside;
-use crate::read::{Session, samples, until};
+use super::busy::beside;
+use super::read::{Session, samples, until};
 
 fn ticks() -> u64 {
     session::sampling_stats().unwrap().ticks
@@ -33,6 +34,7 @@ impl Drop for Idle<'_> {
 
 #[test]
 fn threads_at_rest_are_not_recorded_at_every_tick() {
+    own_process!();
     const IDLE: usize = 200;
     let _session = Session::start(&[]);
     let stop = AtomicBool::new(false);
@@ -63,6 +65,7 @@ fn threads_at_rest_are_not_recorded_at_every_tick() {
 
 #[test]
 fn a_thread_at_rest_is_shown_for_all_the_ticks_of_its_rest() {
+    own_process!();
     let _session = Session::start(&[]);
     let rests = |stop: &AtomicBool| {
         while !stop.load(Ordering::Relaxed) {
@@ -89,6 +92,7 @@ fn a_thread_at_rest_is_shown_for_all_the_ticks_of_its_rest() {
 /// since the look before.
 #[test]
 fn threads_that_wake_between_two_looks_are_shown_for_their_rests_too() {
+    own_process!();
     const IDLE: usize = 500;
     let _session = Session::start(&[]);
     let stop = AtomicBool::new(false);
@@ -120,6 +124,7 @@ fn threads_that_wake_between_two_looks_are_shown_for_their_rests_too() {
 
 #[test]
 fn a_pause_drops_no_rest() {
+    own_process!();
     const IDLE: usize = 50;
     let _session = Session::start(&[]);
     let stop = AtomicBool::new(false);

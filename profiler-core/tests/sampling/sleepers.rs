@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use profiler_core::session;
+use test_support::own_process;
 
-use crate::busy::beside;
-use crate::read::{Session, samples_of, until};
+use super::busy::beside;
+use super::read::{Session, samples_of, until};
 
 /// Waits again and again, as an event loop does, and counts the waits that a signal ended.
 #[inline(never)]
@@ -58,6 +59,7 @@ fn wait_below(levels: u64) -> libc::c_int {
 
 #[test]
 fn a_wait_for_a_futex_that_has_a_timeout_is_not_interrupted() {
+    own_process!();
     let _session = Session::start(&[]);
     let (interrupted, waits) = (AtomicU64::new(0), AtomicU64::new(0));
     let work = |stop: &AtomicBool| {
@@ -77,6 +79,7 @@ fn a_wait_for_a_futex_that_has_a_timeout_is_not_interrupted() {
 
 #[test]
 fn a_thread_that_waits_in_a_loop_is_shown_there_and_never_interrupted() {
+    own_process!();
     let _session = Session::start(&[]);
     for wait in [poll, nanosleep] {
         let interrupted = AtomicU64::new(0);
@@ -99,6 +102,7 @@ fn a_thread_that_waits_in_a_loop_is_shown_there_and_never_interrupted() {
 
 #[test]
 fn a_thread_that_sleeps_in_the_standard_library_is_followed_to_its_start() {
+    own_process!();
     let _session = Session::start(&[]);
     let sleep = |stop: &AtomicBool| {
         while !stop.load(Ordering::Relaxed) {

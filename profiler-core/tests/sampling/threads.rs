@@ -3,12 +3,14 @@
 use std::sync::atomic::AtomicBool;
 
 use profiler_core::{marker, thread};
+use test_support::own_process;
 
-use crate::busy::{Stop, beside, innermost};
-use crate::read::{Session, samples, samples_of, until, wait_for_ticks};
+use super::busy::{Stop, beside, innermost};
+use super::read::{Session, samples, samples_of, until, wait_for_ticks};
 
 #[test]
 fn a_thread_that_never_recorded_is_found_and_has_a_row_of_its_own() {
+    own_process!();
     let _session = Session::start(&[]);
     beside("stranger", innermost, |stranger| {
         samples_of(stranger, 20);
@@ -21,6 +23,7 @@ fn a_thread_that_never_recorded_is_found_and_has_a_row_of_its_own() {
 
 #[test]
 fn a_found_thread_that_records_later_keeps_its_row() {
+    own_process!();
     let _session = Session::start(&[]);
     let record = AtomicBool::new(false);
     let work = |stop: &AtomicBool| {
@@ -46,6 +49,7 @@ fn a_found_thread_that_records_later_keeps_its_row() {
 
 #[test]
 fn filters_decide_who_is_sampled_and_never_the_profiler_s_own_threads() {
+    own_process!();
     let _session = Session::start(&["chosen"]);
     beside("chosen one", innermost, |chosen| {
         beside("other", innermost, |other| {
@@ -60,6 +64,7 @@ fn filters_decide_who_is_sampled_and_never_the_profiler_s_own_threads() {
 
 #[test]
 fn the_samples_of_a_thread_that_ended_are_still_its_own() {
+    own_process!();
     let _session = Session::start(&[]);
     let mut ended = None;
     beside("short", innermost, |short| {
@@ -81,6 +86,7 @@ fn the_samples_of_a_thread_that_ended_are_still_its_own() {
 /// Most programs have threads that come and go: a list of all threads at long intervals would miss them.
 #[test]
 fn threads_that_live_for_some_milliseconds_are_found() {
+    own_process!();
     let _session = Session::start(&[]);
     let mut all = Vec::new();
     for _ in 0..12 {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use profiler_parent::symbols::{ModuleKey, Problem, SymbolOptions, Symbols, Wanted, resolve_image};
 use proptest::prelude::*;
 
-use crate::build::{self, run};
+use super::build::{self, run};
 
 /// A small program with everything in it, and addresses in it.
 fn small() -> &'static (Vec<u8>, Vec<u64>) {

@@ -7,7 +7,7 @@ use addr2line::gimli::{Dwarf, EndianSlice, LittleEndian};
 use object::{Object, ObjectSection};
 use profiler_parent::symbols::{ModuleKey, Symbols};
 
-use crate::build;
+use super::build;
 
 /// File and line of each frame, innermost first.
 type Lines = Vec<(Option<String>, u32)>;

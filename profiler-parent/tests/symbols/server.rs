@@ -4,7 +4,7 @@ use profiler_parent::symbols::Symbols;
 use profiler_parent::symbols::server_api::{Library, RequestError, answer};
 use serde_json::{Value, json};
 
-use crate::build::{self, C, line, line_of};
+use super::build::{self, C, line, line_of};
 
 fn library(built: &build::Built) -> Library {
     Library {

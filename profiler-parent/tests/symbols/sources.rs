@@ -6,7 +6,7 @@ use std::process::Command;
 use object::{Object, ObjectSymbol};
 use profiler_parent::symbols::{ModuleKey, NameSource, Problem, Symbols};
 
-use crate::build::{self, Built, C, RUST, Seen, line, line_of, run};
+use super::build::{self, Built, C, RUST, Seen, line, line_of, run};
 
 fn frames(rows: &[(&str, &str, u32)]) -> Seen {
     rows.iter().map(|(function, file, line)| ((*function).to_owned(), (*file).to_owned(), *line)).collect()

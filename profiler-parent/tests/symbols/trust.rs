@@ -7,7 +7,7 @@ use profiler_parent::symbols::{
     ModuleKey, NameSource, Problem, SymbolOptions, SymbolProgress, Symbols, Wanted,
 };
 
-use crate::build::{self, run, seen};
+use super::build::{self, run, seen};
 
 #[test]
 fn a_program_that_was_replaced_gives_no_names() {

@@ -1,10 +1,13 @@
-//! The table of tricks, and what each transport promises.
+//! What a hostile child can send, over both transports between processes: each packet costs that
+//! child its channel at most, and never the process, its memory or its descriptors.
+//!
+//! The parent and its hostile child are played by the process of the test.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use integration_tests::own::Possessions;
+use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::peer::{Peer, hello};
 use ipc_protocol::environment::Token;
@@ -12,32 +15,54 @@ use ipc_protocol::message::{RequestId, ToParent};
 use ipc_protocol::transport::{ParentEnds, TransportError, inherited, ipc_channel};
 use profiler_core::ids::ProcessId;
 
-/// What the whole process may grow by, in virtual memory.
-const MOST_GROWTH_KIB: u64 = 64 << 10;
+/// What the whole process may grow by, in virtual memory. A packet may claim to be longer. The C
+/// library reserves 128 MiB of addresses when a thread allocates for the first time.
+const MOST_GROWTH_KIB: u64 = 1 << 20;
 
 /// Does its worst through the child's end of a channel.
 type Trick = fn(&Peer) -> anyhow::Result<()>;
 /// Makes a channel whose child has said hello.
 type Connect = fn() -> anyhow::Result<(ParentEnds, Peer)>;
 
-const TRANSPORTS: &[(&str, Connect)] = &[("ipc_channel", named), ("inherited", inherited)];
+/// Makes a test of each packet, over both transports.
+macro_rules! tricks {
+    ($($trick:ident: $send:expr,)*) => {
+        mod ipc_channel_receives {
+            use super::*;
+            $(#[test]
+            fn $trick() -> anyhow::Result<()> {
+                own_process!();
+                attempt(named, $send)
+            })*
+        }
 
-const TRICKS: &[(&str, Trick)] = &[
-    ("three_bytes", |peer| peer.send(&[1, 2, 3], &[])),
-    ("a_wrong_length", |peer| packet(peer, 1 << 20, 8, &[])),
-    ("a_part_without_its_channel", |peer| packet(peer, 24, 1 << 20, &[])),
-    ("a_length_of_2_to_the_63", |peer| packet(peer, 24, 1 << 63, &[])),
-    ("a_tebibyte_and_a_socket", |peer| packet(peer, 24, 1 << 40, &[peer.socket.as_fd()])),
-    ("64_tebibytes_and_a_socket", |peer| packet(peer, 24, 64 << 40, &[peer.socket.as_fd()])),
-    ("a_read_only_file", |peer| packet(peer, 24, 8, &[std::fs::File::open("/dev/null")?.as_fd()])),
-    ("a_hundred_descriptors_that_nobody_wants", hundred_descriptors),
-    ("a_sender_that_is_not_there", |peer| peer.send(&[&header(19, 3)[..], &[1, 0, 7]].concat(), &[])),
-    ("more_than_64_descriptors", |peer| packet(peer, 24, 8, &[peer.socket.as_fd(); 65])),
-    ("half_a_message_and_then_nothing", |peer| packet(peer, 100_016, 8 << 20, &[peer.socket.as_fd()])),
-    ("a_packet_of_100_kib", |peer| peer.send(&[7; 100 << 10], &[])),
-    ("two_hundred_packets_of_noise", noise),
-    ("an_empty_packet", |peer| peer.send(&[], &[])),
-];
+        mod an_inherited_channel_receives {
+            use super::*;
+            $(#[test]
+            fn $trick() -> anyhow::Result<()> {
+                own_process!();
+                attempt(inherited, $send)
+            })*
+        }
+    };
+}
+
+tricks! {
+    three_bytes: |peer| peer.send(&[1, 2, 3], &[]),
+    a_wrong_length: |peer| packet(peer, 1 << 20, 8, &[]),
+    a_part_without_its_channel: |peer| packet(peer, 24, 1 << 20, &[]),
+    a_length_of_2_to_the_63: |peer| packet(peer, 24, 1 << 63, &[]),
+    a_tebibyte_and_a_socket: |peer| packet(peer, 24, 1 << 40, &[peer.socket.as_fd()]),
+    many_tebibytes_and_a_socket: |peer| packet(peer, 24, 64 << 40, &[peer.socket.as_fd()]),
+    a_read_only_file: |peer| packet(peer, 24, 8, &[std::fs::File::open("/dev/null")?.as_fd()]),
+    a_hundred_unwanted_descriptors: hundred_descriptors,
+    a_sender_that_is_not_there: |peer| peer.send(&[&header(19, 3)[..], &[1, 0, 7]].concat(), &[]),
+    more_than_64_descriptors: |peer| packet(peer, 24, 8, &[peer.socket.as_fd(); 65]),
+    half_a_message_and_then_nothing: |peer| packet(peer, 100_016, 8 << 20, &[peer.socket.as_fd()]),
+    a_packet_of_100_kib: |peer| peer.send(&[7; 100 << 10], &[]),
+    two_hundred_packets_of_noise: noise,
+    an_empty_packet: |peer| peer.send(&[], &[]),
+}
 
 fn header(packet: u64, message: u64) -> [u8; 16] {
     let mut header = [0; 16];
@@ -80,38 +105,8 @@ fn inherited() -> anyhow::Result<(ParentEnds, Peer)> {
     Ok((listener.accept(&token, ProcessId::new(std::process::id()))?.ends, peer))
 }
 
-pub(crate) fn main() -> anyhow::Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["try", transport, trick] => attempt(transport, trick),
-        _ => try_all(),
-    }
-}
-
-fn try_all() -> anyhow::Result<()> {
-    for (transport, _) in TRANSPORTS {
-        for (trick, _) in TRICKS {
-            let mut command = Command::new(std::env::current_exe()?);
-            command.args(["try", transport, trick]).env("RUST_BACKTRACE", "0").stdin(Stdio::null());
-            // Otherwise the C library reserves 128 MiB of addresses when a thread first allocates.
-            command.env("MALLOC_ARENA_MAX", "1");
-            let mut child = command.spawn()?;
-            let ends = until(|| child.try_wait().is_ok_and(|status| status.is_some()));
-            if !ends {
-                child.kill()?;
-            }
-            let status = child.wait()?;
-            ensure!(ends && status.success(), "{transport}, {trick}: {status}, ended by itself: {ends}");
-            println!("test {transport}::{trick} ... ok");
-        }
-    }
-    Ok(())
-}
-
-/// In a process of its own: a parent and its hostile child, and after it an honest one.
-fn attempt(transport: &str, trick: &str) -> anyhow::Result<()> {
-    let connect = TRANSPORTS.iter().find(|(name, _)| *name == transport).context("no such transport")?.1;
-    let trick = TRICKS.iter().find(|(name, _)| *name == trick).context("no such trick")?.1;
+/// A parent and its hostile child, and after it an honest one.
+fn attempt(connect: Connect, trick: Trick) -> anyhow::Result<()> {
     honest(connect)?;
     let (before, memory) = (Possessions::count(), peak_kib()?);
     let (mut ends, peer) = connect()?;

@@ -1,7 +1,8 @@
-//! An allocator that counts: how often did one thread allocate?
+//! An allocator that counts what one thread, or the whole process, asks of it.
 //!
-//! The allocator of `figures` and `silence`. It adds one thread-local test to every allocation, and counts only on
-//! threads that are inside [`allocations_of`].
+//! It adds one thread-local test to every allocation, and counts only on threads that are inside
+//! [`allocations_of`] or [`bytes_kept_by`], and everywhere during [`allocations_everywhere_during`].
+//! A program that uses it makes it its global allocator.
 
 #![allow(unsafe_code)]
 
@@ -9,9 +10,16 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// What a thread has asked of the allocator since it began to count.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    calls: u64,
+    kept_bytes: i64,
+}
+
 thread_local! {
     // Constant and without destructor, so it can be used inside the allocator.
-    static COUNT: Cell<Option<u64>> = const { Cell::new(None) };
+    static COUNT: Cell<Option<Counted>> = const { Cell::new(None) };
 }
 
 /// The system's allocator, counting.
@@ -22,48 +30,65 @@ pub struct CountingAllocator;
 static ALL: AtomicBool = AtomicBool::new(false);
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 
-fn count() {
+fn count(bytes: i64) {
     if ALL.load(Ordering::Relaxed) {
         COUNTED.fetch_add(1, Ordering::Relaxed);
     }
-    COUNT.with(|count| count.set(count.get().map(|count| count + 1)));
+    COUNT.with(|count| {
+        let Some(counted) = count.get() else { return };
+        count.set(Some(Counted { calls: counted.calls + 1, kept_bytes: counted.kept_bytes + bytes }));
+    });
+}
+
+/// Sizes are at most `isize::MAX`.
+fn signed(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
 }
 
 // SAFETY: every call goes unchanged to the system's allocator, which keeps the contract.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(signed(layout.size()));
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(signed(layout.size()));
         // SAFETY: the caller's promise.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(signed(size) - signed(layout.size()));
         // SAFETY: the caller's promise.
         unsafe { System.realloc(old, layout, size) }
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        count();
+        count(-signed(layout.size()));
         // SAFETY: the caller's promise.
         unsafe { System.dealloc(old, layout) }
     }
 }
 
-/// How often `body` went to the allocator, freeing included, on the calling thread.
-pub fn allocations_of(body: impl FnOnce()) -> u64 {
-    COUNT.with(|count| count.set(Some(0)));
+fn counted(body: impl FnOnce()) -> Counted {
+    COUNT.set(Some(Counted::default()));
     body();
-    COUNT.with(Cell::take).unwrap_or(0)
+    COUNT.take().unwrap_or_default()
 }
 
-/// How often all threads of the process went to the allocator while `body` ran.
+/// Returns how often `body` went to the allocator, freeing included, on the calling thread.
+pub fn allocations_of(body: impl FnOnce()) -> u64 {
+    counted(body).calls
+}
+
+/// Returns the bytes that `body` allocated and did not free, on the calling thread.
+pub fn bytes_kept_by(body: impl FnOnce()) -> i64 {
+    counted(body).kept_bytes
+}
+
+/// Returns how often all threads of the process went to the allocator while `body` ran.
 pub fn allocations_everywhere_during(body: impl FnOnce()) -> u64 {
     COUNTED.store(0, Ordering::Relaxed);
     ALL.store(true, Ordering::Relaxed);
@@ -83,5 +108,15 @@ mod tests {
     fn a_box_is_two_calls() {
         let boxed = || drop(std::hint::black_box(Box::new(7)));
         assert_eq!((allocations_of(boxed), allocations_of(|| {})), (2, 0));
+    }
+
+    #[test]
+    fn what_is_freed_is_not_kept() {
+        let mut kept = Vec::<u8>::new();
+        let bytes = bytes_kept_by(|| {
+            kept = Vec::with_capacity(1000);
+            drop(std::hint::black_box(vec![1_u8; 50]));
+        });
+        assert_eq!((bytes, bytes_kept_by(|| drop(kept))), (1000, -1000));
     }
 }

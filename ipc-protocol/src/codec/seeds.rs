@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ipc_protocol::codec::{decode, encode};
-use ipc_protocol::message::{PROTOCOL_VERSION, ToChild, ToParent};
+use super::{decode, encode};
+use crate::message::{PROTOCOL_VERSION, ToChild, ToParent};
 
 /// Kinds of messages to a child, and which one this is.
 const TO_CHILD: u32 = 15;

@@ -1,0 +1,59 @@
+//! The tests between processes, one file per subject.
+//!
+//! All of them are one program, because each would take long to link. A test that starts a session,
+//! or counts what its process has, runs in a process of its own: `own_process!()`.
+
+use integration_tests::counting::CountingAllocator;
+
+/// Counts where a test asks for it.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+mod alerts;
+mod captures;
+mod clocks;
+mod closed_descriptors;
+mod closed_descriptors_parent;
+mod command_info;
+mod command_record;
+mod command_view;
+mod control_liars;
+mod deaths;
+mod exact;
+mod exits;
+mod exports;
+mod faults_crowd;
+mod faults_ends;
+mod faults_json;
+mod faults_kin;
+mod faults_limits;
+mod faults_payloads;
+mod faults_pools;
+mod feature_table;
+mod flood;
+mod frozen;
+mod groups;
+mod host_locks;
+mod hostile_symbols;
+mod kills;
+mod large_thread_locals;
+mod lifetime;
+mod limit;
+mod limit_edges;
+mod limit_idle;
+mod live;
+mod observe;
+mod own_signal;
+mod parent_death;
+mod privacy;
+mod processed;
+mod ranges;
+mod recover;
+mod sampling_storms;
+mod sandboxed;
+mod silence;
+mod slow_clients;
+mod small_stacks;
+mod strangers;
+mod time_namespace;
+mod tricks;

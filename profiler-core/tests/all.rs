@@ -1,0 +1,68 @@
+//! The tests of the crate's public surface, one file per subject.
+//!
+//! They are one program, because each would take long to link. A test that starts a session, or
+//! counts what its process has, runs in a process of its own: `own_process!()`. Tests that need a
+//! global allocator of their own are other programs.
+
+#[cfg(feature = "enabled")]
+use test_support::counting::CountingAllocator;
+
+/// Counts where a test asks for it.
+#[cfg(feature = "enabled")]
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+#[cfg(feature = "enabled")]
+mod accounting;
+#[cfg(feature = "enabled")]
+mod attached_pool;
+#[cfg(feature = "enabled")]
+mod closed_pool;
+#[cfg(not(feature = "enabled"))]
+mod disabled;
+#[cfg(feature = "enabled")]
+mod ends_and_restarts;
+#[cfg(feature = "enabled")]
+mod first_values;
+#[cfg(feature = "enabled")]
+mod follow;
+#[cfg(feature = "enabled")]
+mod follow_sessions;
+#[cfg(feature = "enabled")]
+mod fork_and_register;
+#[cfg(feature = "enabled")]
+mod full_table;
+#[cfg(feature = "enabled")]
+mod gecko;
+#[cfg(feature = "enabled")]
+mod grave;
+#[cfg(feature = "enabled")]
+mod group_futures;
+#[cfg(feature = "enabled")]
+mod groups;
+#[cfg(feature = "enabled")]
+mod held_up_threads;
+#[cfg(feature = "enabled")]
+mod hostile_pools;
+#[cfg(feature = "enabled")]
+mod labels;
+#[cfg(feature = "enabled")]
+mod overtaken_reader;
+#[cfg(feature = "enabled")]
+mod pool_in_a_file;
+#[cfg(feature = "enabled")]
+mod record_and_read;
+#[cfg(feature = "enabled")]
+mod safepoints;
+#[cfg(feature = "enabled")]
+mod samples;
+#[cfg(feature = "enabled")]
+mod sampling;
+#[cfg(feature = "enabled")]
+mod sampling_allocations;
+#[cfg(feature = "enabled")]
+mod support;
+#[cfg(feature = "enabled")]
+mod too_many_groups;
+#[cfg(feature = "enabled")]
+mod unsealed_pool;

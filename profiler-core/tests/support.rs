@@ -1,0 +1,54 @@
+//! What the tests of this crate share: the session of a test, and what its pool holds.
+//!
+//! A session is global to its process, so a test that starts one runs in a process of its own.
+
+use std::fs::File;
+
+use profiler_core::ids::ByteLimit;
+use profiler_core::pool::{self, PoolSpec};
+use profiler_core::reader::{PoolReader, Snapshot};
+use profiler_core::session::{self, SessionParams, StartOptions};
+use profiler_core::time::SessionClock;
+
+/// The running session of a test. It stops when this is dropped.
+pub(crate) struct RunningSession;
+
+impl RunningSession {
+    pub(crate) fn start(params: SessionParams) -> Self {
+        session::start(params, StartOptions::default()).unwrap();
+        Self
+    }
+
+    /// Whose pool holds at most `bytes`.
+    pub(crate) fn with_limit(bytes: u64) -> Self {
+        Self::start(SessionParams { limit: ByteLimit::new(bytes), ..SessionParams::default() })
+    }
+}
+
+impl Drop for RunningSession {
+    fn drop(&mut self) {
+        session::stop();
+    }
+}
+
+/// The pool of this process.
+pub(crate) fn pool() -> PoolReader<File> {
+    PoolReader::open(session::pool_file().unwrap()).unwrap()
+}
+
+/// What the pool of this process holds now.
+pub(crate) fn snapshot() -> Snapshot {
+    pool().snapshot().unwrap()
+}
+
+/// A new pool for a session with these parameters, as a parent makes it for a child.
+pub(crate) fn pool_spec(params: &SessionParams) -> PoolSpec {
+    PoolSpec {
+        id: pool::new_id().unwrap(),
+        limit: params.limit,
+        allowance: params.limit,
+        clock: SessionClock::start_now(),
+        params: params.clone(),
+        name: String::new(),
+    }
+}
