@@ -28,7 +28,7 @@ pub struct Said {
 pub fn profiler() -> anyhow::Result<PathBuf> {
     let test = std::env::current_exe()?;
     let built = test.ancestors().nth(2).context("no target directory")?.join("profiler");
-    ensure!(built.exists(), "not built: cargo build -p profiler-parent --bin profiler");
+    ensure!(built.exists(), "not built: cargo build -p profiler-cli");
     Ok(built)
 }
 

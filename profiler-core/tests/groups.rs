@@ -14,8 +14,8 @@ use crate::support::{self, RunningSession};
 use profiler_core::groups::{
     self, Group, GroupKind, Groups, InGroups, Probes, blocking, custom_loop, nested_loop,
 };
-use profiler_core::reader::groups::{GroupReader, GroupTotals, PoolGroups};
 use profiler_core::reader::ByteSource;
+use profiler_core::reader::groups::{GroupReader, GroupTotals, PoolGroups};
 use profiler_core::session::{self, SessionParams};
 use profiler_core::{blocking, group};
 use test_support::own_process;

@@ -7,7 +7,7 @@
 
 pub mod alerts;
 pub mod capture;
-#[cfg(any(feature = "cli", feature = "live"))]
+#[cfg(any(feature = "view", feature = "live"))]
 mod clients;
 pub mod controller;
 pub mod export;
@@ -27,9 +27,9 @@ pub mod session;
 pub mod spawn;
 pub mod symbols;
 mod sys;
-#[cfg(any(feature = "cli", feature = "live"))]
+#[cfg(any(feature = "view", feature = "live"))]
 mod token;
-#[cfg(feature = "cli")]
+#[cfg(feature = "view")]
 pub mod view;
 
 pub use alerts::{Alert, AlertRules, Alerts, EvidenceOptions, Target};

@@ -89,7 +89,7 @@ pub fn import_cpuprofile(from: &Path, to: &Path) -> Result<Imported, ExportError
     let file = File::open(from).map_err(unreadable)?;
     let input = BufReader::new(text(&file).map_err(unreadable)?);
     let profile: Profile = serde_json::from_reader(input)
-        .map_err(|error| ExportError::NotAProfile { path: from.to_owned(), why: error.to_string() })?;
+        .map_err(|error| ExportError::NotACpuProfile { path: from.to_owned(), why: error.to_string() })?;
     let mut file = ProfileFile::create(to)?;
     let mut out = JsonWriter::new(&mut file);
     let name = from.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());

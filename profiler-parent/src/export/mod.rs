@@ -123,6 +123,14 @@ pub enum ExportError {
         #[source]
         source: std::io::Error,
     },
+    /// The file to import is something else.
+    #[error("{} is not a .cpuprofile file: {why}", path.display())]
+    NotACpuProfile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The file is something else.
     #[error("{} is not a profile: {why}", path.display())]
     NotAProfile {

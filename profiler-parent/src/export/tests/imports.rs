@@ -58,7 +58,7 @@ fn what_is_no_cpuprofile_leaves_no_file() {
     let (from, to) = (directory.path().join("x.cpuprofile"), directory.path().join("out.json"));
     for text in ["", "{}", r#"{"nodes":[{"id":1}],"startTime":1,"endTime":2}"#] {
         std::fs::write(&from, text).unwrap();
-        assert!(matches!(import_cpuprofile(&from, &to), Err(ExportError::NotAProfile { .. })), "{text}");
+        assert!(matches!(import_cpuprofile(&from, &to), Err(ExportError::NotACpuProfile { .. })), "{text}");
         assert!(!to.exists());
     }
 }

@@ -1,30 +1,30 @@
-//! Where the address of the live page comes from: an argument, the environment, standard input.
+//! The address of the live page: from an argument, the environment, or standard input.
 //!
-//! The last two are for those who are not alone on a machine: other users read arguments, but neither of these.
+//! Other users of a machine can read the arguments of a process, but not its environment or input.
 
 use std::io::BufRead;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
-/// Says the address if no argument does.
+/// The environment variable with the address.
 pub(crate) const VARIABLE: &str = "PROFILER_LIVE_URL";
 /// The argument for standard input.
 const FROM_INPUT: &str = "-";
 /// Bytes of an address.
 const MOST: u64 = 4096;
 
-/// The address that is meant.
+/// The address that the user gave.
 pub(super) fn of(argument: Option<&str>) -> Result<String> {
     match argument {
         Some(FROM_INPUT) => first_line(std::io::stdin().lock()),
         Some(url) => Ok(url.to_owned()),
-        None => std::env::var(VARIABLE).with_context(|| {
-            format!("which live page? Give its address in {VARIABLE}, or as an argument; `-` reads it from standard input")
+        None => std::env::var(VARIABLE).map_err(|_| {
+            anyhow!("no address of a live page: set {VARIABLE} or give it as an argument; `-` reads it from standard input")
         }),
     }
 }
 
-/// Waits for no more than the line.
+/// Reads no more than one line.
 fn first_line(input: impl BufRead) -> Result<String> {
     let mut line = String::new();
     input.take(MOST).read_line(&mut line).context("there is no address on standard input")?;

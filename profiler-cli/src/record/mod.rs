@@ -46,7 +46,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     limit: Option<u64>,
     /// Milliseconds between two samples of a thread [default: 1]
-    #[arg(long, value_name = "MS", value_parser = units::milliseconds)]
+    #[arg(long, value_name = "MS", value_parser = units::milliseconds, allow_negative_numbers = true)]
     interval: Option<Duration>,
     /// What to record besides markers, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = features::parse, help = features::help())]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use profiler_parent::core::losses::EntryCounts;
 use profiler_parent::reading::Nameless;
@@ -125,12 +126,26 @@ impl Row {
     }
 }
 
-/// Prints a line. Nobody may be reading.
+/// Why the output is incomplete.
+static OUTPUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
+
+/// Prints a line. If that fails, [`output_error`] returns the first reason.
 pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    if let Err(error) = writeln!(std::io::stdout(), "{line}") {
+        let _ = OUTPUT_ERROR.set(error);
+    }
 }
 
-/// Says on standard error what was passed over.
+/// Why the output is incomplete, if it is. A reader that has closed its end of a pipe has what it wanted,
+/// so that is no error.
+pub(crate) fn output_error() -> Option<&'static std::io::Error> {
+    if let Err(error) = std::io::stdout().flush() {
+        let _ = OUTPUT_ERROR.set(error);
+    }
+    OUTPUT_ERROR.get().filter(|error| error.kind() != std::io::ErrorKind::BrokenPipe)
+}
+
+/// Reports on standard error which files were passed over.
 pub(crate) fn complain(passed_over: &[PassedOver]) {
     for PassedOver { name, why } in passed_over {
         eprintln!("profiler: passed over {name}: {why}");
@@ -172,7 +187,10 @@ impl Report {
 impl Samples {
     fn print(&self) {
         let time = if self.time == "cpu" { "processor time" } else { "time, running or waiting" };
-        say(&format!("\n{} samples, {:.1} ms of {time} in all processes", self.count, self.all_ms));
+        say(&format!(
+            "\n{} sampling intervals, {:.1} ms of {time} in all processes",
+            self.count, self.all_ms
+        ));
         for Nameless { library, why } in &self.nameless {
             say(&format!("no names for {library}: {why}"));
         }

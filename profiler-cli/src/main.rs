@@ -1,7 +1,7 @@
-//! The `profiler` command: what can be done with programs, profiles and pools from a terminal.
+//! The `profiler` command: records programs, and shows, converts and recovers their profiles.
 //!
 //! One module per subcommand. Invariants: an error is one line on standard error and exit code 2;
-//! nothing is changed but the file that was asked for.
+//! the command writes only the file that it is asked for.
 
 mod export;
 mod import;
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-/// Records programs, shows and describes their profiles, and recovers them when everything has died.
+/// Records programs, and shows, converts and recovers their profiles
 #[derive(Debug, Parser)]
 #[command(name = "profiler", version)]
 struct Options {
@@ -48,12 +48,16 @@ fn main() -> ExitCode {
         Ok(Options { command: Command::Import(options) }) => import::run(&options).map(done),
         Ok(Options { command: Command::Recover(options) }) => recover::run(&options).map(done),
         Ok(Options { command: Command::Top(options) }) => top::run(&options).map(done),
-        Err(stop) => return explain(&stop),
+        Err(stop) => Ok(explain(&stop)),
     };
-    ended.unwrap_or_else(|error| fail(&sentence(&error)))
+    let code = ended.unwrap_or_else(|error| fail(&sentence(&error)));
+    match report::output_error() {
+        Some(error) => fail(&format!("cannot write to standard output: {error}")),
+        None => code,
+    }
 }
 
-/// Help if it was asked for, else one line that says what is wrong.
+/// Prints the help if it was asked for, otherwise one line with the error.
 fn explain(stop: &clap::Error) -> ExitCode {
     let is_answer = matches!(stop.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_answer {
@@ -61,13 +65,19 @@ fn explain(stop: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if stop.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return fail("what to do? `profiler --help` says what there is");
+        return fail("no subcommand; `profiler --help` lists them");
     }
-    let text = stop.to_string();
-    // What is wrong may go on below, as a list; the usage after it does not belong to one line.
-    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    fail(&one_line(&stop.to_string()))
+}
+
+/// The error of a wrong argument, which may continue in a list. The usage and the hints after it
+/// are left out.
+fn one_line(text: &str) -> String {
+    let is_hint =
+        |line: &str| ["Usage:", "For more information", "tip:"].iter().any(|hint| line.starts_with(hint));
+    let lines = text.lines().map(str::trim).take_while(|line| !is_hint(line));
     let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    fail(line.strip_prefix("error: ").unwrap_or(&line))
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
 fn fail(why: &str) -> ExitCode {
@@ -75,9 +85,22 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// An error with its causes, each said once: most of ours say their cause themselves.
+/// An error with its causes. A cause that the error already contains is not repeated.
 fn sentence(error: &anyhow::Error) -> String {
     error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |sentence, cause| {
         if sentence.ends_with(&cause) { sentence } else { format!("{sentence}: {cause}") }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn a_wrong_argument_is_one_line_without_hints() {
+        let text = "error: unexpected argument '-1' found\n\n  tip: to pass '-1' as a value, use '-- -1'\n\nUsage: profiler";
+        assert_eq!(one_line(text), "unexpected argument '-1' found");
+        let text = "error: invalid value 'x' for '--to <FORMAT>'\n  [possible values: a, b]\n\nFor more information, try '--help'.";
+        assert_eq!(one_line(text), "invalid value 'x' for '--to <FORMAT>' [possible values: a, b]");
+    }
 }
