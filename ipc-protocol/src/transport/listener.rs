@@ -10,10 +10,10 @@ use std::os::fd::BorrowedFd;
 
 use profiler_core::ids::ProcessId;
 
-use super::{ChildEnds, ParentEnds, TransportError, check_frame, inherited, ipc_channel};
-use crate::codec::{self, ProtocolError};
+pub use super::accepted::{Accepted, TryAccept};
+use super::{ChildEnds, TransportError, inherited, ipc_channel};
 use crate::environment::{EnvironmentError, Server, Token};
-use crate::message::{Hello, PROTOCOL_VERSION, ToParent};
+use crate::message::Hello;
 
 /// Waits for one child to say hello.
 #[derive(Debug)]
@@ -24,15 +24,6 @@ pub enum Listener {
     Inherited(inherited::Listener),
 }
 
-/// The result of [`Listener::try_accept`].
-#[derive(Debug)]
-pub enum TryAccept<L> {
-    /// The child has not sent `Hello`. [`Listener::socket`] may now return a different socket.
-    Waiting(L),
-    /// The child has sent `Hello`.
-    Accepted(Accepted),
-}
-
 /// Ends the waiting of a [`Listener`], or the channel, from any thread.
 #[derive(Clone, Debug)]
 pub enum Abandon {
@@ -40,16 +31,6 @@ pub enum Abandon {
     Named(ipc_channel::Abandon),
     /// Over an inherited socket.
     Inherited(inherited::Abandon),
-}
-
-/// A child that has connected and said who it is.
-#[derive(Debug)]
-pub struct Accepted {
-    /// What it said. The token has been compared, and the process number is the kernel's word where
-    /// the kernel gives one; the rest is the child's own word.
-    pub hello: Hello,
-    /// The channels to it.
-    pub ends: ParentEnds,
 }
 
 impl Listener {
@@ -115,15 +96,6 @@ impl Listener {
     }
 }
 
-impl<L> TryAccept<L> {
-    fn map<T>(self, change: impl FnOnce(L) -> T) -> TryAccept<T> {
-        match self {
-            Self::Waiting(listener) => TryAccept::Waiting(change(listener)),
-            Self::Accepted(accepted) => TryAccept::Accepted(accepted),
-        }
-    }
-}
-
 impl Abandon {
     /// Makes [`Listener::accept`] return. Has no effect once it has.
     pub fn abandon(&self) {
@@ -173,20 +145,4 @@ impl Line {
             Self::Inherited(socket) => inherited::connect(socket, hello),
         }
     }
-}
-
-/// For implementations: the hello of a child's first frame, if it knows the token.
-pub(super) fn check_hello(frame: &[u8], expected: &Token) -> Result<Hello, TransportError> {
-    check_frame(frame)?;
-    let ToParent::Hello(hello) = codec::decode(frame)? else {
-        return Err(TransportError::PeerMisbehaved("a message before Hello"));
-    };
-    if hello.token != *expected {
-        return Err(TransportError::WrongToken);
-    }
-    if hello.version != PROTOCOL_VERSION {
-        let (theirs, ours) = (hello.version, PROTOCOL_VERSION);
-        return Err(ProtocolError::WrongVersion { theirs, ours }.into());
-    }
-    Ok(hello)
 }
