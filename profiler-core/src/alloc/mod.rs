@@ -25,8 +25,7 @@ mod sampled;
 mod tally;
 
 pub(crate) use sampled::{begin_session, end_session};
-#[allow(unused_imports)] // until the sampler that uses it
-pub(crate) use tally::flush_all;
+pub(crate) use tally::flush_counters;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 

@@ -10,13 +10,12 @@ use super::gap::{Sampling, trial};
 use super::live::LiveSamples;
 use super::tally;
 use crate::backtrace::Backtrace;
-use crate::definition_cell::pool_tag;
 use crate::entry::sample::write_allocation;
 use crate::entry::{Kind, Timing, head_of, length_bits};
 use crate::ids::DefinitionId;
 use crate::losses::DropReason;
-use crate::marker::MarkerStack;
 use crate::params::Features;
+use crate::pool::tag::pool_tag;
 use crate::record::writer::{Front, Room, Tail};
 use crate::record::{gate, local};
 use crate::sync::fixed::{AtomicU64, Ordering};
@@ -102,7 +101,7 @@ fn give_back(address: u64, bytes: u64) {
 /// Records one entry; whether it was written. Frames at and below `own` are the profiler's.
 fn record(address: u64, bytes: i64, own: *const u8) -> bool {
     let at = Timestamp::now();
-    let stack = Backtrace::take(MarkerStack::Full, own.addr() as u64);
+    let stack = Backtrace::full(own.addr() as u64);
     let head = head_of(Kind::Allocation, Timing::Instant(at), false, DefinitionId::NONE);
     let front = Front { head: head | length_bits(pool_tag()), fixed: [at.raw(), 0, 0] };
     let mut is_written = false;

@@ -76,8 +76,9 @@ fn flush(word: &AtomicU64) {
     }
 }
 
-/// Brings everything that has gathered to the counter.
-pub(crate) fn flush_all() {
+/// Adds everything that the threads have collected to the counter. The sampler calls it at every
+/// tick.
+pub(crate) fn flush_counters() {
     GATHERED.iter().filter(|shard| shard.0.load(Ordering::Relaxed) != 0).for_each(|shard| flush(&shard.0));
 }
 

@@ -13,7 +13,7 @@
 #[macro_export]
 macro_rules! label {
     ($name:expr $(,)?) => {
-        $crate::label!($name, &$crate::marker::category::OTHER)
+        $crate::label!($name, &$crate::category::OTHER)
     };
     ($name:expr, $category:expr $(,)?) => {
         $crate::__if_enabled!(

@@ -51,10 +51,11 @@ pub(crate) use stack::{LabelStack, MAX_LABELS, OpenLabels};
 
 use std::marker::PhantomData;
 
-use crate::definition_cell::{DefinitionCell, pool_tag};
+use crate::category::CategoryPair;
+use crate::definition_cell::DefinitionCell;
 use crate::ids::DefinitionId;
-use crate::marker::CategoryPair;
 use crate::pool::definitions::Definition;
+use crate::pool::tag::pool_tag;
 use crate::record::{gate, local};
 
 /// The static behind a [`crate::label!`]. Not made by hand.

@@ -20,10 +20,10 @@ pub mod update;
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use crate::definition_cell::next_pool_tag;
 use crate::ids::{ByteLimit, ChunkIndex};
 use crate::pool::Pool;
 use crate::pool::slot::ChunkSlot;
+use crate::pool::tag::next_pool_tag;
 use crate::sync::AtomicU64;
 use crate::time::Timestamp;
 use chunks::{Chunks, give_pages_back};

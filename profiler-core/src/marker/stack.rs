@@ -4,8 +4,8 @@
 //! is compiled, so markers without one do not pay for the question. The stack is taken only if the marker
 //! is recorded, after its time and before its payload.
 
-use super::MarkerOptions;
 use super::record::{Site, add_named, address_of, front, with_site};
+use super::{MarkerOptions, MarkerStack};
 use crate::backtrace::Backtrace;
 use crate::entry::{Kind, stack, with_kind};
 use crate::ids::DefinitionId;
@@ -29,7 +29,11 @@ pub(super) fn add_with_stack(
     let Front { head, fixed } = front(options.timing.resolve(), options.thread);
     let front = Front { head: with_kind(head, Kind::MarkerWithStack), fixed };
     with_site(define, |recorder: &Recorder, site: Site| {
-        let taken = Backtrace::take(options.stack, own);
+        let taken = match options.stack {
+            MarkerStack::None => Backtrace::none(),
+            MarkerStack::Labels => Backtrace::labels(),
+            MarkerStack::Full => Backtrace::full(own),
+        };
         add_named(recorder, site, front, name, |room: Room<'_>| {
             let Some(len) = stack::write(room.bytes, taken.frames(), taken.is_cut()) else { return Ok(None) };
             let Some(room) = room.behind(len) else { return Ok(None) };

@@ -118,6 +118,21 @@ pub enum Definition {
     },
 }
 
+/// A file whose code ran in the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleDefinition {
+    /// Its file, as the process saw it; `[vdso]` and the like where there is none.
+    pub path: String,
+    /// The linker's identity of its contents; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// Where its address 0 lay in the process.
+    pub base: u64,
+    /// Its first mapped address.
+    pub start: u64,
+    /// The address after its last.
+    pub end: u64,
+}
+
 /// Why a definition could not be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

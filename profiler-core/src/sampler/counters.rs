@@ -39,6 +39,8 @@ struct Last {
 #[derive(Debug)]
 pub(crate) struct CounterSampler {
     manager: Arc<ChunkManager>,
+    /// See `SamplerConfig::flush_counters`.
+    flush: fn(),
     measured: Measured,
     last: Vec<Last>,
     tick: u64,
@@ -49,19 +51,19 @@ pub(crate) struct CounterSampler {
 }
 
 impl CounterSampler {
-    /// For the session that runs in this pool.
-    pub(crate) fn new(manager: Arc<ChunkManager>, features: Features) -> Self {
+    /// For the session that runs in this pool. Every tick calls `flush` before it reads the counters.
+    pub(crate) fn new(manager: Arc<ChunkManager>, features: Features, flush: fn()) -> Self {
         let wants = |feature| features.contains(feature);
         let cpu_before = wants(Features::PROCESS_CPU).then(sys::process_cpu_ns).flatten();
         let memory = wants(Features::MEMORY).then(sys::ResidentMemory::open).flatten();
         let measured = Measured { cpu_before, memory };
         let (last, before, now) = (Vec::new(), Vec::new(), Vec::new());
-        Self { manager, measured, last, tick: 0, last_at: Timestamp::ZERO, before, now }
+        Self { manager, flush, measured, last, tick: 0, last_at: Timestamp::ZERO, before, now }
     }
 
     /// Writes what has changed since the tick before; at the first one everything.
     pub(crate) fn tick(&mut self, writer: &mut SampleWriter, at: Timestamp) {
-        crate::alloc::flush_all();
+        (self.flush)();
         self.measured.take();
         self.tick += 1;
         self.look();
@@ -143,7 +145,7 @@ mod tests {
         let manager = Arc::new(ChunkManager::new(pool));
         let main = NewThread { tid: ThreadId::new(1), is_main: true, name: "main", at: Timestamp::ZERO };
         manager.lock().rows.begin_session(&manager, main).unwrap();
-        CounterSampler::new(manager, Features::NONE)
+        CounterSampler::new(manager, Features::NONE, || {})
     }
 
     fn add_counter(sampler: &CounterSampler) -> CounterIndex {

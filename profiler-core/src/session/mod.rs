@@ -10,6 +10,8 @@ mod exit;
 mod pauses;
 
 pub use crate::params::{Features, SessionParams};
+#[doc(inline)]
+pub use crate::record::is_active;
 pub use control::{
     attach, close_pool, destroy_released_chunks_at_or_before, pool_file, pool_outlives_all, set_allowance,
     set_chunk_listener,
@@ -20,22 +22,22 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::definition_cell::use_pool_tag;
 use crate::ids::{ByteLimit, PoolId, ProcessKey, ThreadId};
 use crate::manager::ChunkManager;
 use crate::manager::maintenance::Maintenance;
 use crate::manager::rows::NewThread;
 use crate::pool::header::Header;
 use crate::pool::layout::header as at;
+use crate::pool::tag::use_pool_tag;
 use crate::pool::{self, AttachError, Pool, PoolSpec};
 use crate::record::gate;
 use crate::record::local::{self, ActiveSession};
 use crate::record::reclaim::Reclaimer;
 use crate::sampler::SamplingStats;
-use crate::sampler::control::Sampler;
+use crate::sampler::control::{Sampler, SamplerConfig};
 use crate::sync::Ordering;
 use crate::sys;
-use crate::thread::ThreadFilter;
+use crate::thread_filter::ThreadFilter;
 use crate::time::{Anchor, SessionClock, Timestamp, join_line, use_clock};
 
 /// Why a session could not start.
@@ -216,12 +218,6 @@ pub fn is_sampling_paused() -> bool {
     with_runtime(|runtime| runtime.sampling_paused)
 }
 
-/// Whether a session runs, paused or not. One relaxed load.
-#[inline(always)]
-pub fn is_active() -> bool {
-    gate::is_active()
-}
-
 /// Whether the running session is paused.
 pub fn is_paused() -> bool {
     gate::word() & gate::PAUSED != 0
@@ -275,7 +271,13 @@ impl Runtime {
         self.sampling_paused = false;
         gate::set(gate::word_of(self.epoch, gate::ACTIVE));
         crate::groups::begin_session(&manager, self.epoch);
-        let sampler = Sampler::start(&manager, &params, &filter);
+        let sampler = Sampler::start(SamplerConfig {
+            manager: Arc::clone(&manager),
+            features: params.features,
+            interval: Duration::from_nanos(params.interval_ns),
+            filter,
+            flush_counters: crate::alloc::flush_counters,
+        });
         // Else the first stacks would be missing, and the first look take the processor from who fills the stock of chunks.
         if let Some(sampler) = &sampler {
             sampler.wait_until_ready();
