@@ -1,8 +1,8 @@
 //! The map in ARCHITECTURE.md is the code's: every room of a crate (top-level module) stands on a
 //! floor of the crate's table, and imports only from lower floors.
 //!
-//! The tables are the only data; there is no list of rooms here. `table` reads them, `sources` reads
-//! the modules of a crate and collects the paths that begin at its root. Code for tests
+//! The tables are the only data; there is no list of rooms here. `table` reads them, `sources`
+//! reads the modules of a crate and collects the paths that begin at its root. Code for tests
 //! (`#[cfg(test)]`) may import from any floor.
 
 use std::path::Path;
@@ -11,8 +11,10 @@ use std::path::Path;
 mod sources;
 #[path = "floors/table.rs"]
 mod table;
+#[path = "floors/tokens.rs"]
+mod tokens;
 
-use sources::{Import, Sources};
+use sources::{Import, Sources, Target};
 use table::Floors;
 
 /// The crates whose tables have floors.
@@ -42,14 +44,18 @@ fn check(workspace: &Path, document: &str, name: &str) -> Vec<String> {
     without_row.chain(without_room).chain(upward).collect()
 }
 
-/// Says what is wrong with an import, if anything is.
+/// What is wrong with an import, if anything is.
 fn upward(floors: &Floors, sources: &Sources, import: &Import) -> Option<String> {
     let Import { file, line, room, name, .. } = import;
-    let Some(target) = sources.room_of(import) else {
-        return Some(format!("{file}:{line}: `{room}` imports `{name}`, whose room is not known"));
+    let target = match sources.target(import) {
+        Target::Room(target) => target,
+        Target::Outside => return None,
+        Target::Unknown => {
+            return Some(format!("{file}:{line}: room `{room}` imports `{name}`, whose room is not known"));
+        }
     };
-    let (from, to) = (floors.of(room)?, floors.of(target?)?);
-    let target = target?;
+    let from = floors.of(room)?;
+    let to = floors.of(target)?;
     (target != room && to >= from).then(|| {
         format!(
             "{file}:{line}: room `{room}` (floor {from}) imports from room `{target}` (floor {to}), \
@@ -58,7 +64,6 @@ fn upward(floors: &Floors, sources: &Sources, import: &Import) -> Option<String>
     })
 }
 
-#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -126,8 +131,16 @@ mod tests {
 
     #[test]
     fn a_name_that_is_neither_room_nor_exported_is_reported() {
-        let found = check_low("use crate::nothing;");
-        assert_eq!(found, ["sample/src/low/inner.rs:1: `low` imports `nothing`, whose room is not known"]);
+        for (form, name) in [
+            ("use crate::nothing;", "nothing"),
+            ("use crate::*;", "*"),
+            ("use crate::{low, *};", "*"),
+            ("use super::super::*;", "*"),
+        ] {
+            let expected =
+                format!("sample/src/low/inner.rs:1: room `low` imports `{name}`, whose room is not known");
+            assert_eq!(check_low(form), [expected], "{form}");
+        }
     }
 
     #[test]

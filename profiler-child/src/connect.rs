@@ -1,8 +1,8 @@
 //! The start of the profiler in a child: environment, pool, connection.
 //!
 //! Called by the host through [`init`]. The host's thread reads the environment, takes the pool and
-//! starts recording. The control thread connects, sends `Hello` and serves the parent. Invariant: an
-//! error at any step leaves the profiler off, or on without a parent, and reaches the host only
+//! starts recording. The control thread connects, sends `Hello` and serves the parent. Invariant:
+//! an error at any step leaves the profiler off, or on without a parent, and reaches the host only
 //! through the return value.
 
 use std::io;

@@ -14,8 +14,9 @@ pub fn current() -> ThreadId {
     sys::current_thread_id()
 }
 
-/// Names the calling thread in the profile. Cheap, and may be called before the session starts. Among
-/// [`groups`](crate::groups) it is one of the threads of that name from its next iteration on.
+/// Names the calling thread in the profile. Cheap, and may be called before the session starts.
+/// Among [`groups`](crate::groups) it is one of the threads of that name from its next iteration
+/// on.
 pub fn register(name: &str) {
     local::name_thread(name);
 }

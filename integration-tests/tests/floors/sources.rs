@@ -1,14 +1,16 @@
 //! Reads the modules of a crate and collects the paths that begin at its root.
 //!
 //! It begins with `src/lib.rs` and follows `mod name;`, whatever a module's `cfg` says. It does not
-//! follow or read what is only there for tests. Tokens are read, not syntax, so that paths in macros
-//! count as well: `crate::name`, `$crate::name`, and as many `super::` as lead to the root.
+//! follow or read what is only there for tests. Tokens are read, not syntax, so that paths in
+//! macros count as well: `crate::name`, `$crate::name`, and as many `super::` as lead to the root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use proc_macro2::{Ident, TokenStream, TokenTree};
+
+use crate::tokens::{after_colons, after_item, is_call_of_macro, is_for_tests, is_sign, leaves, words};
 
 /// A path from a room to a name at the root of its crate.
 #[derive(Debug)]
@@ -23,7 +25,17 @@ pub(crate) struct Import {
     is_macro: bool,
 }
 
-/// What is known of a crate.
+/// Where an import leads.
+#[derive(Debug)]
+pub(crate) enum Target<'a> {
+    Room(&'a str),
+    /// To another crate.
+    Outside,
+    /// `lib.rs` does not say.
+    Unknown,
+}
+
+/// The rooms of a crate and their imports.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     /// The top-level modules.
@@ -46,6 +58,33 @@ struct Module<'a> {
     path: Vec<String>,
 }
 
+/// The attributes before an item.
+#[derive(Default)]
+struct Attributes {
+    /// The file of a module.
+    path: Option<String>,
+    /// A macro is known at the root of the crate.
+    is_exported: bool,
+}
+
+impl Attributes {
+    /// Adds an attribute. False if the item is only there for tests; then its attributes are gone.
+    fn add(&mut self, attribute: TokenStream) -> bool {
+        let is_for_tests = is_for_tests(attribute.clone());
+        match words(attribute).as_slice() {
+            _ if is_for_tests => *self = Self::default(),
+            [name] if name == "macro_export" => self.is_exported = true,
+            [name, value] if name == "path" => self.path = Some(value.trim_matches('"').to_owned()),
+            _ => {}
+        }
+        !is_for_tests
+    }
+
+    fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+}
+
 impl Sources {
     /// Reads the library of the crate in the directory `name`.
     pub(crate) fn read(workspace: &Path, name: &str) -> Self {
@@ -56,18 +95,19 @@ impl Sources {
         sources
     }
 
-    /// The room that an import leads to: `Some(None)` if it leads out of the crate, `None` if the
-    /// name is not known.
-    pub(crate) fn room_of(&self, import: &Import) -> Option<Option<&str>> {
-        let name = import.name.as_str();
+    /// Where an import leads.
+    pub(crate) fn target(&self, import: &Import) -> Target<'_> {
+        let name = &import.name;
         if import.is_macro {
-            return Some(self.macros.get(name).map(String::as_str));
+            return self.macros.get(name).map_or(Target::Outside, |room| Target::Room(room));
         }
         if let Some(room) = self.rooms.get(name) {
-            return Some(Some(room));
+            return Target::Room(room);
         }
-        let first = self.root_names.get(name)?;
-        Some(self.rooms.get(first).map(String::as_str))
+        match self.root_names.get(name) {
+            Some(first) => self.rooms.get(first).map_or(Target::Outside, |room| Target::Room(room)),
+            None => Target::Unknown,
+        }
     }
 
     fn read_file(&mut self, module: &Module<'_>) {
@@ -81,34 +121,25 @@ impl Sources {
     fn scan(&mut self, tokens: TokenStream, module: &Module<'_>) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut rest = tokens.as_slice();
-        let (mut path, mut is_exported) = (None, false);
+        let mut attributes = Attributes::default();
         while let [first, after @ ..] = rest {
             rest = match (first, after) {
                 (TokenTree::Punct(sign), [TokenTree::Group(attribute), item @ ..])
                     if sign.as_char() == '#' =>
                 {
-                    let words = words(attribute.stream());
-                    is_exported |= words.first().is_some_and(|word| word == "macro_export");
-                    if let [name, .., value] = words.as_slice()
-                        && name == "path"
-                    {
-                        path = Some(value.trim_matches('"').to_owned());
-                    }
-                    if is_for_tests(attribute.stream()) {
-                        (path, is_exported) = (None, false);
-                        after_item(item)
-                    } else {
+                    if attributes.add(attribute.stream()) {
                         after
+                    } else {
+                        after_item(item)
                     }
                 }
                 (TokenTree::Ident(word), [TokenTree::Ident(name), body, item @ ..]) if word == "mod" => {
-                    self.enter(module, &name.to_string(), body, path.take());
+                    self.enter(module, &name.to_string(), body, attributes.take().path);
                     item
                 }
                 (TokenTree::Ident(word), [_, TokenTree::Ident(name), ..]) if word == "macro_rules" => {
-                    if std::mem::take(&mut is_exported) && !module.path.is_empty() {
-                        self.macros.insert(name.to_string(), module.path[0].clone());
-                    }
+                    let room = module.path.first().filter(|_| attributes.take().is_exported);
+                    self.macros.extend(room.map(|room| (name.to_string(), room.clone())));
                     after
                 }
                 (TokenTree::Ident(word), _) if word == "use" && module.path.is_empty() => {
@@ -137,12 +168,13 @@ impl Sources {
         if let TokenTree::Group(body) = body {
             return self.scan(body.stream(), &inner);
         }
-        inner.file = match path {
-            Some(path) => module.file.with_file_name(path),
-            None => Some(module.directory.join(format!("{name}.rs")))
-                .filter(|file| file.exists())
-                .unwrap_or_else(|| inner.directory.join("mod.rs")),
-        };
+        if let Some(path) = path {
+            inner.file = module.file.with_file_name(path);
+            inner.directory = inner.file.with_file_name("");
+        } else {
+            let file = module.directory.join(format!("{name}.rs"));
+            inner.file = if file.exists() { file } else { inner.directory.join("mod.rs") };
+        }
         self.read_file(&inner);
     }
 
@@ -166,23 +198,23 @@ impl Sources {
             }
             _ => {
                 if is_call_of_macro(after) {
-                    self.add(word, after, module);
+                    self.add(&TokenTree::Ident(word.clone()), after, module);
                 }
                 return after;
             }
         };
         match after_colons(rest).filter(|_| is_root) {
-            Some([TokenTree::Ident(name), further @ ..]) => {
-                self.add(name, further, module);
-                further
-            }
             Some([TokenTree::Group(names), further @ ..]) => {
                 let names: Vec<TokenTree> = names.stream().into_iter().collect();
                 for part in names.split(|token| is_sign(token, ',')) {
-                    if let [TokenTree::Ident(name), further @ ..] = part {
+                    if let [name, further @ ..] = part {
                         self.add(name, further, module);
                     }
                 }
+                further
+            }
+            Some([name, further @ ..]) => {
+                self.add(name, further, module);
                 further
             }
             _ => rest,
@@ -191,7 +223,8 @@ impl Sources {
 }
 
 impl Sources {
-    fn add(&mut self, name: &Ident, after: &[TokenTree], module: &Module<'_>) {
+    /// Adds an import of `name`, which `after` follows.
+    fn add(&mut self, name: &TokenTree, after: &[TokenTree], module: &Module<'_>) {
         let Some(room) = module.path.first() else { return };
         let file = module.file.strip_prefix(module.workspace).unwrap_or(&module.file);
         self.imports.push(Import {
@@ -214,81 +247,4 @@ impl Sources {
             self.root_names.insert(name, first.clone());
         }
     }
-}
-
-/// The names under which a `use` makes things known.
-fn leaves(tokens: &[TokenTree]) -> Vec<String> {
-    let part = |part: &[TokenTree]| match part.last() {
-        Some(TokenTree::Group(group)) => leaves(&group.stream().into_iter().collect::<Vec<_>>()),
-        Some(last) => vec![last.to_string()],
-        None => Vec::new(),
-    };
-    tokens.split(|token| is_sign(token, ',')).flat_map(part).collect()
-}
-
-/// All words and literals, also those in groups.
-fn words(tokens: TokenStream) -> Vec<String> {
-    let word = |token| match token {
-        TokenTree::Group(group) => words(group.stream()),
-        TokenTree::Punct(_) => Vec::new(),
-        word => vec![word.to_string()],
-    };
-    tokens.into_iter().flat_map(word).collect()
-}
-
-/// Whether an attribute is `cfg(test)` or `cfg(all(…, test, …))`.
-fn is_for_tests(attribute: TokenStream) -> bool {
-    let tokens: Vec<TokenTree> = attribute.into_iter().collect();
-    match tokens.as_slice() {
-        [TokenTree::Ident(word), TokenTree::Group(predicate)] if word == "cfg" => {
-            needs_test(predicate.stream())
-        }
-        _ => false,
-    }
-}
-
-fn needs_test(predicate: TokenStream) -> bool {
-    let tokens: Vec<TokenTree> = predicate.into_iter().collect();
-    tokens.split(|token| is_sign(token, ',')).any(|part| match part {
-        [TokenTree::Ident(word)] => word == "test",
-        [TokenTree::Ident(word), TokenTree::Group(all)] if word == "all" => needs_test(all.stream()),
-        _ => false,
-    })
-}
-
-/// What follows the item, statement or field that begins here.
-fn after_item(tokens: &[TokenTree]) -> &[TokenTree] {
-    let is_word = |token: &TokenTree, words: &[&str]| words.iter().any(|word| token.to_string() == *word);
-    let first = tokens.iter().position(|token| {
-        !is_sign(token, '#') && !matches!(token, TokenTree::Group(_)) && !is_word(token, &["pub"])
-    });
-    let begins_with = |words: &[&str]| first.is_some_and(|first| is_word(&tokens[first], words));
-    let is_function =
-        first.is_some_and(|first| tokens[first..].iter().take(3).any(|token| is_word(token, &["fn"])));
-    let ends = |token: &TokenTree| {
-        let has_body = is_function || !begins_with(&["use", "static", "const", "type", "let"]);
-        let is_body = matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
-        let is_item =
-            begins_with(&["fn", "struct", "enum", "union", "impl", "trait", "mod", "unsafe", "extern"]);
-        let is_field = has_body && !is_item && !is_function && is_sign(token, ',');
-        is_sign(token, ';') || has_body && is_body || is_field
-    };
-    let end = tokens.iter().position(ends).map_or(tokens.len(), |end| end + 1);
-    &tokens[end..]
-}
-
-/// What follows a path separator.
-fn after_colons(tokens: &[TokenTree]) -> Option<&[TokenTree]> {
-    match tokens {
-        [first, second, rest @ ..] if is_sign(first, ':') && is_sign(second, ':') => Some(rest),
-        _ => None,
-    }
-}
-
-fn is_call_of_macro(after: &[TokenTree]) -> bool {
-    matches!(after, [sign, TokenTree::Group(_), ..] if is_sign(sign, '!'))
-}
-
-fn is_sign(token: &TokenTree, sign: char) -> bool {
-    matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign)
 }

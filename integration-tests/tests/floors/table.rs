@@ -1,9 +1,9 @@
 //! Reads a crate's table of floors from ARCHITECTURE.md.
 //!
 //! The table is the first one in the section whose heading begins with the crate's name. Its first
-//! column is `floor`, a number; its second names one or more rooms in backticks. Text in parentheses,
-//! such as a list of submodules, is ignored, and so are programs (`bin/…`), which only use the crate
-//! from outside.
+//! column is `floor`, a number; its second names one or more rooms in backticks. Text in
+//! parentheses, such as a list of submodules, is ignored, and so are programs (`bin/…`), which only
+//! use the crate from outside.
 
 use std::collections::BTreeMap;
 

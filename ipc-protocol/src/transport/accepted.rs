@@ -21,8 +21,8 @@ pub enum TryAccept<L> {
 /// A child that has connected and sent its `Hello`.
 #[derive(Debug)]
 pub struct Accepted {
-    /// Its first message. The token has been compared, and the process number is from the kernel where
-    /// the kernel provides one. The rest is what the child claims.
+    /// Its first message. The token has been compared, and the process number is from the kernel
+    /// where the kernel provides one. The rest is what the child claims.
     pub hello: Hello,
     /// The channels to it.
     pub ends: ParentEnds,

@@ -1,8 +1,8 @@
-//! Waiting for a child, over whichever transport it was given; and the child's side of it.
+//! Waiting for a child, over the transport that it was given; and the child's side of it.
 //!
-//! Made by the parent's spawn code, one per child: [`Listener::named`] for a child that is
-//! trusted, [`Listener::inherited`] for one that is not. Invariant: whoever is accepted knows the
-//! child's token and speaks this version of the protocol.
+//! The parent's spawn code makes one listener per child: [`Listener::named`] for a child that is
+//! trusted, [`Listener::inherited`] for one that is not. Invariant: a process that is accepted
+//! knows the child's token and has this version of the protocol.
 
 use std::fs::File;
 #[cfg(unix)]
@@ -34,7 +34,7 @@ pub enum Abandon {
 }
 
 impl Listener {
-    /// For a child that is trusted on its channel, with what the child is to be given.
+    /// A listener for a child that is trusted, and the line to give to that child.
     ///
     /// # Errors
     /// As [`ipc_channel::Listener::new`].
@@ -44,7 +44,8 @@ impl Listener {
         Ok((Self::Named(Box::new(listener)), line))
     }
 
-    /// For a child that is not trusted, with what the child is to be given: nobody else may have it.
+    /// A listener for a child that is not trusted, and the line to give to that child and to no
+    /// other process.
     ///
     /// # Errors
     /// As [`inherited::Listener::new`].
@@ -86,7 +87,8 @@ impl Listener {
     /// Returns the socket, which becomes readable when [`Self::try_accept`] can make progress.
     ///
     /// # Errors
-    /// [`TransportError::DescriptorLost`], [`TransportError::Unavailable`] on other systems than Linux.
+    /// [`TransportError::DescriptorLost`]; [`TransportError::Unavailable`] on systems other than
+    /// Linux.
     #[cfg(unix)]
     pub fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
         match self {
@@ -97,7 +99,7 @@ impl Listener {
 }
 
 impl Abandon {
-    /// Makes [`Listener::accept`] return. Has no effect once it has.
+    /// Makes [`Listener::accept`] return. Has no effect after it has returned.
     pub fn abandon(&self) {
         match self {
             Self::Named(abandon) => abandon.abandon(),
@@ -105,7 +107,7 @@ impl Abandon {
         }
     }
 
-    /// Ends the channel, whoever else holds the child's end of it.
+    /// Ends the channel, even if other processes hold the child's end of it.
     pub fn hang_up(&self) {
         match self {
             Self::Named(abandon) => abandon.hang_up(),
@@ -114,7 +116,7 @@ impl Abandon {
     }
 }
 
-/// What a parent gives its child to speak through.
+/// What a parent gives its child to connect with.
 #[derive(Debug)]
 pub enum Line {
     /// A name to connect to.
@@ -124,7 +126,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// In the child: takes hold of what the environment names.
+    /// In the child: opens what the environment names.
     ///
     /// # Errors
     /// [`EnvironmentError::NotHanded`] when there is no such thing here.

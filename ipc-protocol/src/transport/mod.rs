@@ -1,13 +1,13 @@
 //! Frames between processes, and typed senders and receivers of messages.
 //!
 //! Called by the parent's and the child's crate. A transport implements two small traits,
-//! [`FrameSender`] and [`FrameReceiver`]; its users see the [`Sender`] and [`Receiver`] of messages.
-//! [`ipc_channel`] is the transport for children that are trusted, [`inherited`] for those that are
-//! not, [`in_process`] for tests. [`listener`] chooses between the first two, and `ready` waits for
-//! many channels at once (Linux).
+//! [`FrameSender`] and [`FrameReceiver`]; its users see the [`Sender`] and [`Receiver`] of
+//! messages. [`ipc_channel`] is the transport for children that are trusted, [`inherited`] for
+//! those that are not, [`in_process`] for tests. [`listener`] chooses between the first two, and
+//! `ready` waits for many channels at once (Linux).
 //!
-//! Invariants, which one test suite checks for all three transports: messages stay in order; messages
-//! that were sent before the sender ended still arrive, and after them
+//! Invariants, which one test suite checks for all three transports: messages stay in order;
+//! messages that were sent before the sender ended still arrive, and after them
 //! [`TransportError::Disconnected`]; whatever a peer sends is at worst an error.
 //!
 //! The files import only from files above them in this list: this one, `accepted`, a transport,
@@ -121,7 +121,8 @@ pub trait FrameReceiver: Send {
         Err(TransportError::Unavailable)
     }
 
-    /// Returns the socket, which becomes readable when the peer sends a frame or closes the channel.
+    /// Returns the socket, which becomes readable when the peer sends a frame or closes the
+    /// channel.
     ///
     /// # Errors
     /// [`TransportError::Unavailable`] where there is no such socket,
@@ -181,7 +182,8 @@ impl<M: Message> Receiver<M> {
         self.frames.try_recv()?.map(|frame| Ok(codec::decode(&frame)?)).transpose()
     }
 
-    /// Returns the socket, which becomes readable when the peer sends a message or closes the channel.
+    /// Returns the socket, which becomes readable when the peer sends a message or closes the
+    /// channel.
     ///
     /// # Errors
     /// [`TransportError::Unavailable`] where there is no such socket,

@@ -1,8 +1,9 @@
 //! Recording sampled allocations and their frees.
 //!
-//! Called by the allocator while a session runs. Invariants: a free is recorded if and only if its allocation was; what
-//! the profiler allocates while it records one is not sampled; the profiler's own threads are not sampled. A thread
-//! that the session's filter leaves out records neither allocations nor frees.
+//! Called by the allocator while a session runs. Invariants: a free is recorded if and only if its
+//! allocation was; memory that the profiler allocates while it records one is not sampled; the
+//! profiler's own threads are not sampled. A thread that the session's filter excludes records
+//! neither allocations nor frees.
 
 use std::cell::Cell;
 
@@ -22,7 +23,8 @@ use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys;
 use crate::time::Timestamp;
 
-/// Places for 65,536 addresses: a megabyte, of which nothing is touched before allocations are sampled.
+/// Places for 65,536 addresses: a megabyte, no page of which is touched before allocations are
+/// sampled.
 static LIVE: LiveSamples<8192> = LiveSamples::new();
 
 /// The session whose allocations are sampled; 0 = none.
@@ -33,7 +35,7 @@ thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A session starts. Before the gate is opened.
+/// A session starts. Called before the gate is opened.
 pub(crate) fn begin_session(epoch: u64, features: Features) {
     tally::clear();
     let wanted = features.contains(Features::NATIVE_ALLOCATIONS);
@@ -43,7 +45,7 @@ pub(crate) fn begin_session(epoch: u64, features: Features) {
     SESSION.store(if wanted { epoch } else { 0 }, Ordering::Release);
 }
 
-/// The session is over. After the gate was closed.
+/// The session is over. Called after the gate was closed.
 pub(crate) fn end_session() {
     SESSION.store(0, Ordering::Release);
 }

@@ -105,8 +105,9 @@ macro_rules! scope {
 
 /// Opens a span: a start here, an end when the guard is dropped, both with the same number.
 ///
-/// `span!(name)`, `span!(name, category)`, `span!(name, category, options)`; the options are a text or
-/// [`SpanOptions`](crate::marker::SpanOptions). A scope is half the price; a span is seen while it is open.
+/// `span!(name)`, `span!(name, category)`, `span!(name, category, options)`; the options are a text
+/// or [`SpanOptions`](crate::marker::SpanOptions). A scope costs half as much; a span is visible
+/// while it is open.
 ///
 /// ```
 /// use profiler_core::span;

@@ -1,8 +1,8 @@
 //! Markers: something that happened, with a name, a time, and perhaps a payload.
 //!
-//! Called by applications. The macros ([`crate::marker!`], [`crate::scope!`]) keep a static per call
-//! site and are the cheapest way; the functions here take names made at run time. All check first
-//! whether a session runs: if none does, they evaluate nothing and cost one relaxed load.
+//! Called by applications. The macros ([`crate::marker!`], [`crate::scope!`]) keep a static per
+//! call site and are the cheapest way; the functions here take names made at run time. All check
+//! first whether a session runs: if none does, they evaluate nothing and cost one relaxed load.
 
 pub mod payload;
 

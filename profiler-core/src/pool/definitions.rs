@@ -70,8 +70,8 @@ pub enum Definition {
         /// What it counts.
         description: String,
     },
-    /// A file whose code ran here: the program, a library, or what the system gives every process. One that is
-    /// unloaded and loaded again, at any address, is the same.
+    /// A file whose code ran here: the program, a library, or what the system gives every process.
+    /// One that is unloaded and loaded again, at any address, is the same.
     Module {
         /// Its file; `[vdso]` and the like where there is none.
         path: String,

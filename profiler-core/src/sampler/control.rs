@@ -1,7 +1,8 @@
-//! The sampler as the session holds it: started, paused, waited for, stopped.
+//! The sampler as the session sees it: started, paused, waited for, stopped.
 //!
-//! The thread itself is in `thread`; here is what it shares with those who command it. Nobody waits for the sampler
-//! longer than a bound, whatever it is held up by.
+//! Called by `session`. The thread itself is in `thread`; this file has the state that it shares
+//! with its callers. Invariant: every wait for the sampler has a bound, whatever delays the
+//! sampler.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -212,7 +213,8 @@ pub(crate) struct Sampler {
 const READY: Duration = Duration::from_millis(500);
 
 impl Sampler {
-    /// Starts the sampler if a feature needs it. `None` if none does, or if the system gives no thread.
+    /// Starts the sampler if a feature needs it. `None` if none does, or if the system gives no
+    /// thread.
     pub(crate) fn start(config: SamplerConfig) -> Option<Self> {
         if !is_wanted(config.features) || config.filter.excludes_process() {
             return None;
@@ -232,12 +234,12 @@ impl Sampler {
         self.shared.change(|state| state.paused = paused);
     }
 
-    /// For those who wait without holding anything else.
+    /// For callers that wait without holding a lock.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
 
-    /// Ends it. Takes no longer than a thread that does not answer.
+    /// Ends it. Takes at most as long as a tick waits for threads that do not answer.
     pub(crate) fn stop(mut self) {
         self.shared.change(|state| state.stop = true);
         if let Some(thread) = self.thread.take() {

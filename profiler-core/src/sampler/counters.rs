@@ -1,8 +1,9 @@
 //! Counters over time: one entry per tick with what has changed.
 //!
-//! Called by the sampler's thread at every tick. A counter that changes after a quiet time is written with its old value
-//! at the tick before as well: graphs show a step where it is, not a ramp that began when it last moved.
-//! Allocates only when there are more counters than before; waits for nobody.
+//! Called by the sampler's thread at every tick. A counter that changes after it was constant for
+//! some ticks is also written with its old value at the tick before, so a graph shows a step and
+//! not a ramp that begins at the last change. Invariants: a tick allocates only when there are more
+//! counters than before, and never waits.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ static PROCESS_CPU: Counter =
     Counter::new("processCPU", "CPU", "Processor time that the process has used, in nanoseconds");
 static RESIDENT: Counter = Counter::new("Resident memory", "Memory", "Memory that the process has resident");
 
-/// What of the process is measured at every tick, beside what the program counts itself.
+/// The counters that the profiler itself measures at every tick.
 #[derive(Debug)]
 struct Measured {
     /// Processor time when the session began.
@@ -51,7 +52,8 @@ pub(crate) struct CounterSampler {
 }
 
 impl CounterSampler {
-    /// For the session that runs in this pool. Every tick calls `flush` before it reads the counters.
+    /// For the session that runs in this pool. Every tick calls `flush` before it reads the
+    /// counters.
     pub(crate) fn new(manager: Arc<ChunkManager>, features: Features, flush: fn()) -> Self {
         let wants = |feature| features.contains(feature);
         let cpu_before = wants(Features::PROCESS_CPU).then(sys::process_cpu_ns).flatten();
@@ -81,7 +83,7 @@ impl CounterSampler {
         let Self { manager, last, tick, before, now, .. } = self;
         before.clear();
         now.clear();
-        // If somebody has the lock, those that we know of will do.
+        // If another thread holds the lock, new counters are found at a later tick.
         let count = manager.try_lock().map_or(last.len(), |state| state.rows.counters());
         for index in 0..count {
             let cell = CounterIndex::new(u32::try_from(index).unwrap_or(u32::MAX));
@@ -96,7 +98,7 @@ impl CounterSampler {
                     now.push(value);
                 }
                 None => {
-                    // It was zero before it was there. At the first tick nothing is known of before.
+                    // A new counter was zero before. At the first tick its past is unknown.
                     if *tick > 1 {
                         before.push(CounterValue { value: 0, number: 0, ..value });
                     }

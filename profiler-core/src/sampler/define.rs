@@ -8,8 +8,8 @@ use crate::ids::DefinitionId;
 use crate::pool::definitions::{Definition, ModuleDefinition};
 use crate::record::local;
 
-/// Defines a file whose code ran. `None` while no session runs, and if the pool has no room left for
-/// names.
+/// Defines a file whose code ran. `None` while no session runs, and if the pool has no room left
+/// for names.
 pub fn define_module(module: &ModuleDefinition) -> Option<DefinitionId> {
     let ModuleDefinition { path, build_id, base, start, end } = module.clone();
     local::with_manager(|manager| {
@@ -17,8 +17,8 @@ pub fn define_module(module: &ModuleDefinition) -> Option<DefinitionId> {
     })
 }
 
-/// Defines a frame by its name, such as a function of an interpreted program. `None` while no session
-/// runs, and if the pool has no room left for names.
+/// Defines a frame by its name, such as a function of an interpreted program. `None` while no
+/// session runs, and if the pool has no room left for names.
 pub fn define_label(
     name: &str,
     about: impl Into<CategoryPair>,
