@@ -44,7 +44,7 @@ pub mod reader;
 pub mod record;
 pub mod safepoint;
 pub mod sampler;
-pub mod schema;
+mod schema;
 pub mod session;
 mod sync;
 pub mod sys;

@@ -5,6 +5,16 @@
 //! first whether a session runs: if none does, they evaluate nothing and cost one relaxed load.
 
 pub mod payload;
+pub mod schema {
+    //! Marker schemas: how a viewer shows the markers of one type.
+    //!
+    //! A marker type builds its [`MarkerSchema`] once, in
+    //! [`ProfilerMarker::schema`](super::ProfilerMarker::schema). Field keys are those of the
+    //! payload's struct. A schema that passes [`MarkerSchema::check`] has a free name and each key
+    //! once.
+
+    pub use crate::schema::*;
+}
 
 mod builtin;
 mod macros;
@@ -22,8 +32,8 @@ pub use scope::MarkerScope;
 pub use site::MarkerSite;
 pub use span::{MarkerSpan, SpanDetail, SpanMark, SpanOptions};
 
+#[doc(inline)]
 pub use crate::category::{self, Category, CategoryPair};
-pub use crate::schema;
 
 use schema::MarkerSchema;
 
