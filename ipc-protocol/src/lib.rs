@@ -23,3 +23,4 @@ pub mod limits;
 pub mod message;
 mod sys;
 pub mod transport;
+mod version;

@@ -16,9 +16,8 @@ use profiler_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Token;
-
-/// The version of the protocol. Both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 4;
+#[doc(inline)]
+pub use crate::version::PROTOCOL_VERSION;
 
 macro_rules! request_number {
     ($(#[$meta:meta])* $name:ident) => {

@@ -1,8 +1,9 @@
-//! Taking what the parent gave, and saying hello.
+//! The start of the profiler in a child: environment, pool, connection.
 //!
-//! On the host's thread: read the environment, take the pool, start recording. On the control
-//! thread: connect, say hello, obey. Invariant: an error at any step leaves the profiler off, or
-//! on without a parent, and never reaches the host but through the return value.
+//! Called by the host through [`init`]. The host's thread reads the environment, takes the pool and
+//! starts recording. The control thread connects, sends `Hello` and serves the parent. Invariant:
+//! an error at any step leaves the profiler off, or on without a parent, and reaches the host only
+//! through the return value.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +79,8 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     let header = read_header(&pool).map_err(|error| InitError::NotAPool(error.to_string()))?;
     let (key, params) = session::attach(pool)?;
     let ChildEnvironment { pool, outbox: outbox_number, token, server } = parent;
-    // From here on the numbers are ours; processes that the host starts do not get them.
+    // From here on this process has its own descriptors; processes that the host starts do not
+    // inherit the numbers.
     let _ = (pool.release(), outbox_number.map(Handover::release), server.release());
     if let Some(params) = params {
         session::start(params, StartOptions::default())?;
@@ -89,7 +91,7 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     let name = header.name;
     shutdown::register();
     spawn_quiet("profiler-control", move || {
-        // A parent that is gone already changes nothing: recording goes on into the pool.
+        // If the parent is already gone, recording into the pool continues.
         let _ = serve(line, hello(token, key, name), files);
     })?;
     Ok(())

@@ -1,9 +1,8 @@
-//! The control thread: receives the parent's word and carries it out.
+//! The control thread: receives the parent's messages and carries them out.
 //!
-//! One per child process, all signals blocked, ends with the channel. Long work (writing a
-//! profile) goes to a thread of its own, so the parent can always ask how far it is.
-
-use std::sync::{Arc, Mutex, PoisonError};
+//! Started by `connect`, one per child process. All signals are blocked on it, and it ends with the
+//! channel. Long work, such as writing a profile, is done on a separate thread, so the parent can
+//! ask for its progress at any time.
 
 use ipc_protocol::message::{RequestId, ToChild, ToParent};
 use ipc_protocol::transport::{Receiver, Sender, TransportError};
@@ -11,20 +10,11 @@ use profiler_core::ids::ByteLimit;
 use profiler_core::session::{self, SessionParams, StartOptions};
 
 use crate::gather::{Files, Gathers};
+use crate::outgoing::Outgoing;
+use crate::shutdown;
 use crate::updates::Updates;
 
-/// The way to the parent, shared by the profiler's own threads.
-#[derive(Clone, Debug)]
-pub(crate) struct Outgoing(Arc<Mutex<Sender<ToParent>>>);
-
-impl Outgoing {
-    /// Sends, unless the parent is gone: then nobody is there to miss it.
-    pub(crate) fn send(&self, message: &ToParent) {
-        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(message);
-    }
-}
-
-/// What the control thread holds.
+/// The state of the control thread.
 #[derive(Debug)]
 pub(crate) struct Control {
     outgoing: Outgoing,
@@ -34,8 +24,8 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(sender: Sender<ToParent>, files: Files) -> Self {
-        let outgoing = Outgoing(Arc::new(Mutex::new(sender)));
-        crate::shutdown::set_outgoing(outgoing.clone());
+        let outgoing = Outgoing::new(sender);
+        shutdown::set_outgoing(outgoing.clone());
         let updates = Updates::new(outgoing.clone());
         let gathers = Gathers::new(outgoing.clone(), files);
         Self { outgoing, updates, gathers }
@@ -58,9 +48,9 @@ impl Control {
                 Err(error) => {
                     let lost = matches!(error, TransportError::DescriptorLost(_));
                     if !welcome && !lost && !session::pool_outlives_all() {
-                        // The first word of a parent comes at once. This one does not want us, or has
-                        // ended its session: nobody will read what we record. A pool in a file may
-                        // be recovered, if it was killed.
+                        // A parent sends its first message at once. This one has refused the child
+                        // or ended its session, so the data will not be read. A pool in a file may
+                        // be recovered, if the parent was killed.
                         session::stop();
                     }
                     return Err(error);
@@ -109,7 +99,8 @@ impl Control {
         self.outgoing.send(&ToParent::Done { request });
     }
 
-    /// On a thread of its own: an interval may be long, and the parent may want something else meanwhile.
+    /// Waits on a separate thread: an interval may be long, and the parent may send other requests
+    /// meanwhile.
     fn wait_one_periodic_sampling(&self, request: RequestId) {
         if session::sampling_stats().is_none() {
             return self.done(request, || {});

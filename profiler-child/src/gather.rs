@@ -1,8 +1,8 @@
-//! Writing this process's part of a profile, on a thread of its own.
+//! Writing this process's part of a profile, on a separate thread.
 //!
-//! Started, cancelled and asked by the control thread. Invariant: one part is written at a time,
-//! into the outbox from its beginning; a new request cancels the old one and waits for it on its
-//! own thread, so the control thread never waits.
+//! The control thread starts and cancels the writing and asks for its progress. Invariant: one part
+//! is written at a time, into the outbox from its beginning; a new request cancels the old one and
+//! waits for it on its own thread, so the control thread never waits.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -20,7 +20,7 @@ use profiler_core::reader::PoolReader;
 use profiler_core::session;
 use profiler_core::sys::{OwnFile, spawn_quiet};
 
-use crate::control::Outgoing;
+use crate::outgoing::Outgoing;
 
 /// The captures of this process.
 #[derive(Debug)]

@@ -27,6 +27,7 @@
 mod connect;
 mod control;
 mod gather;
+mod outgoing;
 mod shutdown;
 mod updates;
 

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use ipc_protocol::message::ToParent;
 use profiler_core::session;
 
-use crate::control::Outgoing;
+use crate::outgoing::Outgoing;
 
 static OUTGOING: Mutex<Option<Outgoing>> = Mutex::new(None);
 

@@ -1,23 +1,24 @@
-//! Folding the chunk manager's updates until the parent asks.
+//! Folding the chunk manager's updates until the parent asks for them.
 //!
-//! The manager's listener folds on profiler threads; the control thread answers requests. At most
-//! one request waits; the answer goes out at once if something is folded, else when it comes.
+//! The manager's listener folds on threads of the profiler; the control thread receives the
+//! requests. Invariant: at most one request waits. It is answered at once if there is an update,
+//! else with the next update.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipc_protocol::message::ToParent;
 use profiler_core::manager::update::ManagerUpdate;
 
-use crate::control::Outgoing;
+use crate::outgoing::Outgoing;
 
-/// What waits to be told, and whether the parent waits to be told.
+/// The update that has not been sent, and whether the parent waits for one.
 #[derive(Debug, Default)]
 struct Pending {
     update: ManagerUpdate,
     asked: bool,
 }
 
-/// Between the chunk manager and the parent.
+/// The updates on their way from the chunk manager to the parent.
 #[derive(Clone, Debug)]
 pub(crate) struct Updates {
     pending: Arc<Mutex<Pending>>,
@@ -29,7 +30,7 @@ impl Updates {
         Self { pending: Arc::default(), outgoing }
     }
 
-    /// A listener for a session that starts; what was folded before is forgotten.
+    /// A listener for a session that starts. The update of the session before is discarded.
     pub(crate) fn listener(&self) -> profiler_core::manager::Listener {
         self.lock().update = ManagerUpdate::None;
         let updates = self.clone();
@@ -42,14 +43,14 @@ impl Updates {
         self.answer(&mut pending);
     }
 
-    /// The parent asks. A second request while one waits is the same request.
+    /// The parent asks for an update. A second request while one waits has no effect.
     pub(crate) fn ask(&self) {
         let mut pending = self.lock();
         pending.asked = true;
         self.answer(&mut pending);
     }
 
-    /// Sends under the lock, so that answers go out in the order in which they were folded. The
+    /// Sends under the lock, so that updates are sent in the order in which they were folded. The
     /// channel holds at most one unread update per request, so sending does not wait.
     fn answer(&self, pending: &mut Pending) {
         if pending.asked && pending.update.is_some() {

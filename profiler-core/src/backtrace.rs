@@ -1,8 +1,8 @@
-//! The stack of the calling thread, as a marker or an allocation carries it.
+//! The stack of the calling thread, for an entry that carries one.
 //!
-//! Taken on the thread itself, at once: native frames by `sampler::here`, labels from the thread's own list. Allocates
-//! nothing, never waits, and may be taken inside an allocator. Frames of the profiler itself
-//! are left out.
+//! Taken by `marker` and `alloc`, on the thread itself: native frames by `sampler::here`, labels
+//! from the thread's own list. Taking one allocates nothing and never waits, so it may happen
+//! inside an allocator. Frames of the profiler itself are left out.
 //!
 //! Invariant: the frames are stored in one of a few buffers ("rooms") that all threads share, never
 //! on the calling thread's stack, which may be small. A thread holds a room until the entry is
@@ -14,10 +14,9 @@ use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
 use crate::label::merge::{Merged, Placed, merge};
 use crate::label::{OpenLabels, registry};
-use crate::marker::MarkerStack;
 use crate::sampler::here;
 
-/// Most native frames. What is further out is cut off, and that is said.
+/// Most native frames. Frames further out are left out, and the stack is marked as cut.
 const MAX_NATIVE: usize = 256;
 /// How many threads may hold the frames of a stack at the same time.
 const ROOMS: usize = 16;
@@ -38,16 +37,22 @@ pub(crate) struct Backtrace {
 }
 
 impl Backtrace {
-    /// Takes the calling thread's stack, without the native frames at and below the address `own`: the profiler's.
+    /// No stack.
+    pub(crate) fn none() -> Self {
+        Self { native: None, native_count: 0, labels: OpenLabels::none(), cut: false }
+    }
+
+    /// Takes the open labels of the calling thread.
+    pub(crate) fn labels() -> Self {
+        Self { labels: registry::own(), ..Self::none() }
+    }
+
+    /// Takes the calling thread's stack: labels and native frames. The native frames at and below
+    /// the address `own` are the profiler's and are left out.
     #[inline(never)]
-    pub(crate) fn take(wanted: MarkerStack, own: u64) -> Self {
-        let mut taken = Self { native: None, native_count: 0, labels: OpenLabels::none(), cut: false };
-        if wanted != MarkerStack::None {
-            taken.labels = registry::own();
-        }
-        if wanted == MarkerStack::Full {
-            taken.take_native(own);
-        }
+    pub(crate) fn full(own: u64) -> Self {
+        let mut taken = Self::labels();
+        taken.take_native(own);
         taken
     }
 

@@ -1,42 +1,16 @@
 //! From a static (call site, category, counter) to its number in the pool.
 //!
-//! Held by every static that entries refer to. The number is looked up once per pool and then
-//! read with one relaxed load. Invariant: a number is used only with the pool whose tag stands
-//! beside it, so a process that gets another pool defines its statics anew.
+//! Every static that entries refer to has a cell. The number is determined once per pool and then
+//! read with one relaxed load. Invariant: a number is only used with the pool whose
+//! [tag](crate::pool::tag) is stored with it, so a process that gets another pool defines its
+//! statics again.
 
 use crate::ids::DefinitionId;
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
+use crate::pool::tag::belongs_to;
 use crate::sync::fixed::{AtomicU64, Ordering};
-
-/// Tag of the pool that this process records into; 0 = none. One pool at a time.
-static POOL_TAG: AtomicU64 = AtomicU64::new(0);
-
-/// The tag now.
-#[inline(always)]
-pub(crate) fn pool_tag() -> u64 {
-    POOL_TAG.load(Ordering::Relaxed)
-}
-
-/// The tag that was given out last.
-static LAST_TAG: AtomicU64 = AtomicU64::new(0);
-
-/// A new tag for a new pool, to be [used](use_pool_tag) when this process records into it.
-pub(crate) fn next_pool_tag() -> u64 {
-    LAST_TAG.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
-}
-
-/// This process records into the pool with this tag; numbers under other tags are void from now on.
-pub(crate) fn use_pool_tag(tag: u64) {
-    POOL_TAG.store(tag, Ordering::Relaxed);
-}
-
-/// Whether a word of a tag (high 32) and a number (low 32) is of the pool with this tag.
-#[inline(always)]
-pub(crate) const fn belongs_to(word: u64, tag: u64) -> bool {
-    word >> 32 == tag & 0xffff_ffff
-}
 
 /// A definition's number, remembered per pool.
 #[derive(Debug)]

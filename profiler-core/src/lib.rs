@@ -21,6 +21,7 @@
 
 pub mod alloc;
 mod backtrace;
+pub mod category;
 pub mod codec;
 pub mod counter;
 mod definition_cell;
@@ -43,9 +44,11 @@ pub mod reader;
 pub mod record;
 pub mod safepoint;
 pub mod sampler;
+mod schema;
 pub mod session;
 mod sync;
 pub mod sys;
 mod template;
 pub mod thread;
+mod thread_filter;
 pub mod time;

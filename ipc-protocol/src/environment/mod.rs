@@ -25,8 +25,8 @@ pub use handover::Handover;
 pub use server::Server;
 pub use token::Token;
 
-use crate::message::PROTOCOL_VERSION;
 use crate::sys;
+use crate::version::PROTOCOL_VERSION;
 
 /// The name of the environment variable.
 pub const VARIABLE: &str = "MULTIPROCESS_PROFILER_CHILD";

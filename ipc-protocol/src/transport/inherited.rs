@@ -41,7 +41,7 @@ use std::sync::{Arc, Weak};
 use profiler_core::ids::ProcessId;
 use profiler_core::sys::DescriptorLost;
 
-use super::listener::{Accepted, TryAccept, check_hello};
+use super::accepted::{Accepted, TryAccept, check_hello};
 use super::{
     ChildEnds, FrameReceiver, FrameSender, ParentEnds, Receiver, Sender, TransportError, check_frame,
     check_owner,

@@ -38,7 +38,7 @@ use ipc_channel::ipc::{self, IpcSender};
 use self::packets::{
     Answers, CANNOT_RECEIVE, Packet, PacketReceiver, PacketSender, check_first, guarded, retry_interrupted,
 };
-use super::listener::{Accepted, TryAccept, check_hello};
+use super::accepted::{Accepted, TryAccept, check_hello};
 use super::{ChildEnds, ParentEnds, Receiver, Sender, TransportError};
 use crate::codec;
 use crate::environment::Token;

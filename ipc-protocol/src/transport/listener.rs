@@ -1,8 +1,8 @@
-//! Waiting for a child, over whichever transport it was given; and the child's side of it.
+//! Waiting for a child, over the transport that it was given; and the child's side of it.
 //!
-//! Made by the parent's spawn code, one per child: [`Listener::named`] for a child that is
-//! trusted, [`Listener::inherited`] for one that is not. Invariant: whoever is accepted knows the
-//! child's token and speaks this version of the protocol.
+//! The parent's spawn code makes one listener per child: [`Listener::named`] for a child that is
+//! trusted, [`Listener::inherited`] for one that is not. Invariant: a process that is accepted
+//! knows the child's token and has this version of the protocol.
 
 use std::fs::File;
 #[cfg(unix)]
@@ -10,10 +10,10 @@ use std::os::fd::BorrowedFd;
 
 use profiler_core::ids::ProcessId;
 
-use super::{ChildEnds, ParentEnds, TransportError, check_frame, inherited, ipc_channel};
-use crate::codec::{self, ProtocolError};
+pub use super::accepted::{Accepted, TryAccept};
+use super::{ChildEnds, TransportError, inherited, ipc_channel};
 use crate::environment::{EnvironmentError, Server, Token};
-use crate::message::{Hello, PROTOCOL_VERSION, ToParent};
+use crate::message::Hello;
 
 /// Waits for one child to say hello.
 #[derive(Debug)]
@@ -22,15 +22,6 @@ pub enum Listener {
     Named(Box<ipc_channel::Listener>),
     /// Over an inherited socket.
     Inherited(inherited::Listener),
-}
-
-/// The result of [`Listener::try_accept`].
-#[derive(Debug)]
-pub enum TryAccept<L> {
-    /// The child has not sent `Hello`. [`Listener::socket`] may now return a different socket.
-    Waiting(L),
-    /// The child has sent `Hello`.
-    Accepted(Accepted),
 }
 
 /// Ends the waiting of a [`Listener`], or the channel, from any thread.
@@ -42,18 +33,8 @@ pub enum Abandon {
     Inherited(inherited::Abandon),
 }
 
-/// A child that has connected and said who it is.
-#[derive(Debug)]
-pub struct Accepted {
-    /// What it said. The token has been compared, and the process number is the kernel's word where
-    /// the kernel gives one; the rest is the child's own word.
-    pub hello: Hello,
-    /// The channels to it.
-    pub ends: ParentEnds,
-}
-
 impl Listener {
-    /// For a child that is trusted on its channel, with what the child is to be given.
+    /// A listener for a child that is trusted, and the line to give to that child.
     ///
     /// # Errors
     /// As [`ipc_channel::Listener::new`].
@@ -63,7 +44,8 @@ impl Listener {
         Ok((Self::Named(Box::new(listener)), line))
     }
 
-    /// For a child that is not trusted, with what the child is to be given: nobody else may have it.
+    /// A listener for a child that is not trusted, and the line to give to that child and to no
+    /// other process.
     ///
     /// # Errors
     /// As [`inherited::Listener::new`].
@@ -105,7 +87,8 @@ impl Listener {
     /// Returns the socket, which becomes readable when [`Self::try_accept`] can make progress.
     ///
     /// # Errors
-    /// [`TransportError::DescriptorLost`], [`TransportError::Unavailable`] on other systems than Linux.
+    /// [`TransportError::DescriptorLost`]; [`TransportError::Unavailable`] on systems other than
+    /// Linux.
     #[cfg(unix)]
     pub fn socket(&self) -> Result<BorrowedFd<'_>, TransportError> {
         match self {
@@ -115,17 +98,8 @@ impl Listener {
     }
 }
 
-impl<L> TryAccept<L> {
-    fn map<T>(self, change: impl FnOnce(L) -> T) -> TryAccept<T> {
-        match self {
-            Self::Waiting(listener) => TryAccept::Waiting(change(listener)),
-            Self::Accepted(accepted) => TryAccept::Accepted(accepted),
-        }
-    }
-}
-
 impl Abandon {
-    /// Makes [`Listener::accept`] return. Has no effect once it has.
+    /// Makes [`Listener::accept`] return. Has no effect after it has returned.
     pub fn abandon(&self) {
         match self {
             Self::Named(abandon) => abandon.abandon(),
@@ -133,7 +107,7 @@ impl Abandon {
         }
     }
 
-    /// Ends the channel, whoever else holds the child's end of it.
+    /// Ends the channel, even if other processes hold the child's end of it.
     pub fn hang_up(&self) {
         match self {
             Self::Named(abandon) => abandon.hang_up(),
@@ -142,7 +116,7 @@ impl Abandon {
     }
 }
 
-/// What a parent gives its child to speak through.
+/// What a parent gives its child to connect with.
 #[derive(Debug)]
 pub enum Line {
     /// A name to connect to.
@@ -152,7 +126,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// In the child: takes hold of what the environment names.
+    /// In the child: opens what the environment names.
     ///
     /// # Errors
     /// [`EnvironmentError::NotHanded`] when there is no such thing here.
@@ -173,20 +147,4 @@ impl Line {
             Self::Inherited(socket) => inherited::connect(socket, hello),
         }
     }
-}
-
-/// For implementations: the hello of a child's first frame, if it knows the token.
-pub(super) fn check_hello(frame: &[u8], expected: &Token) -> Result<Hello, TransportError> {
-    check_frame(frame)?;
-    let ToParent::Hello(hello) = codec::decode(frame)? else {
-        return Err(TransportError::PeerMisbehaved("a message before Hello"));
-    };
-    if hello.token != *expected {
-        return Err(TransportError::WrongToken);
-    }
-    if hello.version != PROTOCOL_VERSION {
-        let (theirs, ours) = (hello.version, PROTOCOL_VERSION);
-        return Err(ProtocolError::WrongVersion { theirs, ours }.into());
-    }
-    Ok(hello)
 }

@@ -1,12 +1,19 @@
-//! Frames across the process border, and the typed ends above them.
+//! Frames between processes, and typed senders and receivers of messages.
 //!
-//! The seam is two small traits, [`FrameSender`] and [`FrameReceiver`]; above it everything is
-//! [`Sender`] and [`Receiver`] of messages. [`ipc_channel`] is the transport to children that are
-//! trusted, [`inherited`] to those that are not, [`in_process`] the double for tests; [`listener`] lets the
-//! parent choose, and `ready` waits for many channels at once (Linux). One suite of tests holds all three to the same rules: order is kept, what was
-//! sent before the sender went still arrives, then comes [`TransportError::Disconnected`], and
-//! nothing that a peer sends is worse than an error.
+//! Called by the parent's and the child's crate. A transport implements two small traits,
+//! [`FrameSender`] and [`FrameReceiver`]; its users see the [`Sender`] and [`Receiver`] of
+//! messages. [`ipc_channel`] is the transport for children that are trusted, [`inherited`] for
+//! those that are not, [`in_process`] for tests. [`listener`] chooses between the first two, and
+//! `ready` waits for many channels at once (Linux).
+//!
+//! Invariants, which one test suite checks for all three transports: messages stay in order;
+//! messages that were sent before the sender ended still arrive, and after them
+//! [`TransportError::Disconnected`]; whatever a peer sends is at worst an error.
+//!
+//! The files import only from files above them in this list: this one, `accepted`, a transport,
+//! [`listener`].
 
+mod accepted;
 pub mod in_process;
 pub mod inherited;
 pub mod ipc_channel;
@@ -114,7 +121,8 @@ pub trait FrameReceiver: Send {
         Err(TransportError::Unavailable)
     }
 
-    /// Returns the socket, which becomes readable when the peer sends a frame or closes the channel.
+    /// Returns the socket, which becomes readable when the peer sends a frame or closes the
+    /// channel.
     ///
     /// # Errors
     /// [`TransportError::Unavailable`] where there is no such socket,
@@ -174,7 +182,8 @@ impl<M: Message> Receiver<M> {
         self.frames.try_recv()?.map(|frame| Ok(codec::decode(&frame)?)).transpose()
     }
 
-    /// Returns the socket, which becomes readable when the peer sends a message or closes the channel.
+    /// Returns the socket, which becomes readable when the peer sends a message or closes the
+    /// channel.
     ///
     /// # Errors
     /// [`TransportError::Unavailable`] where there is no such socket,

@@ -8,16 +8,17 @@
 //! # fn main() {}
 //! ```
 //!
-//! - Always, while a session runs: the counter "malloc", what was allocated less what was given back since the
-//!   session started (`tally`). About 5 ns per call.
-//! - With [`crate::session::Features::NATIVE_ALLOCATIONS`]: sampled allocations with their stacks, and the frees of
-//!   those (`gap`, `live`, `sampled`). A subtraction per allocation, a cache line per free, and some
-//!   microseconds per sample.
-//! - While no session runs: one relaxed load.
+//! - While a session runs: the counter "malloc", the bytes allocated less the bytes freed since the
+//!   session started (`tally`). Costs about 5 ns per call.
+//! - With [`crate::session::Features::NATIVE_ALLOCATIONS`]: sampled allocations with their stacks,
+//!   and the frees of those (`gap`, `live`, `sampled`). Costs a subtraction per allocation, a cache
+//!   line per free, and some microseconds per sample.
+//! - While no session runs: costs one relaxed load.
 //!
-//! It never fails where the inner allocator does not, and changes neither size nor alignment. It works before `main`,
-//! while threads end, and in forked children, where it only passes on. The profiler allocates in its slow ways: what
-//! it allocates while it records is counted, never sampled, so nothing recurs.
+//! The allocator fails only where the inner one fails, and changes neither size nor alignment. It
+//! works before `main`, while threads end, and in forked children, where it only calls the inner
+//! allocator. The profiler itself allocates on its slow paths: memory that it allocates while it
+//! records is counted but never sampled, so the recording does not recurse.
 
 mod gap;
 mod live;
@@ -25,8 +26,7 @@ mod sampled;
 mod tally;
 
 pub(crate) use sampled::{begin_session, end_session};
-#[allow(unused_imports)] // until the sampler that uses it
-pub(crate) use tally::flush_all;
+pub(crate) use tally::flush_counters;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -66,14 +66,15 @@ impl<A> ProfilingAllocator<A> {
         Self { inner, sampling: Sampling::DEFAULT }
     }
 
-    /// Samples one byte in so many on average; 0 counts as 1: every allocation. By default 65,536.
+    /// Samples one byte in `bytes` on average; 0 counts as 1: every allocation. By default 65,536.
     #[must_use]
     pub const fn sampling_every(mut self, bytes: u32) -> Self {
         self.sampling = self.sampling.every(bytes);
         self
     }
 
-    /// Draws the samples from this seed: for tests. By default every thread of every run draws others.
+    /// Draws the samples from this seed, for tests. By default the samples differ from thread to
+    /// thread and from run to run.
     #[must_use]
     pub const fn with_seed(mut self, seed: u64) -> Self {
         self.sampling = self.sampling.seeded(seed);
@@ -96,7 +97,7 @@ impl<A> ProfilingAllocator<A> {
         }
     }
 
-    /// What was to be given back has stayed.
+    /// Undoes [`Self::freed`]: the memory was not freed after all.
     #[cold]
     fn kept(&self, address: *mut u8, size: usize) {
         if cfg!(feature = "enabled") && gate::is_active() {
@@ -111,8 +112,8 @@ fn signed(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }
 
-// SAFETY: every call goes to the inner allocator as it came, and what it gives goes back as it came; in between nothing
-// panics, and what allocates is not sampled again.
+// SAFETY: every call is passed to the inner allocator unchanged, and its result is returned
+// unchanged. The code in between does not panic, and its own allocations are not sampled.
 #[allow(unsafe_code)]
 unsafe impl<A: GlobalAlloc> GlobalAlloc for ProfilingAllocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -1,8 +1,9 @@
 //! Recording sampled allocations and their frees.
 //!
-//! Called by the allocator while a session runs. Invariants: a free is recorded if and only if its allocation was; what
-//! the profiler allocates while it records one is not sampled; the profiler's own threads are not sampled. A thread
-//! that the session's filter leaves out records neither allocations nor frees.
+//! Called by the allocator while a session runs. Invariants: a free is recorded if and only if its
+//! allocation was; memory that the profiler allocates while it records one is not sampled; the
+//! profiler's own threads are not sampled. A thread that the session's filter excludes records
+//! neither allocations nor frees.
 
 use std::cell::Cell;
 
@@ -10,20 +11,20 @@ use super::gap::{Sampling, trial};
 use super::live::LiveSamples;
 use super::tally;
 use crate::backtrace::Backtrace;
-use crate::definition_cell::pool_tag;
 use crate::entry::sample::write_allocation;
 use crate::entry::{Kind, Timing, head_of, length_bits};
 use crate::ids::DefinitionId;
 use crate::losses::DropReason;
-use crate::marker::MarkerStack;
 use crate::params::Features;
+use crate::pool::tag::pool_tag;
 use crate::record::writer::{Front, Room, Tail};
 use crate::record::{gate, local};
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys;
 use crate::time::Timestamp;
 
-/// Places for 65,536 addresses: a megabyte, of which nothing is touched before allocations are sampled.
+/// Places for 65,536 addresses: a megabyte, no page of which is touched before allocations are
+/// sampled.
 static LIVE: LiveSamples<8192> = LiveSamples::new();
 
 /// The session whose allocations are sampled; 0 = none.
@@ -34,7 +35,7 @@ thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A session starts. Before the gate is opened.
+/// A session starts. Called before the gate is opened.
 pub(crate) fn begin_session(epoch: u64, features: Features) {
     tally::clear();
     let wanted = features.contains(Features::NATIVE_ALLOCATIONS);
@@ -44,7 +45,7 @@ pub(crate) fn begin_session(epoch: u64, features: Features) {
     SESSION.store(if wanted { epoch } else { 0 }, Ordering::Release);
 }
 
-/// The session is over. After the gate was closed.
+/// The session is over. Called after the gate was closed.
 pub(crate) fn end_session() {
     SESSION.store(0, Ordering::Release);
 }
@@ -102,7 +103,7 @@ fn give_back(address: u64, bytes: u64) {
 /// Records one entry; whether it was written. Frames at and below `own` are the profiler's.
 fn record(address: u64, bytes: i64, own: *const u8) -> bool {
     let at = Timestamp::now();
-    let stack = Backtrace::take(MarkerStack::Full, own.addr() as u64);
+    let stack = Backtrace::full(own.addr() as u64);
     let head = head_of(Kind::Allocation, Timing::Instant(at), false, DefinitionId::NONE);
     let front = Front { head: head | length_bits(pool_tag()), fixed: [at.raw(), 0, 0] };
     let mut is_written = false;

@@ -1,8 +1,9 @@
 //! The counter of allocated memory, without a word that all threads write to at every call.
 //!
-//! Called by the allocator at every call while a session runs. Threads add to one of a few words that hardly two share
-//! at once; what has gathered there goes to the counter when it is worth it, and at every tick of the sampler.
-//! So the counter is exact after a tick, and within 256 KiB between two.
+//! Called by the allocator at every call while a session runs. A thread adds to one of 16 words, so
+//! two threads rarely write to the same one. A word is added to the counter when it exceeds a
+//! bound, and at every tick of the sampler. Invariant: the counter is exact after a tick, and
+//! within 256 KiB between two ticks.
 //!
 //! ```text
 //! word   bits 0…15 calls · bits 16…63 bytes, signed
@@ -18,9 +19,9 @@ static MALLOC: Counter =
     Counter::new("malloc", "Memory", "Memory that the program has allocated and not given back");
 
 const SHARDS: usize = 16;
-/// Bytes that may gather in a word.
+/// Bytes that a word may hold before they are added to the counter.
 const MOST_BYTES: u64 = 16 * 1024;
-/// Calls that may gather in a word; as many again may come before somebody has noticed.
+/// Calls that a word may hold before they are added to the counter; twice as many fit.
 const MOST_CALLS: u64 = 1 << 15;
 const CALLS_MASK: u64 = 0xffff;
 const BYTES_SHIFT: u32 = 16;
@@ -33,11 +34,12 @@ static GATHERED: [Shard; SHARDS] = [const { Shard(AtomicU64::new(0)) }; SHARDS];
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The thread's shard + 1. Constant and without destructor, so that it is there at any point of a thread's life.
+    /// The thread's shard + 1. Its initial value is constant and it has no destructor, so it can be
+    /// read at any point of a thread's life.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts a call that took so many bytes, or gave back.
+/// Counts a call that allocated these bytes, or freed them if negative.
 #[inline]
 pub(super) fn add(bytes: i64) {
     let Some(Shard(word)) = GATHERED.get(own_shard()) else { return };
@@ -76,12 +78,13 @@ fn flush(word: &AtomicU64) {
     }
 }
 
-/// Brings everything that has gathered to the counter.
-pub(crate) fn flush_all() {
+/// Adds everything that the threads have collected to the counter. The sampler calls it at every
+/// tick.
+pub(crate) fn flush_counters() {
     GATHERED.iter().filter(|shard| shard.0.load(Ordering::Relaxed) != 0).for_each(|shard| flush(&shard.0));
 }
 
-/// A session starts: what has gathered in the last one is not its affair.
+/// A session starts: discards what threads have collected in the last one.
 pub(super) fn clear() {
     GATHERED.iter().for_each(|shard| shard.0.store(0, Ordering::Relaxed));
 }

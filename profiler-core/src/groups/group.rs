@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use super::kind::GroupKind;
 use crate::counter::GroupTrack;
-use crate::definition_cell::belongs_to;
 use crate::ids::{CounterIndex, GroupIndex};
 use crate::kept::Kept;
 use crate::manager::ChunkManager;
@@ -22,6 +21,7 @@ use crate::pool::header::cut;
 use crate::pool::layout::MAX_GROUPS;
 use crate::pool::live::GroupCell;
 use crate::pool::live::group::Run;
+use crate::pool::tag::belongs_to;
 use crate::record::gate;
 use crate::record::patience::spin_then_yield;
 use crate::sync::fixed::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! The macro: one static per call site. Without the cargo feature `enabled` it compiles to nothing.
 
-/// Opens a label for the rest of the block: `label!(name)`, `label!(name, category)`. The name is a literal or
-/// constant. See [`crate::label`](mod@crate::label) for what it costs and where it is seen.
+/// Opens a label for the rest of the block: `label!(name)`, `label!(name, category)`. The name is a
+/// literal or constant. [`crate::label`](mod@crate::label) says what it costs and where it appears.
 ///
 /// ```
 /// use profiler_core::label;
@@ -13,7 +13,7 @@
 #[macro_export]
 macro_rules! label {
     ($name:expr $(,)?) => {
-        $crate::label!($name, &$crate::marker::category::OTHER)
+        $crate::label!($name, &$crate::category::OTHER)
     };
     ($name:expr, $category:expr $(,)?) => {
         $crate::__if_enabled!(

@@ -1,16 +1,19 @@
-//! Labels: what a thread is doing, in the program's own words, as frames of its stack.
+//! Labels: frames that the program names itself, on the stacks of its threads.
 //!
-//! [`crate::label!`] opens one for the rest of a block, [`function`](macro@function) for a whole function. Samples
-//! and the stacks of markers show the labels that are open, each just inside the native frame
-//! that opened it; where stacks cannot be walked, they show the labels alone.
+//! Called by applications. [`crate::label!`] opens a label for the rest of a block,
+//! [`function`](macro@function) for a whole function. Samples and the stacks of markers show the
+//! open labels, each just inside the native frame that opened it; where stacks cannot be walked,
+//! they show the labels alone.
 //!
-//! What it costs: while no session runs, one relaxed load to open and a comparison to close. While one runs, about
-//! 2 ns for both ends: a look at the label's number, three stores, and one to close. Nothing is recorded; whoever
-//! takes a stack reads the labels (`stack`). The first label of a thread makes its list of labels, the first use of
-//! a label in a session its definition; both allocate, neither waits.
+//! While no session runs, a label costs one relaxed load to open and a comparison to close. While
+//! one runs, it costs about 2 ns: a load of the label's number, three stores, and one store to
+//! close. Labels are not recorded; the code that takes a stack reads them (`stack`). The first
+//! label of a thread creates its list of labels, and the first use of a label in a session creates
+//! its definition. Both allocate; neither waits.
 //!
-//! What is open when a session starts is not seen in it, because nothing is noted while none runs. What is open when
-//! one stops stays balanced. A thread shows its 64 outermost labels; deeper ones are counted, not shown.
+//! A label that is open when a session starts does not appear in it, because labels are not stored
+//! while none runs. A label that is open when a session stops is still closed correctly. A thread
+//! shows its 64 outermost labels; deeper ones are counted, not shown.
 //!
 //! ```
 //! use profiler_core::label;
@@ -35,8 +38,8 @@ mod stack;
 
 /// Opens a label for the whole of a function: its module's path and its name.
 ///
-/// `#[label::function]`, or `#[label::function(category)]`, as in [`crate::label!`]. For a crate that has
-/// `profiler-core` under another name, that name comes first:
+/// `#[label::function]`, or `#[label::function(category)]`, as in [`crate::label!`]. For a crate
+/// that has `profiler-core` under another name, that name comes first:
 /// `#[label::function(crate = profiler_child::core, &category::IO)]`.
 ///
 /// Not for an `async fn`, which may go on on another thread, nor for a `const fn`:
@@ -51,10 +54,11 @@ pub(crate) use stack::{LabelStack, MAX_LABELS, OpenLabels};
 
 use std::marker::PhantomData;
 
-use crate::definition_cell::{DefinitionCell, pool_tag};
+use crate::category::CategoryPair;
+use crate::definition_cell::DefinitionCell;
 use crate::ids::DefinitionId;
-use crate::marker::CategoryPair;
 use crate::pool::definitions::Definition;
+use crate::pool::tag::pool_tag;
 use crate::record::{gate, local};
 
 /// The static behind a [`crate::label!`]. Not made by hand.
@@ -72,7 +76,8 @@ impl Label {
         Self { name, file, line, cell: DefinitionCell::new() }
     }
 
-    /// Makes the label known to the pool; `None` if that cannot be had now. Then this scope is not seen.
+    /// Defines the label in the pool. `None` if that is not possible now; then this scope does not
+    /// appear.
     #[cold]
     #[inline(never)]
     fn define(&self, category: CategoryPair) -> Option<(u64, DefinitionId)> {
@@ -95,13 +100,13 @@ impl Label {
 #[derive(Debug)]
 #[must_use = "a label ends when its guard is dropped; bind it: let _label = label!(…)"]
 pub struct LabelScope {
-    /// How many labels were open outside it.
+    /// How many labels were open before it.
     outside: u32,
     /// Not `Send`: the label is its thread's.
     thread: PhantomData<*const ()>,
 }
 
-/// Not noted.
+/// The label is not stored.
 const NONE: u32 = u32::MAX;
 
 impl LabelScope {
@@ -128,7 +133,7 @@ impl LabelScope {
         label.define(category).map_or(NONE, |(tag, number)| registry::push(tag, number, address))
     }
 
-    /// A label that nobody sees.
+    /// A label that does not appear anywhere.
     pub const fn disabled() -> Self {
         Self { outside: NONE, thread: PhantomData }
     }

@@ -17,8 +17,8 @@ use std::sync::atomic::AtomicPtr;
 
 use super::NONE;
 use super::stack::{LabelStack, OpenLabels};
-use crate::definition_cell::pool_tag;
 use crate::ids::{DefinitionId, ThreadId};
+use crate::pool::tag::pool_tag;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys;
 

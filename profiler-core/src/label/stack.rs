@@ -24,9 +24,9 @@
 use std::iter::Take;
 use std::slice;
 
-use crate::definition_cell::belongs_to;
 use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
+use crate::pool::tag::belongs_to;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Labels that are kept, the outermost ones.

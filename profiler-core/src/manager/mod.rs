@@ -20,10 +20,10 @@ pub mod update;
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use crate::definition_cell::next_pool_tag;
 use crate::ids::{ByteLimit, ChunkIndex};
 use crate::pool::Pool;
 use crate::pool::slot::ChunkSlot;
+use crate::pool::tag::next_pool_tag;
 use crate::sync::AtomicU64;
 use crate::time::Timestamp;
 use chunks::{Chunks, give_pages_back};
@@ -129,8 +129,9 @@ impl ChunkManager {
         self.destroy_all(|chunks| chunks.take_excess(self));
     }
 
-    /// Destroys what `next` takes out of the books, chunk by chunk. Page work happens without the lock,
-    /// on chunks that nobody else can see any more, so that no recording thread meets it held for long.
+    /// Destroys the chunks that `next` removes from the lists, one by one. Pages are returned to
+    /// the system without the lock, which recording threads need, on chunks that no other thread
+    /// can reach.
     pub(crate) fn destroy_all(&self, mut next: impl FnMut(&mut Chunks) -> Option<ChunkIndex>) {
         loop {
             let Some(index) = next(&mut self.lock().chunks) else { return };

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::ProfilerMarker;
-use super::schema::{Format, Location, MarkerSchema};
+use crate::schema::{Format, Location, MarkerSchema};
 
 /// A text beside the marker's name. The viewer knows this type.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -1,28 +1,6 @@
 //! The recording macros: one static per call site, nothing evaluated while no session runs.
 //!
-//! Without the cargo feature `enabled` they compile to nothing: arguments are type-checked in a
-//! closure that is never called.
-
-/// Runs `$body` only in builds that record.
-#[cfg(feature = "enabled")]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __if_enabled {
-    ($body:expr, $otherwise:expr) => {
-        $body
-    };
-}
-
-/// Runs `$body` only in builds that record.
-#[cfg(not(feature = "enabled"))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __if_enabled {
-    ($body:expr, $otherwise:expr) => {{
-        let _ = || $body;
-        $otherwise
-    }};
-}
+//! Without the cargo feature `enabled` they compile to nothing, see `record::enabled`.
 
 /// Records a marker.
 ///
@@ -44,14 +22,14 @@ macro_rules! __if_enabled {
 #[macro_export]
 macro_rules! marker {
     ($name:expr $(,)?) => {
-        $crate::marker!($name, &$crate::marker::category::OTHER)
+        $crate::marker!($name, &$crate::category::OTHER)
     };
     ($name:expr, $category:expr $(,)?) => {
         $crate::marker!($name, $category, $crate::marker::MarkerOptions::default())
     };
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::session::is_active() {
+            if $crate::record::is_active() {
                 static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
                 SITE.add($category, $options);
             },
@@ -60,7 +38,7 @@ macro_rules! marker {
     };
     ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::session::is_active() {
+            if $crate::record::is_active() {
                 static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
                 SITE.add_typed($category, $options, $payload);
             },
@@ -81,7 +59,7 @@ macro_rules! marker {
 macro_rules! text_marker {
     ($name:expr, $category:expr, $options:expr, $text:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::session::is_active() {
+            if $crate::record::is_active() {
                 static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
                 SITE.add_text($category, $options, $text);
             },
@@ -103,7 +81,7 @@ macro_rules! text_marker {
 #[macro_export]
 macro_rules! scope {
     ($name:expr $(,)?) => {
-        $crate::scope!($name, &$crate::marker::category::OTHER)
+        $crate::scope!($name, &$crate::category::OTHER)
     };
     ($name:expr, $category:expr $(,)?) => {
         $crate::__if_enabled!(
@@ -127,8 +105,9 @@ macro_rules! scope {
 
 /// Opens a span: a start here, an end when the guard is dropped, both with the same number.
 ///
-/// `span!(name)`, `span!(name, category)`, `span!(name, category, options)`; the options are a text or
-/// [`SpanOptions`](crate::marker::SpanOptions). A scope is half the price; a span is seen while it is open.
+/// `span!(name)`, `span!(name, category)`, `span!(name, category, options)`; the options are a text
+/// or [`SpanOptions`](crate::marker::SpanOptions). A scope costs half as much; a span is visible
+/// while it is open.
 ///
 /// ```
 /// use profiler_core::span;
@@ -141,14 +120,14 @@ macro_rules! scope {
 #[macro_export]
 macro_rules! span {
     ($name:expr $(,)?) => {
-        $crate::span!($name, &$crate::marker::category::OTHER)
+        $crate::span!($name, &$crate::category::OTHER)
     };
     ($name:expr, $category:expr $(,)?) => {
         $crate::span!($name, $category, $crate::marker::SpanOptions::default())
     };
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::session::is_active() {
+            if $crate::record::is_active() {
                 static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
                 $crate::marker::MarkerSpan::new(&SITE, $category, $options)
             } else {

@@ -1,14 +1,22 @@
 //! Markers: something that happened, with a name, a time, and perhaps a payload.
 //!
-//! The macros ([`crate::marker!`], [`crate::scope!`]) keep a static per call site and are the
-//! cheapest way; the functions here take names made at run time. All check the gate first: when
-//! no session runs, nothing is evaluated and one relaxed load is paid.
+//! Called by applications. The macros ([`crate::marker!`], [`crate::scope!`]) keep a static per
+//! call site and are the cheapest way; the functions here take names made at run time. All check
+//! first whether a session runs: if none does, they evaluate nothing and cost one relaxed load.
 
 pub mod payload;
-pub mod schema;
+pub mod schema {
+    //! Marker schemas: how a viewer shows the markers of one type.
+    //!
+    //! A marker type builds its [`MarkerSchema`] once, in
+    //! [`ProfilerMarker::schema`](super::ProfilerMarker::schema). Field keys are those of the
+    //! payload's struct. A schema that passes [`MarkerSchema::check`] has a free name and each key
+    //! once.
+
+    pub use crate::schema::*;
+}
 
 mod builtin;
-pub mod category;
 mod macros;
 mod options;
 mod record;
@@ -18,12 +26,14 @@ mod span;
 mod stack;
 
 pub use builtin::Text;
-pub use category::{Category, CategoryPair};
 pub use options::{MarkerOptions, MarkerStack, MarkerTiming};
 pub use record::{add_marker, add_text_marker, add_untyped_marker};
 pub use scope::MarkerScope;
 pub use site::MarkerSite;
 pub use span::{MarkerSpan, SpanDetail, SpanMark, SpanOptions};
+
+#[doc(inline)]
+pub use crate::category::{self, Category, CategoryPair};
 
 use schema::MarkerSchema;
 

@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use super::category::CategoryPair;
 use super::options::MarkerOptions;
 use super::site::MarkerSite;
+use crate::category::CategoryPair;
 use crate::record::gate;
 use crate::time::Timestamp;
 

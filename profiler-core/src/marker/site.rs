@@ -4,8 +4,8 @@
 //! payload type of a site never changes, because it is part of the site's static type use.
 
 use super::ProfilerMarker;
-use super::category::CategoryPair;
 use super::payload::field_keys;
+use crate::category::CategoryPair;
 use crate::codec;
 use crate::definition_cell::DefinitionCell;
 use crate::ids::DefinitionId;

@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use super::category::CategoryPair;
 use super::options::MarkerOptions;
 use super::record::add_marker;
-use super::schema::{Format, MarkerField, MarkerSchema};
 use super::site::MarkerSite;
 use super::{MarkerTiming, ProfilerMarker};
+use crate::category::CategoryPair;
 use crate::ids::ThreadId;
 use crate::record::gate;
+use crate::schema::{Format, MarkerField, MarkerSchema};
 use crate::sys;
 
 /// Numbers that a thread draws at once.

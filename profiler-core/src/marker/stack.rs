@@ -1,11 +1,11 @@
-//! Markers that carry their stack: the way beside the fast one.
+//! Markers that carry their stack.
 //!
-//! Called by `record` when the options ask for a stack; which, where the options are constants, is known when the program
-//! is compiled, so markers without one do not pay for the question. The stack is taken only if the marker
-//! is recorded, after its time and before its payload.
+//! Called by `record` when the options ask for a stack. Where the options are constants, the
+//! compiler evaluates that condition, so markers without a stack do not pay for it. The stack is
+//! taken only if the marker is recorded, after its time and before its payload.
 
-use super::MarkerOptions;
 use super::record::{Site, add_named, address_of, front, with_site};
+use super::{MarkerOptions, MarkerStack};
 use crate::backtrace::Backtrace;
 use crate::entry::{Kind, stack, with_kind};
 use crate::ids::DefinitionId;
@@ -14,7 +14,8 @@ use crate::manager::ChunkManager;
 use crate::record::recorder::Recorder;
 use crate::record::writer::{Front, Room};
 
-/// Records a marker with its stack. Frames at and below the address `own` are the profiler's; by default this function's.
+/// Records a marker with its stack. The frames at and below the address `own` are the profiler's
+/// and are left out; by default this function's.
 #[cold]
 #[inline(never)]
 pub(super) fn add_with_stack(
@@ -29,7 +30,11 @@ pub(super) fn add_with_stack(
     let Front { head, fixed } = front(options.timing.resolve(), options.thread);
     let front = Front { head: with_kind(head, Kind::MarkerWithStack), fixed };
     with_site(define, |recorder: &Recorder, site: Site| {
-        let taken = Backtrace::take(options.stack, own);
+        let taken = match options.stack {
+            MarkerStack::None => Backtrace::none(),
+            MarkerStack::Labels => Backtrace::labels(),
+            MarkerStack::Full => Backtrace::full(own),
+        };
         add_named(recorder, site, front, name, |room: Room<'_>| {
             let Some(len) = stack::write(room.bytes, taken.frames(), taken.is_cut()) else { return Ok(None) };
             let Some(room) = room.behind(len) else { return Ok(None) };

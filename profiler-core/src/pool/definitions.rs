@@ -70,8 +70,8 @@ pub enum Definition {
         /// What it counts.
         description: String,
     },
-    /// A file whose code ran here: the program, a library, or what the system gives every process. One that is
-    /// unloaded and loaded again, at any address, is the same.
+    /// A file whose code ran here: the program, a library, or what the system gives every process.
+    /// One that is unloaded and loaded again, at any address, is the same.
     Module {
         /// Its file; `[vdso]` and the like where there is none.
         path: String,
@@ -116,6 +116,21 @@ pub enum Definition {
         /// A sentence without a full stop.
         text: String,
     },
+}
+
+/// A file whose code ran in the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleDefinition {
+    /// Its file, as the process saw it; `[vdso]` and the like where there is none.
+    pub path: String,
+    /// The linker's identity of its contents; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// Where its address 0 lay in the process.
+    pub base: u64,
+    /// Its first mapped address.
+    pub start: u64,
+    /// The address after its last.
+    pub end: u64,
 }
 
 /// Why a definition could not be added.

@@ -16,6 +16,7 @@ pub mod layout;
 pub(crate) mod live;
 mod mapping;
 pub(crate) mod slot;
+pub(crate) mod tag;
 
 use std::fs::File;
 use std::io;

@@ -1,8 +1,8 @@
 //! What stands in a profile for frames that have no name of their own. The same words in all formats.
 
-use crate::marker::category::Category;
-use crate::marker::schema::CategoryColor;
+use crate::category::Category;
 use crate::profile::spec::CategoryRow;
+use crate::schema::CategoryColor;
 
 /// Outermost frame of a stack whose frames further out are missing: cut off, or unwinding could not go on.
 pub const TRUNCATED_STACK: &str = "(truncated stack)";

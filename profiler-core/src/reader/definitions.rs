@@ -10,9 +10,9 @@ use std::io;
 use super::source::{ByteSource, high, low, word};
 use crate::codec;
 use crate::ids::{CounterIndex, DefinitionId};
-use crate::marker::schema::MarkerSchema;
-use crate::pool::definitions::{Definition, READY};
+use crate::pool::definitions::{Definition, ModuleDefinition, READY};
 use crate::pool::layout::{Layout, Region};
+use crate::schema::MarkerSchema;
 
 /// What all markers of a call site have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,21 +58,6 @@ pub struct CounterDefinition {
     pub category: String,
     /// What it counts.
     pub description: String,
-}
-
-/// A file whose code ran in the process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModuleDefinition {
-    /// Its file, as the process saw it; `[vdso]` and the like where there is none.
-    pub path: String,
-    /// The linker's identity of its contents; empty if it has none.
-    pub build_id: Vec<u8>,
-    /// Where its address 0 lay in the process.
-    pub base: u64,
-    /// Its first mapped address.
-    pub start: u64,
-    /// The address after its last.
-    pub end: u64,
 }
 
 /// A label that the program sets.

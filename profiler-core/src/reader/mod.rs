@@ -20,7 +20,7 @@ pub(crate) mod tables;
 
 pub use chunk::{ChunkBuffer, ChunkRead, Entries};
 pub use definitions::{
-    CategoryDefinition, CounterDefinition, Definitions, LabelDefinition, MarkerType, ModuleDefinition, Site,
+    CategoryDefinition, CounterDefinition, Definitions, LabelDefinition, MarkerType, Site,
 };
 pub use directory::ChunkInfo;
 pub use follow::{Followed, Follower, Progress};
@@ -28,6 +28,8 @@ pub use snapshot::{PoolReader, Snapshot};
 pub use source::ByteSource;
 pub use tables::{CounterInfo, PausedRange, ThreadInfo};
 
+#[doc(inline)]
+pub use crate::pool::definitions::ModuleDefinition;
 use crate::pool::header::{Header, HeaderError};
 
 /// Why a pool could not be read.

@@ -53,9 +53,9 @@ pub(crate) fn word() -> u64 {
     GATE.word.load(Ordering::Relaxed)
 }
 
-/// Whether a session is on, paused or not.
+/// Whether a session runs, paused or not. One relaxed load.
 #[inline(always)]
-pub(crate) fn is_active() -> bool {
+pub fn is_active() -> bool {
     word() & ACTIVE != 0
 }
 

@@ -20,7 +20,7 @@ use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::live::{NewThread, ThreadRow};
 use crate::sys;
-use crate::thread::ThreadFilter;
+use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
 /// A session as recording threads see it.

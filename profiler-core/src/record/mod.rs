@@ -1,8 +1,10 @@
 //! What a thread does to add an entry.
 //!
-//! Entries come from `marker`, pass the [`gate`], and end in a chunk of the calling thread's
-//! `recorder`, found through `local`; `writer` puts the words there.
+//! Called by everything that records: markers, labels, counters, groups, samples and allocations.
+//! An entry passes the [`gate`] and ends in a chunk of the calling thread's `recorder`, which
+//! `local` finds; `writer` writes the words there.
 
+mod enabled;
 pub(crate) mod gate;
 mod handshake;
 pub(crate) mod local;
@@ -10,5 +12,7 @@ pub(crate) mod patience;
 pub(crate) mod reclaim;
 pub(crate) mod recorder;
 pub(crate) mod writer;
+
+pub use gate::is_active;
 
 pub use crate::losses;

@@ -40,9 +40,9 @@ use std::time::Duration;
 
 pub use names::{FunctionId, FunctionName, StackRoom};
 
+use crate::category;
+use crate::category::CategoryPair;
 use crate::ids::ThreadId;
-use crate::marker::CategoryPair;
-use crate::marker::category;
 use crate::time::Timestamp;
 use running::Running;
 

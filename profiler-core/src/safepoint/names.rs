@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 
+use crate::category::CategoryPair;
 use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::ids::DefinitionId;
-use crate::marker::CategoryPair;
 use crate::reader::PoolReader;
 use crate::{sampler, session};
 

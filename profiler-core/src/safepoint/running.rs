@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::grid::Grid;
 use super::names::{Names, StackRoom};
-use crate::definition_cell::pool_tag;
+use crate::category::CategoryPair;
 use crate::entry::stack::Frame;
 use crate::ids::ThreadId;
-use crate::marker::CategoryPair;
+use crate::pool::tag::pool_tag;
 use crate::reader::PoolReader;
 use crate::sampler::{Sample, SampleWriter};
 use crate::time::{Anchor, Timestamp};
@@ -118,7 +118,7 @@ mod tests {
     use std::sync::PoisonError;
 
     use super::*;
-    use crate::marker::category;
+    use crate::category;
     use crate::session::{Features, SessionParams, StartOptions};
 
     #[test]

@@ -1,21 +1,15 @@
-//! Where stacks cannot be walked: nothing is captured, and the rest of the profiler need not know why.
+//! The sampler of systems on which stacks cannot be walked: it samples and captures nothing.
+//!
+//! It has the functions of the real one, so the rest of the profiler does not distinguish the two.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::control::Shared;
+use super::control::{SamplerConfig, Shared};
 use super::{Captured, PlacedFrame};
-use crate::manager::ChunkManager;
-use crate::params::SessionParams;
-use crate::thread::ThreadFilter;
 
 /// Nothing is sampled here.
-pub(super) fn run(
-    _shared: Arc<Shared>,
-    _manager: Arc<ChunkManager>,
-    _params: &SessionParams,
-    _filter: ThreadFilter,
-) -> Option<JoinHandle<()>> {
+pub(super) fn run(_shared: Arc<Shared>, _config: SamplerConfig) -> Option<JoinHandle<()>> {
     None
 }
 

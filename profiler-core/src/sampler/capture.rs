@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use super::PlacedFrame;
 use super::bell::{Bell, Patience};
 use super::unwind::Copied;
-use crate::definition_cell::pool_tag;
+use crate::pool::tag::pool_tag;
 use crate::entry::stack::Frame;
 use crate::ids::{DefinitionId, ThreadId};
 use crate::label::{LabelStack, MAX_LABELS};

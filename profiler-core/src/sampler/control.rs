@@ -1,7 +1,8 @@
-//! The sampler as the session holds it: started, paused, waited for, stopped.
+//! The sampler as the session sees it: started, paused, waited for, stopped.
 //!
-//! The thread itself is in `thread`; here is what it shares with those who command it. Nobody waits for the sampler
-//! longer than a bound, whatever it is held up by.
+//! Called by `session`. The thread itself is in `thread`; this file has the state that it shares
+//! with its callers. Invariant: every wait for the sampler has a bound, whatever delays the
+//! sampler.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -9,10 +10,10 @@ use std::time::Duration;
 
 use super::schedule::now;
 use crate::manager::ChunkManager;
-use crate::params::{Features, SessionParams};
+use crate::params::Features;
 use crate::record::gate;
 use crate::sync::fixed::{AtomicU64, Ordering};
-use crate::thread::ThreadFilter;
+use crate::thread_filter::ThreadFilter;
 
 /// What the sampler did in a session so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,6 +188,20 @@ impl Shared {
     }
 }
 
+/// What the session gives its sampler.
+#[derive(Clone, Debug)]
+pub(crate) struct SamplerConfig {
+    /// The pool to record into.
+    pub(crate) manager: Arc<ChunkManager>,
+    pub(crate) features: Features,
+    /// Time between two ticks.
+    pub(crate) interval: Duration,
+    pub(crate) filter: ThreadFilter,
+    /// Called at every tick before the counters are read: adds to them what other parts of the
+    /// profiler have collected for them. It must not wait.
+    pub(crate) flush_counters: fn(),
+}
+
 /// The running sampler.
 #[derive(Debug)]
 pub(crate) struct Sampler {
@@ -198,17 +213,14 @@ pub(crate) struct Sampler {
 const READY: Duration = Duration::from_millis(500);
 
 impl Sampler {
-    /// Starts it, if these parameters want anything of it. Without a thread to be had nothing is sampled.
-    pub(crate) fn start(
-        manager: &Arc<ChunkManager>,
-        params: &SessionParams,
-        filter: &ThreadFilter,
-    ) -> Option<Self> {
-        if !is_wanted(params.features) || filter.excludes_process() {
+    /// Starts the sampler if a feature needs it. `None` if none does, or if the system gives no
+    /// thread.
+    pub(crate) fn start(config: SamplerConfig) -> Option<Self> {
+        if !is_wanted(config.features) || config.filter.excludes_process() {
             return None;
         }
         let shared = Arc::new(Shared::default());
-        let thread = super::run(Arc::clone(&shared), Arc::clone(manager), params, filter.clone())?;
+        let thread = super::run(Arc::clone(&shared), config)?;
         Some(Self { shared, thread: Some(thread) })
     }
 
@@ -222,12 +234,12 @@ impl Sampler {
         self.shared.change(|state| state.paused = paused);
     }
 
-    /// For those who wait without holding anything else.
+    /// For callers that wait without holding a lock.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
 
-    /// Ends it. Takes no longer than a thread that does not answer.
+    /// Ends it. Takes at most as long as a tick waits for threads that do not answer.
     pub(crate) fn stop(mut self) {
         self.shared.change(|state| state.stop = true);
         if let Some(thread) = self.thread.take() {

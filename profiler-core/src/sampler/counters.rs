@@ -1,8 +1,9 @@
 //! Counters over time: one entry per tick with what has changed.
 //!
-//! Called by the sampler's thread at every tick. A counter that changes after a quiet time is written with its old value
-//! at the tick before as well: graphs show a step where it is, not a ramp that began when it last moved.
-//! Allocates only when there are more counters than before; waits for nobody.
+//! Called by the sampler's thread at every tick. A counter that changes after it was constant for
+//! some ticks is also written with its old value at the tick before, so a graph shows a step and
+//! not a ramp that begins at the last change. Invariants: a tick allocates only when there are more
+//! counters than before, and never waits.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ static PROCESS_CPU: Counter =
     Counter::new("processCPU", "CPU", "Processor time that the process has used, in nanoseconds");
 static RESIDENT: Counter = Counter::new("Resident memory", "Memory", "Memory that the process has resident");
 
-/// What of the process is measured at every tick, beside what the program counts itself.
+/// The counters that the profiler itself measures at every tick.
 #[derive(Debug)]
 struct Measured {
     /// Processor time when the session began.
@@ -39,6 +40,8 @@ struct Last {
 #[derive(Debug)]
 pub(crate) struct CounterSampler {
     manager: Arc<ChunkManager>,
+    /// See `SamplerConfig::flush_counters`.
+    flush: fn(),
     measured: Measured,
     last: Vec<Last>,
     tick: u64,
@@ -49,19 +52,20 @@ pub(crate) struct CounterSampler {
 }
 
 impl CounterSampler {
-    /// For the session that runs in this pool.
-    pub(crate) fn new(manager: Arc<ChunkManager>, features: Features) -> Self {
+    /// For the session that runs in this pool. Every tick calls `flush` before it reads the
+    /// counters.
+    pub(crate) fn new(manager: Arc<ChunkManager>, features: Features, flush: fn()) -> Self {
         let wants = |feature| features.contains(feature);
         let cpu_before = wants(Features::PROCESS_CPU).then(sys::process_cpu_ns).flatten();
         let memory = wants(Features::MEMORY).then(sys::ResidentMemory::open).flatten();
         let measured = Measured { cpu_before, memory };
         let (last, before, now) = (Vec::new(), Vec::new(), Vec::new());
-        Self { manager, measured, last, tick: 0, last_at: Timestamp::ZERO, before, now }
+        Self { manager, flush, measured, last, tick: 0, last_at: Timestamp::ZERO, before, now }
     }
 
     /// Writes what has changed since the tick before; at the first one everything.
     pub(crate) fn tick(&mut self, writer: &mut SampleWriter, at: Timestamp) {
-        crate::alloc::flush_all();
+        (self.flush)();
         self.measured.take();
         self.tick += 1;
         self.look();
@@ -79,7 +83,7 @@ impl CounterSampler {
         let Self { manager, last, tick, before, now, .. } = self;
         before.clear();
         now.clear();
-        // If somebody has the lock, those that we know of will do.
+        // If another thread holds the lock, new counters are found at a later tick.
         let count = manager.try_lock().map_or(last.len(), |state| state.rows.counters());
         for index in 0..count {
             let cell = CounterIndex::new(u32::try_from(index).unwrap_or(u32::MAX));
@@ -94,7 +98,7 @@ impl CounterSampler {
                     now.push(value);
                 }
                 None => {
-                    // It was zero before it was there. At the first tick nothing is known of before.
+                    // A new counter was zero before. At the first tick its past is unknown.
                     if *tick > 1 {
                         before.push(CounterValue { value: 0, number: 0, ..value });
                     }
@@ -143,7 +147,7 @@ mod tests {
         let manager = Arc::new(ChunkManager::new(pool));
         let main = NewThread { tid: ThreadId::new(1), is_main: true, name: "main", at: Timestamp::ZERO };
         manager.lock().rows.begin_session(&manager, main).unwrap();
-        CounterSampler::new(manager, Features::NONE)
+        CounterSampler::new(manager, Features::NONE, || {})
     }
 
     fn add_counter(sampler: &CounterSampler) -> CounterIndex {

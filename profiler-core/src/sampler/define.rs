@@ -1,15 +1,15 @@
-//! What frames refer to, for programs that bring a sampler of their own.
+//! What frames refer to, for programs that have a sampler of their own.
 //!
-//! A definition lasts as long as the session's pool and is never taken back: define each module and label once per
-//! session. Not for signal handlers. In a forked child nothing can be defined.
+//! A definition lasts as long as the session's pool and is never removed: define each module and
+//! label once per session. Not for signal handlers. In a forked child nothing can be defined.
 
+use crate::category::CategoryPair;
 use crate::ids::DefinitionId;
-use crate::marker::CategoryPair;
-use crate::pool::definitions::Definition;
-use crate::reader::ModuleDefinition;
+use crate::pool::definitions::{Definition, ModuleDefinition};
 use crate::record::local;
 
-/// Makes a file known whose code ran. `None` while no session runs, and if there is no room left for names.
+/// Defines a file whose code ran. `None` while no session runs, and if the pool has no room left
+/// for names.
 pub fn define_module(module: &ModuleDefinition) -> Option<DefinitionId> {
     let ModuleDefinition { path, build_id, base, start, end } = module.clone();
     local::with_manager(|manager| {
@@ -17,8 +17,8 @@ pub fn define_module(module: &ModuleDefinition) -> Option<DefinitionId> {
     })
 }
 
-/// Makes a frame known by its name, such as a function of an interpreted program.
-/// `None` while no session runs, and if there is no room left for names.
+/// Defines a frame by its name, such as a function of an interpreted program. `None` while no
+/// session runs, and if the pool has no room left for names.
 pub fn define_label(
     name: &str,
     about: impl Into<CategoryPair>,

@@ -16,7 +16,7 @@ use super::targets::Target;
 use super::unwind::{Cache, Copied, NO_FRAME_POINTER, Snapshot, Walked, walk};
 use super::writer::{Sample, SampleWriter};
 use super::{PlacedFrame, here};
-use crate::definition_cell::pool_tag;
+use crate::pool::tag::pool_tag;
 use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::ids::ThreadId;
 use crate::label::merge::merge;

@@ -21,7 +21,7 @@ use crate::params::Features;
 use crate::pool::live::{NewThread, Occupant, ThreadRow};
 use crate::sys;
 use crate::sys::native::tasks::{self, Wait};
-use crate::thread::ThreadFilter;
+use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
 /// Time between two lists of all threads: a hundred times what one costs, within these bounds. So threads that

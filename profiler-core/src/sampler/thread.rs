@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::capture::{Captures, SLOTS, Ticket};
-use super::control::{Shared, count, is_periodic};
+use super::control::{SamplerConfig, Shared, count, is_periodic};
 use super::counters::CounterSampler;
 use super::eye::Eye;
 use super::notices::Notice;
@@ -24,12 +24,10 @@ use super::schedule::{Schedule, now};
 use super::step::{Step, may_be_signalled, step, unless_unseen_for_long};
 use super::targets::{Target, Targets};
 use crate::entry::periodic::OverheadEntry;
-use crate::manager::ChunkManager;
-use crate::params::{Features, SessionParams};
+use crate::params::Features;
 use crate::record::{gate, local};
 use crate::sys;
 use crate::sys::native::{alternate_stack, signal, tasks};
-use crate::thread::ThreadFilter;
 use crate::time::Timestamp;
 
 /// So long a tick waits for threads. One that waits for a processor for longer counts as missed.
@@ -39,17 +37,12 @@ const LONGEST_REST: u32 = 512;
 /// Without periodic samples the modules are looked at so often, for the stacks of markers.
 const IDLE: Duration = Duration::from_millis(250);
 
-/// Starts the thread. `None` if there is none to be had.
-pub(super) fn run(
-    shared: Arc<Shared>,
-    manager: Arc<ChunkManager>,
-    params: &SessionParams,
-    filter: ThreadFilter,
-) -> Option<JoinHandle<()>> {
-    let (features, interval) = (params.features, Duration::from_nanos(params.interval_ns));
+/// Starts the thread. `None` if the system gives none.
+pub(super) fn run(shared: Arc<Shared>, config: SamplerConfig) -> Option<JoinHandle<()>> {
     let body = move || {
         let _last = Ending(Arc::clone(&shared));
-        let mut ticker = Ticker::new(shared, manager, (features, interval), filter);
+        let interval = config.interval;
+        let mut ticker = Ticker::new(shared, config);
         ticker.run(interval);
     };
     sys::spawn_quiet("profiler-stacks", body).ok()
@@ -121,15 +114,11 @@ impl Drop for Ticker {
 }
 
 impl Ticker {
-    fn new(
-        shared: Arc<Shared>,
-        manager: Arc<ChunkManager>,
-        (features, interval): (Features, Duration),
-        filter: ThreadFilter,
-    ) -> Self {
+    fn new(shared: Arc<Shared>, config: SamplerConfig) -> Self {
+        let SamplerConfig { manager, features, interval, filter, flush_counters } = config;
         local::select_always();
         let measures_cpu = features.contains(Features::CPU) || features.contains(Features::CPU_ALL_THREADS);
-        let counters = CounterSampler::new(Arc::clone(&manager), features);
+        let counters = CounterSampler::new(Arc::clone(&manager), features, flush_counters);
         let mut eye = Eye::new(manager, Arc::clone(&shared), measures_cpu);
         if features.contains(Features::STACK_WALK) {
             eye.look();

@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 
-use crate::definition_cell::pool_tag;
 use crate::entry::periodic::{COUNTER_VALUE_BYTES, CounterValue, OverheadEntry, write_counter};
 use crate::entry::sample::{SampleHead, write_sample};
 use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::entry::{Kind, Timing, head_of, with_length};
 use crate::ids::{DefinitionId, ThreadId};
+use crate::pool::tag::pool_tag;
 use crate::record::local;
 use crate::record::writer::{ChunkLife, Front, Room, Tail};
 use crate::time::Timestamp;

@@ -10,6 +10,8 @@ mod exit;
 mod pauses;
 
 pub use crate::params::{Features, SessionParams};
+#[doc(inline)]
+pub use crate::record::is_active;
 pub use control::{
     attach, close_pool, destroy_released_chunks_at_or_before, pool_file, pool_outlives_all, set_allowance,
     set_chunk_listener,
@@ -20,22 +22,22 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::definition_cell::use_pool_tag;
 use crate::ids::{ByteLimit, PoolId, ProcessKey, ThreadId};
 use crate::manager::ChunkManager;
 use crate::manager::maintenance::Maintenance;
 use crate::manager::rows::NewThread;
 use crate::pool::header::Header;
 use crate::pool::layout::header as at;
+use crate::pool::tag::use_pool_tag;
 use crate::pool::{self, AttachError, Pool, PoolSpec};
 use crate::record::gate;
 use crate::record::local::{self, ActiveSession};
 use crate::record::reclaim::Reclaimer;
 use crate::sampler::SamplingStats;
-use crate::sampler::control::Sampler;
+use crate::sampler::control::{Sampler, SamplerConfig};
 use crate::sync::Ordering;
 use crate::sys;
-use crate::thread::ThreadFilter;
+use crate::thread_filter::ThreadFilter;
 use crate::time::{Anchor, SessionClock, Timestamp, join_line, use_clock};
 
 /// Why a session could not start.
@@ -64,8 +66,8 @@ pub enum StartError {
 pub struct StartOptions {
     /// Bytes this process may hold at first; by default the session's whole limit.
     pub allowance: Option<ByteLimit>,
-    /// The most that this process may ever be allowed: what its own pool has addresses for. By default
-    /// the session's limit.
+    /// The largest allowance that this process can ever get: its own pool has addresses for that.
+    /// By default the session's limit.
     pub pool_limit: Option<ByteLimit>,
     /// The session's clock; by default one that starts now.
     pub clock: Option<SessionClock>,
@@ -78,7 +80,7 @@ pub struct StartOptions {
     pub file: Option<Arc<File>>,
 }
 
-/// What runs.
+/// The running session.
 #[derive(Debug)]
 struct Running {
     params: SessionParams,
@@ -104,8 +106,8 @@ static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
 #[cfg(test)]
 pub(crate) static ALONE_IN_TESTS: Mutex<()> = Mutex::new(());
 
-/// Runs `body` with what this process has. A forked child has nothing, and may not even look:
-/// another thread of its parent may have held the lock when it was made.
+/// Runs `body` with the state of this process. A forked child has none and does not take the lock,
+/// which another thread of its parent may have held during the fork.
 fn with_runtime<T>(body: impl FnOnce(&mut Runtime) -> T) -> T {
     if gate::is_forked_child() {
         return body(&mut Runtime::default());
@@ -183,8 +185,8 @@ pub fn resume_sampling() {
     with_runtime(|runtime| runtime.pause_sampling(false));
 }
 
-/// Waits until every thread was sampled once more: for one tick that begins after the call. False if nothing
-/// is sampled, or if that tick does not come within a second beyond two intervals.
+/// Waits until every thread was sampled once more: for one tick that begins after the call. False
+/// if there is no sampling, or if that tick does not end within two intervals and a second.
 pub fn wait_one_periodic_sampling() -> bool {
     let running = |runtime: &mut Runtime| {
         let running = runtime.running.as_ref().filter(|running| !running.paused)?;
@@ -214,12 +216,6 @@ pub fn chunks_not_ready() -> u64 {
 /// Whether periodic sampling is paused.
 pub fn is_sampling_paused() -> bool {
     with_runtime(|runtime| runtime.sampling_paused)
-}
-
-/// Whether a session runs, paused or not. One relaxed load.
-#[inline(always)]
-pub fn is_active() -> bool {
-    gate::is_active()
 }
 
 /// Whether the running session is paused.
@@ -275,8 +271,15 @@ impl Runtime {
         self.sampling_paused = false;
         gate::set(gate::word_of(self.epoch, gate::ACTIVE));
         crate::groups::begin_session(&manager, self.epoch);
-        let sampler = Sampler::start(&manager, &params, &filter);
-        // Else the first stacks would be missing, and the first look take the processor from who fills the stock of chunks.
+        let sampler = Sampler::start(SamplerConfig {
+            manager: Arc::clone(&manager),
+            features: params.features,
+            interval: Duration::from_nanos(params.interval_ns),
+            filter,
+            flush_counters: crate::alloc::flush_counters,
+        });
+        // Otherwise the first stacks would be missing, and the first reading of the modules would
+        // compete with the maintenance thread for the processor.
         if let Some(sampler) = &sampler {
             sampler.wait_until_ready();
         }
@@ -340,7 +343,8 @@ impl Runtime {
         running.maintenance.stop();
         if let Some(manager) = &self.manager {
             seize_patiently(manager);
-            // Those that are not set up for it may still be adding to its tables, which are about to be cleared.
+            // Threads that have not joined may still be adding to the tables, which are cleared
+            // next.
             ended.into_iter().for_each(|ended| _ = wait_until_alone(ended, pause_a_moment));
             manager.pool().set_header(at::EPOCH, 0);
             manager.lock().chunks.clear(manager);
@@ -409,9 +413,9 @@ fn pause_a_moment() {
     std::thread::sleep(Duration::from_micros(500));
 }
 
-/// Waits until nobody else has a share of it, for so many pauses at most; whether it came to that.
+/// Waits until this is the only reference, for at most [`PATIENCE`] pauses. Returns whether it is.
 fn wait_until_alone<T>(mut shared: Arc<T>, mut pause: impl FnMut()) -> bool {
-    // Acquires what those that had a share did with it.
+    // Acquires what the holders of the other references have written.
     let mut is_alone = || Arc::get_mut(&mut shared).is_some();
     let in_time = (0..PATIENCE).any(|_| {
         let alone = is_alone();

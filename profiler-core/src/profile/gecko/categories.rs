@@ -6,12 +6,12 @@
 
 use std::io::Write;
 
-use crate::marker::category::OTHER;
-use crate::marker::schema::CategoryColor;
+use crate::category::OTHER;
 use crate::profile::frame_names::{USER, user_row};
 use crate::profile::json::JsonWriter;
 use crate::profile::spec::CategoryRow;
 use crate::reader::{CategoryDefinition, Definitions};
+use crate::schema::CategoryColor;
 
 const OTHER_SUBCATEGORY: &str = "Other";
 

@@ -6,8 +6,8 @@ use std::io::Write;
 use super::context::Context;
 use super::markers::MarkerTable;
 use crate::ids::ProcessId;
-use crate::marker::schema::{Format, MarkerSchema};
 use crate::profile::json::JsonWriter;
+use crate::schema::{Format, MarkerSchema};
 use crate::time::Timestamp;
 
 const TYPE_NAME: &str = "IncompleteProcess";

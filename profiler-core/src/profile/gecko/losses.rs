@@ -8,9 +8,9 @@ use std::io::Write;
 use super::context::Context;
 use super::markers::MarkerTable;
 use crate::losses::{DropReason, EntryCounts};
-use crate::marker::schema::{Format, MarkerSchema};
 use crate::profile::json::JsonWriter;
 use crate::reader::ThreadInfo;
+use crate::schema::{Format, MarkerSchema};
 
 const TYPE_NAME: &str = "ProfilerLosses";
 /// Name of the marker of lost entries.

@@ -15,10 +15,10 @@ use crate::entry::stack::Stack;
 use crate::entry::{MarkerEntry, Timing};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::marker::payload::{FieldValue, PayloadReader};
-use crate::marker::schema::MarkerSchema;
 use crate::profile::json::JsonWriter;
 use crate::profile::spec::ShownRange;
 use crate::profile::strings::{StringId, StringTable};
+use crate::schema::MarkerSchema;
 use crate::time::Timestamp;
 
 /// Type of markers that have a stack and no payload; Gecko's name for them.

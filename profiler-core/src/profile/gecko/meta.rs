@@ -8,10 +8,10 @@ use std::io::Write;
 
 use super::context::Context;
 use super::{GECKO_VERSION, categories, late, losses, machine, markers, schema};
-use crate::marker::schema::MarkerSchema;
 use crate::params::{Features, SessionParams};
 use crate::profile::json::JsonWriter;
 use crate::profile::spec::ShownRange;
+use crate::schema::MarkerSchema;
 
 /// Nothing is shown that lies further outside the session than this, in nanoseconds: one
 /// nonsensical timestamp must not squeeze everything else into a point.

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 
 use super::categories;
 use crate::ids::DefinitionId;
-use crate::marker::schema::{FieldFormat, Format, RESERVED_NAMES};
 use crate::profile::json::PreparedKey;
 use crate::profile::spec::CategoryRow;
 use crate::reader::{Definitions, MarkerType};
+use crate::schema::{FieldFormat, Format, RESERVED_NAMES};
 
 /// How the value of a field becomes JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

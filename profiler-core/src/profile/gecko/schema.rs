@@ -7,10 +7,8 @@ use std::io::Write;
 
 use super::GECKO_VERSION;
 use super::plan::{safe_key, safe_type};
-use crate::marker::schema::{
-    FieldFormat, Format, MarkerField, MarkerGraph, MarkerSchema, SchemaRow, TableColumn,
-};
 use crate::profile::json::JsonWriter;
+use crate::schema::{FieldFormat, Format, MarkerField, MarkerGraph, MarkerSchema, SchemaRow, TableColumn};
 
 /// Writes one marker schema.
 pub fn write_schema<W: Write>(schema: &MarkerSchema, out: &mut JsonWriter<W>) {
@@ -138,7 +136,7 @@ fn write_flag<W: Write>(out: &mut JsonWriter<W>, key: &str, flag: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::marker::schema::{GraphColor, GraphType, Location};
+    use crate::schema::{GraphColor, GraphType, Location};
 
     fn written(schema: &MarkerSchema) -> serde_json::Value {
         let mut out = JsonWriter::new(Vec::new());

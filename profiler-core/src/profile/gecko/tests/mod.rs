@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use self::record::{Session, allocation, marker_with_stack, module, on_thread, overhead, site};
 use self::show::{log, marker_stack, profile, profile_since, samples, stack_names, thread, thread_names};
+use crate::category;
 use crate::counter::Counter;
 use crate::entry::periodic::{CounterValue, OverheadEntry};
 use crate::ids::{CounterIndex, ThreadId};
-use crate::marker::category;
 use crate::sampler::{Frame, Sample, SampleWriter, define_label, define_module};
 use crate::time::Timestamp;
 use crate::{marker, session, sys};

@@ -3,19 +3,19 @@
 use std::sync::{MutexGuard, PoisonError};
 
 use crate::codec;
-use crate::definition_cell::pool_tag;
 use crate::entry::periodic::{COUNTER_VALUE_BYTES, CounterValue, OverheadEntry, write_counter};
 use crate::entry::sample::write_allocation;
 use crate::entry::stack::{self, Frame};
 use crate::entry::{Kind, Timing, head_of, with_length};
 use crate::ids::{ByteLimit, DefinitionId, ThreadId};
 use crate::marker::payload;
-use crate::marker::schema::{Format, MarkerSchema};
 use crate::params::{Features, SessionParams};
 use crate::pool::definitions::Definition;
+use crate::pool::tag::pool_tag;
 use crate::reader::ModuleDefinition;
 use crate::record::local;
 use crate::record::writer::{Front, Room, Tail};
+use crate::schema::{Format, MarkerSchema};
 use crate::session::{self, StartOptions};
 use crate::time::{ClockKind, SessionClock, Timestamp};
 

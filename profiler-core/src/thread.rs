@@ -1,11 +1,9 @@
 //! Threads: registration and selection.
 //!
-//! A thread registers itself by recording; [`register`] only gives it a name. Its part ends
-//! with the thread, or earlier with [`unregister`].
+//! Called by applications. A thread is registered when it first records; [`register`] only gives it
+//! a name. Its registration ends with the thread, or earlier with [`unregister`].
 
-mod filter;
-
-pub use filter::ThreadFilter;
+pub use crate::thread_filter::ThreadFilter;
 
 use crate::ids::ThreadId;
 use crate::record::local;
@@ -16,8 +14,9 @@ pub fn current() -> ThreadId {
     sys::current_thread_id()
 }
 
-/// Names the calling thread in the profile. Cheap, and may be called before the session starts. Among
-/// [`groups`](crate::groups) it is one of the threads of that name from its next iteration on.
+/// Names the calling thread in the profile. Cheap, and may be called before the session starts.
+/// Among [`groups`](crate::groups) it is one of the threads of that name from its next iteration
+/// on.
 pub fn register(name: &str) {
     local::name_thread(name);
 }

@@ -1,7 +1,7 @@
 //! The colours that viewers know.
 //!
-//! Categories and graphs have different palettes, hence two types. Used by the marker
-//! schemas, by categories and by whoever writes either.
+//! Categories and graphs have different palettes, hence two types. Used by marker schemas, by
+//! categories and by the profile writers.
 
 use serde::{Deserialize, Serialize};
 

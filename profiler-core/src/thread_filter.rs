@@ -1,9 +1,10 @@
 //! Which threads a session records: Gecko's matching rules.
 //!
-//! Asked once per thread and session, when the thread records its first entry. Rules: no
-//! filter or `*` selects all; a filter matches a thread whose name contains it, ASCII case
-//! ignored; `pid:N` selects all threads of that process; a process is excluded altogether
-//! only if every filter is a `pid:` of another process.
+//! `record` applies the filter once per thread and session, when the thread records its first
+//! entry; the sampler applies it to threads that have recorded nothing. Rules: no filter or `*`
+//! selects all threads; a filter matches a thread whose name contains it, without regard to ASCII
+//! case; `pid:N` selects all threads of that process; a process is excluded only if every filter is
+//! a `pid:` of another process.
 
 use crate::ids::ProcessId;
 

@@ -1,17 +1,15 @@
-//! Categories: what a marker is about, by colour. An open list.
+//! Categories: the subject of a marker, label or sample, which the viewer shows as a colour.
 //!
-//! The statics here are in every build; an application adds its own.
-//!
-//! A category is a static; it becomes known to the pool when it is first used. Categories of
-//! different processes are merged by name.
+//! A category is a static. The statics here are in every build; an application adds its own. A
+//! category is defined in the pool when it is first used. Categories of different processes are
+//! merged by name. Applications use this module as [`crate::marker::category`].
 
 use crate::definition_cell::DefinitionCell;
 use crate::ids::DefinitionId;
 use crate::losses::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
-
-use super::schema::CategoryColor;
+use crate::schema::CategoryColor;
 
 /// A category with its subcategories.
 ///

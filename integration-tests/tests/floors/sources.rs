@@ -1,0 +1,250 @@
+//! Reads the modules of a crate and collects the paths that begin at its root.
+//!
+//! It begins with `src/lib.rs` and follows `mod name;`, whatever a module's `cfg` says. It does not
+//! follow or read what is only there for tests. Tokens are read, not syntax, so that paths in
+//! macros count as well: `crate::name`, `$crate::name`, and as many `super::` as lead to the root.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+
+use crate::tokens::{after_colons, after_item, is_call_of_macro, is_for_tests, is_sign, leaves, words};
+
+/// A path from a room to a name at the root of its crate.
+#[derive(Debug)]
+pub(crate) struct Import {
+    /// Relative to the workspace.
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    /// The room that contains the path.
+    pub(crate) room: String,
+    /// The first name of the path after `crate`.
+    pub(crate) name: String,
+    is_macro: bool,
+}
+
+/// Where an import leads.
+#[derive(Debug)]
+pub(crate) enum Target<'a> {
+    Room(&'a str),
+    /// To another crate.
+    Outside,
+    /// `lib.rs` does not say.
+    Unknown,
+}
+
+/// The rooms of a crate and their imports.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    /// The top-level modules.
+    pub(crate) rooms: BTreeSet<String>,
+    pub(crate) imports: Vec<Import>,
+    /// Names that `lib.rs` imports or exports, with the first name of their paths.
+    root_names: BTreeMap<String, String>,
+    /// Exported macros and the rooms that define them.
+    macros: BTreeMap<String, String>,
+}
+
+/// A module that is being read.
+#[derive(Clone)]
+struct Module<'a> {
+    workspace: &'a Path,
+    file: PathBuf,
+    /// Where the files of its submodules are.
+    directory: PathBuf,
+    /// Its path from the root of the crate.
+    path: Vec<String>,
+}
+
+/// The attributes before an item.
+#[derive(Default)]
+struct Attributes {
+    /// The file of a module.
+    path: Option<String>,
+    /// A macro is known at the root of the crate.
+    is_exported: bool,
+}
+
+impl Attributes {
+    /// Adds an attribute. False if the item is only there for tests; then its attributes are gone.
+    fn add(&mut self, attribute: TokenStream) -> bool {
+        let is_for_tests = is_for_tests(attribute.clone());
+        match words(attribute).as_slice() {
+            _ if is_for_tests => *self = Self::default(),
+            [name] if name == "macro_export" => self.is_exported = true,
+            [name, value] if name == "path" => self.path = Some(value.trim_matches('"').to_owned()),
+            _ => {}
+        }
+        !is_for_tests
+    }
+
+    fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+}
+
+impl Sources {
+    /// Reads the library of the crate in the directory `name`.
+    pub(crate) fn read(workspace: &Path, name: &str) -> Self {
+        let directory = workspace.join(name).join("src");
+        let root = Module { workspace, file: directory.join("lib.rs"), directory, path: Vec::new() };
+        let mut sources = Self::default();
+        sources.read_file(&root);
+        sources
+    }
+
+    /// Where an import leads.
+    pub(crate) fn target(&self, import: &Import) -> Target<'_> {
+        let name = &import.name;
+        if import.is_macro {
+            return self.macros.get(name).map_or(Target::Outside, |room| Target::Room(room));
+        }
+        if let Some(room) = self.rooms.get(name) {
+            return Target::Room(room);
+        }
+        match self.root_names.get(name) {
+            Some(first) => self.rooms.get(first).map_or(Target::Outside, |room| Target::Room(room)),
+            None => Target::Unknown,
+        }
+    }
+
+    fn read_file(&mut self, module: &Module<'_>) {
+        let text = fs::read_to_string(&module.file);
+        let text = text.unwrap_or_else(|error| panic!("{}: {error}", module.file.display()));
+        let tokens: TokenStream =
+            text.parse().unwrap_or_else(|error| panic!("{}: {error}", module.file.display()));
+        self.scan(tokens, module);
+    }
+
+    fn scan(&mut self, tokens: TokenStream, module: &Module<'_>) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut rest = tokens.as_slice();
+        let mut attributes = Attributes::default();
+        while let [first, after @ ..] = rest {
+            rest = match (first, after) {
+                (TokenTree::Punct(sign), [TokenTree::Group(attribute), item @ ..])
+                    if sign.as_char() == '#' =>
+                {
+                    if attributes.add(attribute.stream()) {
+                        after
+                    } else {
+                        after_item(item)
+                    }
+                }
+                (TokenTree::Ident(word), [TokenTree::Ident(name), body, item @ ..]) if word == "mod" => {
+                    self.enter(module, &name.to_string(), body, attributes.take().path);
+                    item
+                }
+                (TokenTree::Ident(word), [_, TokenTree::Ident(name), ..]) if word == "macro_rules" => {
+                    let room = module.path.first().filter(|_| attributes.take().is_exported);
+                    self.macros.extend(room.map(|room| (name.to_string(), room.clone())));
+                    after
+                }
+                (TokenTree::Ident(word), _) if word == "use" && module.path.is_empty() => {
+                    let end = after.iter().position(|token| is_sign(token, ';')).unwrap_or(after.len());
+                    self.learn_root_names(&after[..end]);
+                    &after[end..]
+                }
+                (TokenTree::Ident(word), _) => self.take_path(word, after, module),
+                (TokenTree::Group(group), _) => {
+                    self.scan(group.stream(), module);
+                    after
+                }
+                _ => after,
+            };
+        }
+    }
+
+    /// Reads a submodule: `body` is its content or a semicolon.
+    fn enter(&mut self, module: &Module<'_>, name: &str, body: &TokenTree, path: Option<String>) {
+        if module.path.is_empty() {
+            self.rooms.insert(name.to_owned());
+        }
+        let mut inner = module.clone();
+        inner.path.push(name.to_owned());
+        inner.directory = module.directory.join(name);
+        if let TokenTree::Group(body) = body {
+            return self.scan(body.stream(), &inner);
+        }
+        if let Some(path) = path {
+            inner.file = module.file.with_file_name(path);
+            inner.directory = inner.file.with_file_name("");
+        } else {
+            let file = module.directory.join(format!("{name}.rs"));
+            inner.file = if file.exists() { file } else { inner.directory.join("mod.rs") };
+        }
+        self.read_file(&inner);
+    }
+
+    /// Takes in the path that begins with `word`, if it leads to the root or is a macro's name.
+    fn take_path<'a>(
+        &mut self,
+        word: &Ident,
+        after: &'a [TokenTree],
+        module: &Module<'_>,
+    ) -> &'a [TokenTree] {
+        let (mut rest, mut ups) = (after, 1);
+        let is_root = match word.to_string().as_str() {
+            "crate" => true,
+            "super" => {
+                while let Some([TokenTree::Ident(next), further @ ..]) = after_colons(rest)
+                    && next == "super"
+                {
+                    (rest, ups) = (further, ups + 1);
+                }
+                ups == module.path.len()
+            }
+            _ => {
+                if is_call_of_macro(after) {
+                    self.add(&TokenTree::Ident(word.clone()), after, module);
+                }
+                return after;
+            }
+        };
+        match after_colons(rest).filter(|_| is_root) {
+            Some([TokenTree::Group(names), further @ ..]) => {
+                let names: Vec<TokenTree> = names.stream().into_iter().collect();
+                for part in names.split(|token| is_sign(token, ',')) {
+                    if let [name, further @ ..] = part {
+                        self.add(name, further, module);
+                    }
+                }
+                further
+            }
+            Some([name, further @ ..]) => {
+                self.add(name, further, module);
+                further
+            }
+            _ => rest,
+        }
+    }
+}
+
+impl Sources {
+    /// Adds an import of `name`, which `after` follows.
+    fn add(&mut self, name: &TokenTree, after: &[TokenTree], module: &Module<'_>) {
+        let Some(room) = module.path.first() else { return };
+        let file = module.file.strip_prefix(module.workspace).unwrap_or(&module.file);
+        self.imports.push(Import {
+            file: file.display().to_string(),
+            line: name.span().start().line,
+            room: room.clone(),
+            name: name.to_string(),
+            is_macro: is_call_of_macro(after),
+        });
+    }
+
+    /// Takes in a `use` of `lib.rs`, without the word and the semicolon.
+    fn learn_root_names(&mut self, tokens: &[TokenTree]) {
+        let is_prefix = |word: &String| word == "crate" || word == "self";
+        let Some(first) = words(tokens.iter().cloned().collect()).into_iter().find(|word| !is_prefix(word))
+        else {
+            return;
+        };
+        for name in leaves(tokens) {
+            self.root_names.insert(name, first.clone());
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Which builds record: those with the cargo feature `enabled`.
+//!
+//! Used by the recording macros. Without the feature they compile to nothing: their arguments are
+//! type-checked in a closure that is never called.
+
+/// Expands to `$body` in builds that record, else to `$otherwise`.
+#[cfg(feature = "enabled")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __if_enabled {
+    ($body:expr, $otherwise:expr) => {
+        $body
+    };
+}
+
+/// Expands to `$body` in builds that record, else to `$otherwise`.
+#[cfg(not(feature = "enabled"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __if_enabled {
+    ($body:expr, $otherwise:expr) => {{
+        let _ = || $body;
+        $otherwise
+    }};
+}
