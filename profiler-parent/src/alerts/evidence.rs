@@ -16,8 +16,8 @@ use profiler_core::time::UnixNs;
 
 use super::Alert;
 use crate::capture::Capture;
-use crate::hub::{HubHandle, Shared};
 use crate::observe::SessionNs;
+use crate::supervisor::{HubHandle, Shared};
 
 /// Whether evidence is kept, where, and how much.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,12 +9,12 @@
 //!                                watch: looks in time                              tell: takes the time that it takes
 //! ```
 
+mod dispatcher;
 mod evidence;
 mod listeners;
 mod machine;
+mod poller;
 mod rules;
-mod tell;
-mod watch;
 
 use std::io;
 use std::path::PathBuf;
@@ -32,10 +32,10 @@ pub use machine::Withheld;
 pub use rules::AlertRules;
 
 use crate::groups::{GroupId, Monitor};
-use crate::hub::{HubHandle, Shared};
 use crate::observe::SessionNs;
+use crate::supervisor::{HubHandle, Shared};
 use listeners::Listeners;
-use watch::{Counts, Ends};
+use poller::{Counts, Ends};
 
 /// A group was too slow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -138,8 +138,8 @@ impl Alerts {
         let (listeners, counts) = (Arc::<Listeners>::default(), Counts::default());
         let (stop, stopped) = bounded(0);
         let ends = Ends([stopped, watches.join()]);
-        let (tell, collections) = bounded(tell::QUEUE);
-        let teller = tell::Teller {
+        let (tell, collections) = bounded(dispatcher::QUEUE);
+        let teller = dispatcher::Teller {
             shared: Arc::clone(shared),
             hub: hub.clone(),
             listeners: Arc::clone(&listeners),
@@ -147,7 +147,7 @@ impl Alerts {
             ends: ends.clone(),
             evidence: evidence::Evidence::new(evidence)?,
         };
-        let watch = watch::Watch {
+        let watch = poller::Watch {
             shared: Arc::clone(shared),
             listeners: Arc::clone(&listeners),
             counts: counts.clone(),

@@ -19,12 +19,12 @@ use profiler_core::time::{Anchor, Timestamp};
 
 use super::log::GatheringLog;
 use super::own_part::OwnPart;
+use super::participants::{self as roster, Member};
 use super::parts::{PartError, Parts};
-use super::roster::{self, Member};
 use super::{CaptureError, CaptureEvent, CapturedProcess, TimeRange};
 use crate::gather::state::{Gather, Input, Millis, Output};
 use crate::gather::verdict::{Verdict, Why};
-use crate::hub::{CaptureOrder, HubEvent, HubHandle, Shared};
+use crate::supervisor::{CaptureOrder, HubEvent, HubHandle, Shared};
 
 /// What children may say while the capture is busy with one of them.
 const INPUTS: usize = 4096;

@@ -19,10 +19,10 @@ mod gathering;
 pub(crate) mod log;
 pub(crate) mod names;
 pub(crate) mod own_part;
+mod participants;
 pub(crate) mod parts;
 mod processed;
 pub(crate) mod recover;
-mod roster;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,10 +34,10 @@ use profiler_core::ids::ProcessId;
 use profiler_core::losses::EntryCounts;
 
 use crate::gather::verdict::Verdict;
-use crate::hub::{HubHandle, Shared};
 use crate::observe::SessionNs;
 use crate::output::{OutputError, ProfileFile};
 use crate::processed::names::Symbols;
+use crate::supervisor::{HubHandle, Shared};
 use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
 
 /// Events that a capture keeps for whoever listens; more are dropped.

@@ -10,8 +10,8 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use profiler_core::profile::{ProcessSummary, ProfileSpec};
 use profiler_core::time::{SessionClock, Timestamp};
 
+use super::participants::Member;
 use super::recover::{self, Subject};
-use super::roster::Member;
 use crate::gather::json_check::check;
 use crate::outbox::{Outbox, Tee};
 

@@ -13,12 +13,12 @@ use profiler_core::profile::gecko::IncompleteProcess;
 use profiler_core::profile::{JsonWriter, ProcessSummary};
 
 use super::log::GatheringLog;
-use super::roster::{self, Member};
+use super::participants::{self as roster, Member};
 use super::{CaptureError, CaptureEvent, CapturedProcess, TimeRange};
 use crate::gather::verdict::{Verdict, Why};
-use crate::hub::Shared;
 use crate::processed::names::Symbols;
 use crate::processed::{ProcessedProfile, Role};
+use crate::supervisor::Shared;
 
 /// A process and what is known of it before its summary is.
 struct Settled<'a> {

@@ -82,14 +82,14 @@
 //!   may touch all.
 
 mod account;
+mod admission;
 mod books;
-mod graves;
-mod joins;
+mod dead_pools;
 mod messages;
 mod pressure;
+mod reclaim;
 mod rows;
 mod rule;
-mod take;
 
 use std::collections::BTreeSet;
 
@@ -99,7 +99,7 @@ use profiler_core::time::Timestamp;
 
 use account::Account;
 use books::Books;
-use take::{Demand, take};
+use reclaim::{Demand, take};
 
 pub use messages::{Command, DeadPool, Event, Policy, ProcessFigures, Refusal};
 

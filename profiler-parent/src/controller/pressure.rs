@@ -10,8 +10,8 @@ use profiler_core::time::Timestamp;
 use super::Controller;
 use super::account::Account;
 use super::messages::Command;
+use super::reclaim::{Demand, take};
 use super::rule::{self, Need};
-use super::take::{Demand, take};
 
 impl Controller {
     /// Takes in what `learn` learns about a process; what it has freed goes to whom it was asked for.

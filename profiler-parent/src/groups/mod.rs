@@ -6,18 +6,18 @@
 //! What groups are and how they are counted is in [`profiler_core::groups`].
 
 mod delta;
-mod desk;
 mod merged;
-mod read;
+mod probe_registry;
 mod snapshot;
-mod standings;
+mod snapshot_reader;
+mod stopped_cache;
 
-pub(crate) use desk::Desk;
-pub use desk::Monitor;
 pub use merged::{Member, MergedGroup};
+pub(crate) use probe_registry::Desk;
+pub use probe_registry::Monitor;
 pub use profiler_core::groups::{GroupKind, Probes};
 pub use profiler_core::reader::groups::{GroupTotals, Histogram, Peak};
-pub(crate) use read::{final_groups, lately, snapshot};
 pub use snapshot::{
     GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
 };
+pub(crate) use snapshot_reader::{final_groups, lately, snapshot};

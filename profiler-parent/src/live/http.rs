@@ -30,7 +30,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
 use super::admission::{Admission, Admitted};
-use super::site::{Answered, Site};
+use super::routes::{Answered, Site};
 
 /// Bytes of a request's head.
 const HEAD: usize = 16 * 1024;

@@ -2,7 +2,7 @@
 //!
 //! [`Session::serve_live`](crate::Session::serve_live) starts one thread with a small web server on loopback; `profiler record --live`
 //! and `profiler top` use it. Nothing is read of any process unless somebody asks: a request has the pools of all processes looked
-//! at, at most once a second ([`desk`]); the timeline is observed only while somebody watches it ([`markers`]). Invariants:
+//! at, at most once a second ([`snapshot_cache`]); the timeline is observed only while somebody watches it ([`markers`]). Invariants:
 //! it listens on loopback only; who does not know the token (128 random bits in the address) learns nothing; a page of
 //! another site cannot reach it under a name of its own (the `Host` header is checked); the token is told to nobody, also not to the
 //! viewer, which gets a profile by a path with a secret of its own; what is kept is bounded; no child is asked
@@ -34,7 +34,6 @@
 mod admission;
 mod alerts;
 mod counters;
-mod desk;
 mod groups;
 mod hosts;
 mod http;
@@ -42,7 +41,8 @@ mod markers;
 mod processes;
 mod profiles;
 mod query;
-mod site;
+mod routes;
+mod snapshot_cache;
 
 use std::io;
 use std::net::SocketAddr;
@@ -54,16 +54,16 @@ use profiler_core::groups::Probes;
 
 use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Target};
 use crate::groups::Monitor;
-use crate::hub::{HubHandle, Shared};
 use crate::observe::Observatory;
 use crate::session::Session;
+use crate::supervisor::{HubHandle, Shared};
 use alerts::AlertBook;
-use desk::Desk;
 use hosts::Hosts;
 use http::RunningServer;
 use markers::Markers;
 use profiles::Profiles;
-use site::Site;
+use routes::Site;
+use snapshot_cache::Desk;
 
 /// What is measured of groups while the page is served.
 pub(crate) const PROBES: Probes = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);

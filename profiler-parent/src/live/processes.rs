@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::query::Query;
 use crate::groups::{GroupsSnapshot, ProcessStanding};
-use crate::hub::{Process, ProcessReport, ProcessState, Remains, Shared};
+use crate::supervisor::{Process, ProcessReport, ProcessState, Remains, Shared};
 use crate::sys::{self, Usage};
 
 /// Pools of which the books are read in one look.

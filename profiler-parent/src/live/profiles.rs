@@ -16,8 +16,8 @@ use serde::{Serialize, Serializer};
 use tempfile::TempDir;
 
 use crate::capture::{Capture, CaptureReport};
-use crate::hub::{HubHandle, Shared};
 use crate::observe::SessionNs;
+use crate::supervisor::{HubHandle, Shared};
 use crate::token::is_same;
 
 /// Profiles that are kept.

@@ -12,8 +12,8 @@
 mod decode;
 mod event;
 mod filter;
-mod inbox;
 mod process;
+mod queue;
 mod reader;
 mod schedule;
 mod spans;
@@ -35,11 +35,11 @@ pub use event::{
     Value,
 };
 pub use filter::{ALL_GROUPS, Filter};
-pub use inbox::NoBatch;
+pub use queue::NoBatch;
 pub use subscriber::ObserverOptions;
 
-use crate::hub::Shared;
-use inbox::Inbox;
+use crate::supervisor::Shared;
+use queue::Inbox;
 use reader::{Command, Hushed, Quiet, clock_now};
 use subscriber::Subscriber;
 

@@ -19,7 +19,7 @@ use super::event::{BatchClock, SessionNs};
 use super::process::{Pass, Watched};
 use super::schedule::Pace;
 use super::subscriber::{Subscriber, Tallies};
-use crate::hub::{Process, ProcessState, Remains, Shared};
+use crate::supervisor::{Process, ProcessState, Remains, Shared};
 
 /// What the reader thread is told.
 #[derive(Debug)]

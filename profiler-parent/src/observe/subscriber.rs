@@ -10,7 +10,7 @@ use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::event::{Batch, BatchClock, ObservedMarker, SessionNs, SpanNumber};
 use super::filter::{Filter, Head};
-use super::inbox::Inbox;
+use super::queue::Inbox;
 use super::schedule::Schedule;
 use super::spans::OpenSpan;
 

@@ -10,8 +10,8 @@ use profiler_core::time::{ClockKind, SessionClock, best_clock, use_clock};
 
 use super::{Limit, Session};
 use crate::gather::state::{Millis, Patience};
-use crate::hub::{Processes, Shared};
 use crate::pools::{PoolDirectory, PoolDirectoryError};
+use crate::supervisor::{Processes, Shared};
 
 /// Why a session could not start.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use crossbeam_channel::bounded;
 use profiler_core::ids::ByteLimit;
 use profiler_core::{pool, sys};
 
-use crate::hub::{HubEvent, HubHandle};
+use crate::supervisor::{HubEvent, HubHandle};
 
 /// How long a lowered limit waits for those who are asked, and then for the others in their place.
 const ASKED: Duration = Duration::from_millis(500);

@@ -1,6 +1,6 @@
 //! A session: the parent's one handle to everything.
 //!
-//! [`SessionBuilder::start`] starts recording in this process and the hub ([`crate::hub`]);
+//! [`SessionBuilder::start`] starts recording in this process and the hub ([`crate::supervisor`]);
 //! [`Session::spawn`] starts children that record for it; [`Session::capture`] gathers one profile
 //! of all of them.
 
@@ -24,11 +24,13 @@ use profiler_core::groups::Probes;
 use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Watches};
 use crate::capture::Capture;
 use crate::groups::{GroupsSnapshot, Monitor};
-use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError, Trust};
 #[cfg(feature = "live")]
 use crate::live::{LiveOptions, LiveServer};
 use crate::observe::{Filter, Observatory, Observer, ObserverOptions};
 use crate::pools::PoolDirectory;
+use crate::supervisor::{
+    self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError, Trust,
+};
 
 /// How long a session waits for its children to confirm a command.
 const CONFIRM: Duration = Duration::from_secs(1);
@@ -61,7 +63,7 @@ impl Session {
     /// # Errors
     /// When the program cannot be started; nothing runs then.
     pub fn spawn(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnedError> {
-        hub::spawn_child(&self.shared, &self.hub.handle, name, command, Trust::Trusted)
+        supervisor::spawn_child(&self.shared, &self.hub.handle, name, command, Trust::Trusted)
     }
 
     /// Starts a child that records for this session and is not trusted: one that runs foreign code, or
@@ -75,7 +77,7 @@ impl Session {
     /// # Errors
     /// As [`Session::spawn`]; [`SpawnedError::Channel`] on other systems than Linux.
     pub fn spawn_untrusted(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnedError> {
-        hub::spawn_child(&self.shared, &self.hub.handle, name, command, Trust::Untrusted)
+        supervisor::spawn_child(&self.shared, &self.hub.handle, name, command, Trust::Untrusted)
     }
 
     /// All processes of the session, the parent first, with live figures of their memory.
@@ -239,7 +241,7 @@ impl Session {
     fn start(shared: Shared, name: &str) -> Result<Self, SessionError> {
         let shared = Arc::new(shared);
         let hub = RunningHub::start(Arc::clone(&shared))?;
-        hub::join_own(&shared, &hub.handle, name)?;
+        supervisor::join_own(&shared, &hub.handle, name)?;
         let observatory = Observatory::new(Arc::clone(&shared));
         Ok(Self { shared, hub, observatory, watches: Watches::default() })
     }

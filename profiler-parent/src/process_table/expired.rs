@@ -1,6 +1,6 @@
 //! Processes that are dead and have nothing left, beyond the latest of them.
 //!
-//! A session that lives for days may see a million children. Used by [`super::processes`], which keeps
+//! A session that lives for days may see a million children. Used by [`super::Processes`], which keeps
 //! the latest [`MOST_LISTED`] of the dead by name; what came before is one sum. Invariant: every entry
 //! of every process is in a process that is listed or in the sum.
 

@@ -12,13 +12,13 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::alerts::AlertBook;
-use super::desk::{Desk, Look};
 use super::hosts::Hosts;
 use super::http::{Answer, status};
 use super::markers::Markers;
 use super::processes::ProcessTable;
 use super::profiles::{NotBegun, Profiles, Wanted};
 use super::query::Query;
+use super::snapshot_cache::{Desk, Look};
 use crate::observe::SessionNs;
 use crate::token::is_same;
 
@@ -139,7 +139,7 @@ impl Site {
     fn everything(&self, query: &Query) -> Response<Answer> {
         #[derive(Serialize)]
         struct Everything<'a, G, A, P> {
-            session: &'a super::desk::SessionRow,
+            session: &'a super::snapshot_cache::SessionRow,
             groups: G,
             processes: ProcessTable<'a>,
             counters: &'a [super::counters::CounterRow],

@@ -13,12 +13,10 @@
 //! ```
 
 mod control_loop;
-mod earlier;
 mod events;
 mod link;
 mod listen;
-mod own;
-mod processes;
+mod local_process;
 mod spawn;
 
 use std::fs::File;
@@ -34,11 +32,11 @@ use profiler_core::session::{Features, SessionParams};
 use profiler_core::sys::spawn_quiet;
 use profiler_core::time::{SessionClock, Timestamp};
 
+pub(crate) use crate::process_table::{Process, Processes, Remains};
+pub use crate::process_table::{ProcessReport, ProcessState};
 pub(crate) use events::{CaptureOrder, HubEvent};
 pub(crate) use link::Control;
-pub(crate) use own::join_own;
-pub(crate) use processes::{Process, Processes, Remains};
-pub use processes::{ProcessReport, ProcessState};
+pub(crate) use local_process::join_own;
 pub use spawn::{ChildSignals, ProfiledChild, SpawnedError};
 pub(crate) use spawn::{Trust, spawn_child};
 

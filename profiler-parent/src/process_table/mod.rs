@@ -3,6 +3,8 @@
 //! Written by the hub and by spawning, read by the session and by captures. A process stays when it is
 //! dead, and when its data is gone as long as it is one of the latest of those, or somebody waits for it.
 
+mod expired;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,11 +19,11 @@ use profiler_core::reader::PoolReader;
 use profiler_core::sys::{self, OwnFile};
 use profiler_core::time::Timestamp;
 
-use super::earlier::{Earlier, EarlierProcesses};
 use crate::controller::ProcessFigures;
 use crate::gather::verdict::Why;
 use crate::outbox::Outbox;
 use crate::spawn::watch::ExitWatcher;
+use expired::{Earlier, EarlierProcesses};
 
 /// What a process is doing, as far as the session knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -397,7 +399,7 @@ impl Process {
 
 #[cfg(test)]
 mod tests {
-    use super::super::earlier::MOST_LISTED;
+    use super::expired::MOST_LISTED;
     use super::*;
 
     fn dead(recorded: u64) -> Process {

@@ -1,6 +1,6 @@
 //! The thread that tells: writes the evidence of alerts, and calls the listeners. Both may take as long as they like.
 //!
-//! Fed by [`super::watch`] through a bounded queue. Invariants: alerts are told in the order of their collections; after the
+//! Fed by [`super::poller`] through a bounded queue. Invariants: alerts are told in the order of their collections; after the
 //! end nothing more is begun, neither a profile nor a call; a panic costs what panicked.
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crossbeam_channel::{Receiver, select};
 use super::Alert;
 use super::evidence::Evidence;
 use super::listeners::Listeners;
-use super::watch::{Counts, Ends};
-use crate::hub::{HubHandle, Shared};
+use super::poller::{Counts, Ends};
+use crate::supervisor::{HubHandle, Shared};
 
 /// Collections that wait to be told.
 pub(super) const QUEUE: usize = 16;

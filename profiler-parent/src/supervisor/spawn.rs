@@ -18,10 +18,10 @@ use profiler_core::pool::{self, PoolSpec};
 use profiler_core::sys::OwnFile;
 
 use super::listen::PendingChild;
-use super::processes::{Process, ProcessState, Remains};
 use super::{HubEvent, HubHandle, Shared};
 use crate::controller::Refusal;
 use crate::outbox::{Outbox, OutboxError};
+use crate::process_table::{Process, ProcessState, Remains};
 use crate::spawn::{Gift, Gifts, SpawnError, spawn};
 
 /// Pause between two tries of joining while memory is being freed: doubled each time, up to the

@@ -20,11 +20,11 @@ use profiler_core::{session, sys};
 use super::Shared;
 use super::events::{CaptureOrder, HubEvent};
 use super::link::{Control, Link, Worth};
-use super::own;
-use super::processes::{Process, ProcessState, Remains};
+use super::local_process as own;
 use crate::controller::{Command, Controller, DeadPool, Event, Policy, Refusal};
 use crate::gather::state::Input;
 use crate::gather::verdict::Why;
+use crate::process_table::{Process, ProcessState, Remains};
 
 /// How often dead pools are looked through for what has left the duration window.
 const WINDOW_CHECK: Duration = Duration::from_millis(100);

@@ -10,7 +10,7 @@ use profiler_core::sys::spawn_quiet;
 
 use super::PendingChild;
 use super::slots::MessageSlots;
-use crate::hub::HubEvent;
+use crate::supervisor::HubEvent;
 
 /// Receives the messages of all children of a session.
 #[derive(Debug)]

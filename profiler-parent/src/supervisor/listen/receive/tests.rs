@@ -51,7 +51,7 @@ impl TestReceiver {
     }
 
     /// The next message, which must be of this child.
-    fn message(&self, of: u128) -> (ToParent, crate::hub::listen::InFlight) {
+    fn message(&self, of: u128) -> (ToParent, crate::supervisor::listen::InFlight) {
         match self.next() {
             HubEvent::Message { key, message, in_flight } if key == PoolId::new(of) => (message, in_flight),
             other => panic!("{other:?}"),

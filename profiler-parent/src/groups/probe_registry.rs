@@ -15,8 +15,8 @@ use profiler_core::reader::groups::GroupReader;
 use profiler_core::sys::OwnFile;
 
 use super::snapshot::GroupsSnapshot;
-use super::standings::Standings;
-use crate::hub::HubBell;
+use super::stopped_cache::Standings;
+use crate::supervisor::HubBell;
 
 /// A reader of a pool that has been read before.
 pub(super) type Reader = GroupReader<Arc<OwnFile>>;
@@ -172,7 +172,7 @@ mod tests {
     use profiler_core::time::SessionClock;
 
     use super::*;
-    use crate::hub::HubEvent;
+    use crate::supervisor::HubEvent;
 
     /// A reader of a pool of its own, and who else has that.
     fn reader() -> (Reader, Arc<OwnFile>) {

@@ -16,9 +16,9 @@ use super::log::GatheringLog;
 use super::{CapturedProcess, TimeRange};
 use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
-use crate::hub::{Process, ProcessState, Remains, Shared};
 use crate::observe::SessionNs;
 use crate::outbox::Outbox;
+use crate::supervisor::{Process, ProcessState, Remains, Shared};
 
 /// A child says hello within some milliseconds of its start, if it gets a processor. One that is silent holds up every
 /// capture for so long, so that is half of what a capture may take beyond its timeout.

@@ -15,11 +15,11 @@ use profiler_core::reader::groups::{GroupReader, GroupReading, PoolGroups};
 use profiler_core::sys::OwnFile;
 use profiler_core::time::{Anchor, Timestamp};
 
-use super::desk::Reader;
+use super::probe_registry::Reader;
 use super::snapshot::{
     GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
 };
-use crate::hub::{Process, ProcessState, Remains, Shared};
+use crate::supervisor::{Process, ProcessState, Remains, Shared};
 
 /// Groups that are kept of a process when its pool goes, those with the most time first.
 const MOST_FINAL: usize = 64;

@@ -1,6 +1,6 @@
 //! The thread that looks: at all groups, some times a second; feeds the state machine, hands alerts over.
 //!
-//! What takes long, evidence and callbacks, is done by the thread that tells ([`super::tell`]), so looks come in time. Invariants:
+//! What takes long, evidence and callbacks, is done by the thread that tells ([`super::dispatcher`]), so looks come in time. Invariants:
 //! it waits for nobody; what the other thread has no room for is counted; a panic costs one look.
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use super::listeners::Listeners;
 use super::machine::{Draft, Look, Machine, Run, Withheld};
 use super::rules::AlertRules;
 use crate::groups::{GroupId, GroupsSnapshot};
-use crate::hub::Shared;
 use crate::observe::SessionNs;
+use crate::supervisor::Shared;
 
 /// Time between two looks, as long as they are cheap. Peaks are kept for about five seconds: a run is missed only if a look
 /// takes longer than that.

@@ -17,7 +17,7 @@ use super::groups::{Table, merged_since, wants_lately};
 use super::processes::{ProcessBook, ProcessRow};
 use super::query::Query;
 use crate::groups::{GroupsSnapshot, MergedGroup};
-use crate::hub::Shared;
+use crate::supervisor::Shared;
 
 /// How old a look may be, in nanoseconds: less than a second, so that who asks every second gets a new one.
 const FRESH: i64 = 900_000_000;

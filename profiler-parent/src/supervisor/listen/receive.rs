@@ -29,7 +29,7 @@ use profiler_core::sys::spawn_quiet;
 
 use super::slots::MessageSlots;
 use super::{IN_FLIGHT, PendingChild};
-use crate::hub::HubEvent;
+use crate::supervisor::HubEvent;
 
 /// The thread checks all sockets at this interval.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

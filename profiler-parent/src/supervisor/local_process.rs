@@ -9,9 +9,9 @@ use profiler_core::pool;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::sys;
 
-use super::processes::{Process, ProcessState, Remains};
 use super::{HubEvent, HubHandle, Shared};
 use crate::pools::PoolDirectory;
+use crate::process_table::{Process, ProcessState, Remains};
 use crate::session::SessionError;
 
 /// Reports of the own chunk manager, folded until the hub looks.
