@@ -24,6 +24,7 @@ pub mod processed;
 pub mod reading;
 pub mod recover;
 pub mod session;
+mod session_time;
 pub mod spawn;
 mod supervisor;
 pub mod symbols;
@@ -41,10 +42,11 @@ pub use groups::{GroupsSnapshot, Monitor};
 pub use live::{LiveError, LiveOptions, LiveServer};
 pub use observe::{Filter, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
+pub use process_table::{ProcessReport, ProcessState};
 pub use profiler_core as core;
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
 pub use session::{LimitError, Session, SessionBuilder, SessionError};
-pub use supervisor::{ChildSignals, ProcessReport, ProcessState, ProfiledChild, SpawnedError};
+pub use supervisor::{ChildSignals, ProfiledChild, SpawnedError};
 
 /// The code in the README compiles.
 #[cfg(doctest)]

@@ -1,6 +1,6 @@
 //! Pools that survive the death of all processes: files in a private directory of the session.
 //!
-//! Made by [`crate::SessionBuilder::pool_directory`], filled by spawning, emptied by the hub when a
+//! Made by [`crate::SessionBuilder::pool_directory`], filled by spawning, emptied by the supervisor when a
 //! dead process's data has expired, read by [`crate::recover`]. Invariants: the directory is new,
 //! this user's alone (0700) and named by nothing private; its files are made with `O_EXCL` and
 //! 0600 and handed to children open, so a child opens nothing; a session that ends in order

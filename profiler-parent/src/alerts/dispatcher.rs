@@ -1,7 +1,9 @@
-//! The thread that tells: writes the evidence of alerts, and calls the listeners. Both may take as long as they like.
+//! The dispatcher: a thread that writes the evidence of alerts, and calls the listeners. Both may take
+//! any time.
 //!
-//! Fed by [`super::poller`] through a bounded queue. Invariants: alerts are told in the order of their collections; after the
-//! end nothing more is begun, neither a profile nor a call; a panic costs what panicked.
+//! Fed by [`super::poller`] through a bounded queue. Invariants: alerts are dispatched in the order of
+//! their collections; after the end neither a profile nor a call is begun; a panic costs only the
+//! profile or the call that panicked.
 
 use std::sync::Arc;
 
@@ -10,23 +12,22 @@ use crossbeam_channel::{Receiver, select};
 use super::Alert;
 use super::evidence::Evidence;
 use super::listeners::Listeners;
-use super::poller::{Counts, Ends};
-use crate::supervisor::{HubHandle, Shared};
+use super::poller::{StopSignals, WithheldCounts};
+use crate::capture::CaptureSources;
 
-/// Collections that wait to be told.
+/// Collections that wait to be dispatched.
 pub(super) const QUEUE: usize = 16;
 
 /// What the thread has.
-pub(super) struct Teller {
-    pub(super) shared: Arc<Shared>,
-    pub(super) hub: HubHandle,
+pub(super) struct Dispatcher {
+    pub(super) captures: Arc<CaptureSources>,
     pub(super) listeners: Arc<Listeners>,
-    pub(super) counts: Counts,
-    pub(super) ends: Ends,
+    pub(super) counts: WithheldCounts,
+    pub(super) signals: StopSignals,
     pub(super) evidence: Evidence,
 }
 
-impl Teller {
+impl Dispatcher {
     pub(super) fn run(mut self, collections: &Receiver<Vec<Alert>>) {
         while let Some(alerts) = self.next(collections) {
             self.tell(alerts);
@@ -35,19 +36,19 @@ impl Teller {
 
     /// The next collection; `None` at the end.
     fn next(&self, collections: &Receiver<Vec<Alert>>) -> Option<Vec<Alert>> {
-        let [stopped, over] = &self.ends.0;
+        let [stopped, over] = &self.signals.0;
         let next = select! {
             recv(stopped) -> _ => None,
             recv(over) -> _ => None,
             recv(collections) -> alerts => alerts.ok(),
         };
-        next.filter(|_| !self.ends.are_here())
+        next.filter(|_| !self.signals.is_over())
     }
 
     fn tell(&mut self, mut alerts: Vec<Alert>) {
-        let (parts, ends, evidence) = ((&self.shared, &self.hub), &self.ends, &mut self.evidence);
-        self.counts.guard(|| evidence.attach(&mut alerts, parts, || ends.are_here()));
-        if !self.ends.are_here() {
+        let Self { captures, signals, evidence, .. } = self;
+        self.counts.guard(|| evidence.attach(&mut alerts, captures, || signals.is_over()));
+        if !self.signals.is_over() {
             self.counts.guard(|| self.listeners.tell(&alerts));
         }
     }

@@ -15,9 +15,8 @@ use std::time::Duration;
 use profiler_core::time::UnixNs;
 
 use super::Alert;
-use crate::capture::Capture;
-use crate::observe::SessionNs;
-use crate::supervisor::{HubHandle, Shared};
+use crate::capture::{Capture, CaptureSources};
+use crate::session_time::SessionNs;
 
 /// Whether evidence is kept, where, and how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,15 +89,15 @@ impl Evidence {
     pub(super) fn attach(
         &mut self,
         alerts: &mut [Alert],
-        (shared, hub): (&Arc<Shared>, &HubHandle),
+        captures: &Arc<CaptureSources>,
         is_over: impl Fn() -> bool,
     ) {
         let Some(directory) = self.options.directory.clone() else { return };
         for alert in alerts.iter_mut().take(self.options.at_once).take_while(|_| !is_over()) {
-            let path = directory.join(file_name(alert, shared.clock.start_unix));
+            let path = directory.join(file_name(alert, captures.time.clock().start_unix));
             let margin = i64::try_from(self.options.margin.as_nanos()).unwrap_or(i64::MAX);
             let (from, to) = (alert.from.0.saturating_sub(margin), alert.to.0.saturating_add(margin));
-            let capture = Capture::new(Arc::clone(shared), hub.clone());
+            let capture = Capture::new(Arc::clone(captures));
             match capture.range(SessionNs(from), SessionNs(to)).save(&path) {
                 Ok(report) => {
                     alert.evidence = Some(report.path.clone());

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::rules::AlertRules;
-use crate::observe::SessionNs;
+use crate::session_time::SessionNs;
 
 /// Groups that one collection holds.
 const MOST_PENDING: usize = 4096;

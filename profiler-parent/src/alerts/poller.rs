@@ -1,7 +1,9 @@
-//! The thread that looks: at all groups, some times a second; feeds the state machine, hands alerts over.
+//! The poller: a thread that reads all groups several times a second, feeds the state machine, and hands
+//! alerts over.
 //!
-//! What takes long, evidence and callbacks, is done by the thread that tells ([`super::dispatcher`]), so looks come in time. Invariants:
-//! it waits for nobody; what the other thread has no room for is counted; a panic costs one look.
+//! The dispatcher ([`super::dispatcher`]) does what takes long, evidence and callbacks, so the poller is
+//! on time. Invariants: it never waits for the dispatcher; alerts for which the dispatcher has no room
+//! are counted; a panic costs one poll.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,45 +12,43 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, select};
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::time::{Anchor, Timestamp};
 
 use super::Alert;
 use super::listeners::Listeners;
 use super::machine::{Draft, Look, Machine, Run, Withheld};
 use super::rules::AlertRules;
-use crate::groups::{GroupId, GroupsSnapshot};
-use crate::observe::SessionNs;
-use crate::supervisor::Shared;
+use crate::groups::{GroupId, GroupsSnapshot, SnapshotReader};
+use crate::session_time::SessionNs;
 
-/// Time between two looks, as long as they are cheap. Peaks are kept for about five seconds: a run is missed only if a look
-/// takes longer than that.
+/// Time between two polls, as long as they are cheap. Peaks are kept for about five seconds: a run is
+/// missed only if a poll takes longer than that.
 const LOOK: Duration = Duration::from_millis(200);
-/// Where there are many processes: so many times as long as a look took is waited, so that all looks together take a third of a
-/// hundredth of a processor.
+/// With many processes: interval = 300 × the cost of the last poll, so polls use at most a third of a
+/// percent of a processor.
 const REST: u32 = 300;
 /// But no longer than this.
 const LONGEST_REST: Duration = Duration::from_secs(3);
-/// How long a look may take before it begins no further pool.
+/// How long a poll may take before it reads no further pool.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// After so many panics it is of no use to go on.
+/// The thread ends after this many panics.
 const MOST_PANICS: u32 = 10;
 
-/// Whoever is heard here ends both threads: the host, or the session.
+/// Both threads end when one of these is disconnected: by the application, or by the session's end.
 #[derive(Clone, Debug)]
-pub(super) struct Ends(pub(super) [Receiver<()>; 2]);
+pub(super) struct StopSignals(pub(super) [Receiver<()>; 2]);
 
-impl Ends {
+impl StopSignals {
     /// Whether it is over.
-    pub(super) fn are_here(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.0.iter().any(|end| end.try_recv() != Err(TryRecvError::Empty))
     }
 }
 
-/// Alerts that nobody heard, by reason, for whoever asks.
+/// Alerts that were withheld, by reason.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts(Arc<Mutex<Withheld>>);
+pub(super) struct WithheldCounts(Arc<Mutex<Withheld>>);
 
-impl Counts {
+impl WithheldCounts {
     pub(super) fn now(&self) -> Withheld {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -74,15 +74,15 @@ impl Counts {
 }
 
 /// What the thread has.
-pub(super) struct Watch {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct Poller {
+    pub(super) groups: Arc<SnapshotReader>,
     pub(super) listeners: Arc<Listeners>,
-    pub(super) counts: Counts,
-    pub(super) ends: Ends,
-    pub(super) tell: Sender<Vec<Alert>>,
+    pub(super) counts: WithheldCounts,
+    pub(super) signals: StopSignals,
+    pub(super) dispatch: Sender<Vec<Alert>>,
 }
 
-impl Watch {
+impl Poller {
     pub(super) fn run(self, rules: &AlertRules) {
         let (mut machine, mut panics, mut rest) = (None, 0, LOOK);
         // The latest look, kept so that the live page can have it.
@@ -99,7 +99,7 @@ impl Watch {
             if latest.as_ref().is_none_or(|snapshot| snapshot.at_ns >= begun.0) {
                 rest = rest_after(self.since(begun));
             }
-            let [stopped, over] = &self.ends.0;
+            let [stopped, over] = &self.signals.0;
             select! {
                 recv(stopped) -> _ => return,
                 recv(over) -> _ => return,
@@ -112,7 +112,7 @@ impl Watch {
     fn snapshot(&self, rest: Duration, before: Option<Arc<GroupsSnapshot>>) -> Arc<GroupsSnapshot> {
         drop(before); // so that it does not find its own
         let age = i64::try_from(rest.as_nanos() / 2).unwrap_or(0);
-        crate::groups::lately(&self.shared, TIMEOUT, age)
+        self.groups.recent_snapshot(TIMEOUT, age)
     }
 
     fn look(
@@ -130,12 +130,12 @@ impl Watch {
             *counts = Withheld { unheard: counts.unheard, panics: counts.panics, ..withheld };
         });
         if !drafts.is_empty() && !self.listeners.is_empty() {
-            self.counts.hand_over(alerts(drafts, snapshot), &self.tell);
+            self.counts.hand_over(alerts(drafts, snapshot), &self.dispatch);
         }
     }
 
     fn now(&self) -> SessionNs {
-        SessionNs(self.shared.clock.converter(Anchor::take()).since_start_ns(Timestamp::now()))
+        self.groups.time().now()
     }
 
     fn since(&self, begun: SessionNs) -> Duration {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a5_alerts_for_which_who_tells_has_no_room_are_counted_and_nobody_waits() {
-        let (counts, (tell, queue)) = (Counts::default(), bounded(1));
+        let (counts, (tell, queue)) = (WithheldCounts::default(), bounded(1));
         let alerts = || vec![Alert::test("plugin", "a"), Alert::test("plugin", "b")];
         (0..3).for_each(|_| counts.hand_over(alerts(), &tell));
         assert_eq!((queue.len(), counts.now().unheard), (1, 4));
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_counted_and_ends_nothing() {
-        let counts = Counts::default();
+        let counts = WithheldCounts::default();
         assert!(!counts.guard(|| panic!("as it may")));
         assert!(counts.guard(|| ()));
         assert_eq!(counts.now().panics, 1);

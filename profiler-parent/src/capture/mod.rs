@@ -25,20 +25,23 @@ mod processed;
 pub(crate) mod recover;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::ProcessId;
 use profiler_core::losses::EntryCounts;
 
+use crate::gather::state::Patience;
 use crate::gather::verdict::Verdict;
-use crate::observe::SessionNs;
 use crate::output::{OutputError, ProfileFile};
+use crate::process_table::ProcessTable;
 use crate::processed::names::Symbols;
-use crate::supervisor::{HubHandle, Shared};
+use crate::session_time::{SessionNs, SessionTime};
+use crate::supervisor::SupervisorHandle;
+use crate::symbols::SymbolStore;
 use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
+use names::SessionSymbols;
 
 /// Events that a capture keeps for whoever listens; more are dropped.
 const EVENTS: usize = 1024;
@@ -157,11 +160,25 @@ pub(crate) struct TimeRange {
     pub(crate) to: SessionNs,
 }
 
+/// What all captures of a session are made from.
+#[derive(Debug)]
+pub(crate) struct CaptureSources {
+    pub(crate) processes: Arc<ProcessTable>,
+    pub(crate) supervisor: SupervisorHandle,
+    pub(crate) time: SessionTime,
+    /// How much of the past is kept, in nanoseconds; 0 for all of it.
+    pub(crate) window_ns: u64,
+    pub(crate) patience: Patience,
+    /// Names of code, kept from capture to capture.
+    pub(crate) symbols: SymbolStore,
+    /// Held by the running capture; others wait for it.
+    pub(crate) turn: Mutex<()>,
+}
+
 /// A capture that has not begun.
 #[must_use = "a capture does nothing until it is saved"]
 pub struct Capture {
-    shared: Arc<Shared>,
-    hub: HubHandle,
+    sources: Arc<CaptureSources>,
     events: (Sender<CaptureEvent>, Receiver<CaptureEvent>),
     format: Format,
     range: Option<TimeRange>,
@@ -175,10 +192,10 @@ impl std::fmt::Debug for Capture {
 }
 
 impl Capture {
-    pub(crate) fn new(shared: Arc<Shared>, hub: HubHandle) -> Self {
+    pub(crate) fn new(sources: Arc<CaptureSources>) -> Self {
         let events = bounded(EVENTS);
-        let symbols = Box::new(shared.names.telling(&events.0));
-        Self { shared, hub, events, format: Format::default(), range: None, symbols }
+        let symbols = Box::new(SessionSymbols::new(sources.symbols.clone(), events.0.clone()));
+        Self { sources, events, format: Format::default(), range: None, symbols }
     }
 
     /// How the capture gets on, for another thread to watch. Ends with the capture.
@@ -225,17 +242,17 @@ impl Capture {
 
     /// Needs more stack than a thread of the host may have.
     fn save_here(mut self, path: &Path) -> Result<CaptureReport, CaptureError> {
-        let turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.sources.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = ProfileFile::create(path)?;
         let events = &self.events.0;
         let (processes, left_out) = match self.format {
             Format::Processed => {
                 let what = (self.range, events);
-                processed::run(&self.shared, what, &mut *self.symbols, &mut file, path)?
+                processed::run(&self.sources, what, &mut *self.symbols, &mut file, path)?
             }
             Format::Gecko => {
                 let what = (self.range, events);
-                (gathering::run(&self.shared, &self.hub, what, &mut file, path)?, Vec::new())
+                (gathering::run(&self.sources, what, &mut file, path)?, Vec::new())
             }
         };
         let bytes = file.commit()?;

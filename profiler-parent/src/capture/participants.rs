@@ -1,4 +1,6 @@
-//! Who is in a capture: every process of the session, with what is needed to take its part.
+//! The participants of a capture: every process of the session, with what is needed to take its part.
+//!
+//! Used by both forms of a capture. The functions that wait for children have bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,20 +15,20 @@ use profiler_core::sys::OwnFile;
 use profiler_core::time::{Anchor, Timestamp};
 
 use super::log::GatheringLog;
-use super::{CapturedProcess, TimeRange};
+use super::{CaptureSources, CapturedProcess, TimeRange};
 use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
-use crate::observe::SessionNs;
 use crate::outbox::Outbox;
-use crate::supervisor::{Process, ProcessState, Remains, Shared};
+use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 
-/// A child says hello within some milliseconds of its start, if it gets a processor. One that is silent holds up every
-/// capture for so long, so that is half of what a capture may take beyond its timeout.
+/// How long a capture waits for the hello of a new child. A child says hello within some milliseconds
+/// of its start if it gets a processor. A child that is silent delays every capture by this time, so
+/// it is half of what a capture may take beyond its timeout.
 const HELLO: Millis = Millis::new(250);
 
 /// One process of a capture.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct Participant {
     pub(super) key: PoolId,
     pub(super) name: String,
     pub(super) pid: ProcessId,
@@ -37,7 +39,7 @@ pub(super) struct Member {
     unable: Option<Why>,
 }
 
-impl Member {
+impl Participant {
     /// Its pool, if it has one.
     pub(super) fn pool(&self) -> Option<&Arc<OwnFile>> {
         match &self.remains {
@@ -70,14 +72,14 @@ impl Member {
     }
 }
 
-/// Takes the roll, the parent first.
-pub(super) fn call(shared: &Shared) -> Vec<Member> {
-    await_hellos(shared);
-    let all = shared.processes.lock();
-    let mut members: Vec<_> = all
+/// Lists the processes of the session, the parent first.
+pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
+    await_hellos(processes);
+    let all = processes.lock();
+    let mut participants: Vec<_> = all
         .iter()
         .map(|(key, process)| {
-            let member = Member {
+            let participant = Participant {
                 key: *key,
                 name: process.name.clone(),
                 pid: process.pid,
@@ -86,43 +88,43 @@ pub(super) fn call(shared: &Shared) -> Vec<Member> {
                 outbox: process.outbox.clone(),
                 unable: process.why_unable(),
             };
-            (process.order, member)
+            (process.order, participant)
         })
         .collect();
     drop(all);
-    members.sort_by_key(|(order, _)| *order);
-    members.into_iter().map(|(_, member)| member).collect()
+    participants.sort_by_key(|(order, _)| *order);
+    participants.into_iter().map(|(_, participant)| participant).collect()
 }
 
-/// Processes that ended so long ago that they are not told apart any more, as one row.
-pub(super) fn earlier(shared: &Shared) -> Option<CapturedProcess> {
-    let earlier = shared.processes.earlier();
-    (earlier.processes > 0).then(|| CapturedProcess {
-        name: format!("{} earlier processes", earlier.processes),
+/// Processes that are dead, have no data left and are not listed by name any more, as one row.
+pub(super) fn expired(processes: &ProcessTable) -> Option<CapturedProcess> {
+    let expired = processes.expired();
+    (expired.processes > 0).then(|| CapturedProcess {
+        name: format!("{} earlier processes", expired.processes),
         pid: ProcessId::new(0),
         threads: 0,
-        counts: earlier.counts,
+        counts: expired.counts,
         verdict: Verdict::Missing { why: Why::Expired },
         writing: Duration::ZERO,
     })
 }
 
 /// Why a process cannot be asked, by what is known now; `None` if it could be.
-pub(super) fn unable_now(shared: &Shared, key: PoolId) -> Option<Why> {
-    shared.processes.lock().get(&key).and_then(Process::why_unable)
+pub(super) fn unable_now(processes: &ProcessTable, key: PoolId) -> Option<Why> {
+    processes.lock().get(&key).and_then(Process::why_unable)
 }
 
 /// When a process ended, if it has by now.
-pub(super) fn death_of(shared: &Shared, key: PoolId) -> Option<Timestamp> {
-    shared.processes.lock().get(&key).and_then(|process| process.died)
+pub(super) fn death_of(processes: &ProcessTable, key: PoolId) -> Option<Timestamp> {
+    processes.lock().get(&key).and_then(|process| process.died)
 }
 
-/// Waits shortly for those that end, or whose channel has closed: the news of their death says more. Whoever saw a
-/// child's pipe close, and then captures, is told how it died.
-pub(super) fn await_news(shared: &Shared, keys: impl Iterator<Item = PoolId>) {
+/// Waits shortly for processes that are ending, or whose channel has closed, because their exit status
+/// says more. A caller that saw the pipe of a child close, and then captures, learns how it died.
+pub(super) fn await_news(processes: &ProcessTable, keys: impl Iterator<Item = PoolId>) {
     let keys: Vec<PoolId> = keys.collect();
     let running: Vec<(PoolId, u32)> = {
-        let all = shared.processes.lock();
+        let all = processes.lock();
         let known = keys.iter().filter_map(|key| Some((*key, all.get(key)?)));
         known
             .filter(|(_, process)| process.seems_to_run())
@@ -131,7 +133,7 @@ pub(super) fn await_news(shared: &Shared, keys: impl Iterator<Item = PoolId>) {
     };
     let ending = running.iter().filter(|(_, pid)| crate::sys::is_ending(*pid)).map(|(key, _)| *key);
     let ending: BTreeSet<PoolId> = ending.collect();
-    shared.processes.wait_while(DEATH_NEWS.into(), |all| {
+    processes.wait_while(DEATH_NEWS.into(), |all| {
         let is_open = |key: &PoolId| {
             let ends =
                 |process: &Process| process.has_hung_up() || process.seems_to_run() && ending.contains(key);
@@ -141,11 +143,11 @@ pub(super) fn await_news(shared: &Shared, keys: impl Iterator<Item = PoolId>) {
     });
 }
 
-/// Waits shortly for the hellos of those that record already: they were started a moment ago.
-fn await_hellos(shared: &Shared) {
+/// Waits shortly for the hellos of new children that record already.
+fn await_hellos(processes: &ProcessTable) {
     let is_new = |process: &Process| process.state == ProcessState::Starting;
     let new: Vec<(PoolId, Remains)> = {
-        let all = shared.processes.lock();
+        let all = processes.lock();
         all.iter()
             .filter(|(_, process)| is_new(process))
             .map(|(key, process)| (*key, process.remains.clone()))
@@ -154,44 +156,40 @@ fn await_hellos(shared: &Shared) {
     let begun: Vec<PoolId> = new.iter().filter(|(_, pool)| pool.is_taken()).map(|(key, _)| *key).collect();
     if !begun.is_empty() {
         let is_silent = |key: &PoolId, all: &BTreeMap<PoolId, Process>| all.get(key).is_some_and(is_new);
-        shared.processes.wait_while(HELLO.into(), |all| begun.iter().any(|key| is_silent(key, all)));
+        processes.wait_while(HELLO.into(), |all| begun.iter().any(|key| is_silent(key, all)));
     }
 }
 
-/// What is said of a process that left nothing because it never recorded.
+/// The reason for a process that left nothing because it never recorded.
 pub(super) fn why_untouched(why: Why) -> Why {
     if why.is_orderly() { Why::RecordedNothing } else { why }
 }
 
-/// Names in the log whoever holds more memory than it was granted.
-pub(super) fn note_overdrawn(shared: &Shared, log: &mut GatheringLog) {
-    for process in shared.processes.reports().iter().filter(|process| process.excess_bytes > 0) {
+/// Notes in the log the processes that hold more memory than they were granted.
+pub(super) fn note_overdrawn(processes: &ProcessTable, log: &mut GatheringLog) {
+    for process in processes.reports().iter().filter(|process| process.excess_bytes > 0) {
         let (name, pid, held) = (&process.name, process.pid, process.true_bytes);
         let more = process.excess_bytes;
         log.note(format!("{name} ({pid}) holds {held} bytes, {more} more than it was granted"));
     }
 }
 
-/// The instant of this time of the session.
-pub(super) fn instant(shared: &Shared, later: Anchor, at: SessionNs) -> Timestamp {
-    let ticks = shared.clock.converter(later).ticks_in(at.0.unsigned_abs());
-    let start = shared.clock.start.ticks.raw();
-    let raw = if at.0 < 0 { start.saturating_sub(ticks) } else { start.saturating_add(ticks) };
-    Timestamp::from_raw(raw)
-}
-
 /// What all parts share: the conversion of times, the window, the categories of all processes.
-pub(super) fn spec(shared: &Shared, members: &[Member], range: Option<TimeRange>) -> ProfileSpec {
+pub(super) fn spec(
+    sources: &CaptureSources,
+    participants: &[Participant],
+    range: Option<TimeRange>,
+) -> ProfileSpec {
     let later = Anchor::take();
-    let window = shared.params.window_ns;
+    let window = sources.window_ns;
     let since = (window > 0).then(|| {
-        let ticks = shared.clock.converter(later).ticks_in(window);
+        let ticks = sources.time.clock().converter(later).ticks_in(window);
         Timestamp::from_raw(later.ticks.raw().saturating_sub(ticks))
     });
-    let from = range.map(|range| instant(shared, later, range.from));
+    let from = range.map(|range| sources.time.timestamp_of(range.from, later));
     let since = since.max(from);
     let mut categories: Vec<CategoryRow> = Vec::new();
-    for pool in members.iter().filter_map(Member::pool) {
+    for pool in participants.iter().filter_map(Participant::pool) {
         let definitions = PoolReader::open(&**pool).and_then(|reader| reader.definitions());
         merge_categories(&mut categories, &definitions.unwrap_or_default());
     }

@@ -3,21 +3,21 @@
 //! Part of the controller. Invariant: a process that was refused for lack of memory finds it
 //! when it tries again, because its floor is kept free from then on.
 
-use profiler_core::ids::{ByteLimit, ProcessKey};
+use profiler_core::ids::{ByteLimit, PoolId};
 
 use super::account::Account;
 use super::messages::{Command, Refusal};
 use super::{Controller, rule};
 
 impl Controller {
-    pub(super) fn join(&mut self, key: ProcessKey, out: &mut Vec<Command>) {
+    pub(super) fn join(&mut self, key: PoolId, out: &mut Vec<Command>) {
         match self.admit(key) {
             Ok(allowance) => out.push(Command::Admit { key, allowance: ByteLimit::new(allowance) }),
             Err(why) => out.push(Command::Refuse { key, why }),
         }
     }
 
-    fn admit(&mut self, key: ProcessKey) -> Result<u64, Refusal> {
+    fn admit(&mut self, key: PoolId) -> Result<u64, Refusal> {
         let needed = self.books.alive().saturating_add(1).saturating_mul(self.policy.floor);
         if self.books.get(key).is_some() {
             return Err(Refusal::AlreadyJoined);
@@ -36,7 +36,7 @@ impl Controller {
 
     /// Keeps a floor free for `key`. Its tries let time pass in the books, so that debts grow
     /// late even when nothing is recorded.
-    fn wait_for_memory(&mut self, key: ProcessKey) {
+    fn wait_for_memory(&mut self, key: PoolId) {
         self.waiting.insert(key);
         self.pass_time(rule::late_after(self.limit) / 8);
     }

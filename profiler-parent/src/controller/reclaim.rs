@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use profiler_core::ids::ProcessKey;
+use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
 
 use super::books::Books;
@@ -24,7 +24,7 @@ pub(super) struct Demand {
     /// another chunk; `None` takes unused allowance from all, and all of it.
     pub(super) quiet_since: Option<u64>,
     /// For whom; it is not asked itself.
-    pub(super) creditor: Option<ProcessKey>,
+    pub(super) creditor: Option<PoolId>,
     /// Most processes to ask.
     pub(super) owners: usize,
 }
@@ -44,13 +44,13 @@ struct Plan<'a> {
     floor: u64,
     page: u64,
     taken: u64,
-    cuts: BTreeMap<ProcessKey, Cut>,
+    cuts: BTreeMap<PoolId, Cut>,
     /// Next chunk of each process that is in the plan for its data.
-    next: BTreeSet<(Timestamp, ProcessKey)>,
+    next: BTreeSet<(Timestamp, PoolId)>,
 }
 
 /// Asks processes to give up what `demand` wants. Returns the bytes asked for.
-pub(super) fn take(
+pub(super) fn reclaim(
     books: &mut Books,
     demand: &Demand,
     policy: &Policy,
@@ -97,7 +97,7 @@ impl Plan<'_> {
         }
     }
 
-    fn add_unused_of(&mut self, key: ProcessKey) {
+    fn add_unused_of(&mut self, key: PoolId) {
         let Some(account) = self.books.get(key) else { return };
         let room = account.target.saturating_sub(account.least(self.floor));
         // Half of it at least: whoever needs a little now needs more soon, and asking is what costs.
@@ -130,18 +130,18 @@ impl Plan<'_> {
         }
     }
 
-    fn may_ask(&self, key: ProcessKey) -> bool {
+    fn may_ask(&self, key: PoolId) -> bool {
         self.cuts.contains_key(&key) || self.cuts.len() < self.demand.owners
     }
 
-    fn add_owner(&mut self, (done, key): (Timestamp, ProcessKey)) {
+    fn add_owner(&mut self, (done, key): (Timestamp, PoolId)) {
         if Some(key) != self.demand.creditor {
             self.next.insert((done, key));
         }
     }
 
     /// Adds the next chunk of a process to what it is asked for.
-    fn add_chunk_of(&mut self, key: ProcessKey) {
+    fn add_chunk_of(&mut self, key: PoolId) {
         let Some(account) = self.books.get(key) else { return };
         let cut = self.cuts.get(&key).copied().unwrap_or_default();
         let room = account.target.saturating_sub(account.least(self.floor)).saturating_sub(cut.bytes);

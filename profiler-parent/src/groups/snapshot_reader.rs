@@ -1,11 +1,12 @@
-//! From all pools to a snapshot.
+//! Reads the groups in all pools, and makes a snapshot of them.
 //!
-//! Called by whoever asks the session, on that thread. The list of processes is copied under its lock, pools are read without
-//! it. Reading a pool in memory waits for nobody; one that is a file may wait for the disk, therefore no further pool is begun
-//! after the time-out, and those left are named as missing.
+//! Runs on the thread of the caller. The list of processes is copied under its lock, and pools are
+//! read without it. Reading a pool in memory never waits. Reading a pool in a file may wait for the
+//! disk, so no further pool is read after the time-out; the remaining processes are listed as
+//! missing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use profiler_core::groups::GroupKind;
@@ -13,15 +14,17 @@ use profiler_core::ids::{PoolId, ProcessId};
 use profiler_core::reader::ReadError;
 use profiler_core::reader::groups::{GroupReader, GroupReading, PoolGroups};
 use profiler_core::sys::OwnFile;
-use profiler_core::time::{Anchor, Timestamp};
+use profiler_core::time::Timestamp;
 
-use super::probe_registry::Reader;
+use super::reader_cache::{PoolGroupReader, ReaderCache};
 use super::snapshot::{
     GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
 };
-use crate::supervisor::{Process, ProcessState, Remains, Shared};
+use super::stopped_cache::StoppedCache;
+use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::session_time::{SessionNs, SessionTime};
 
-/// Groups that are kept of a process when its pool goes, those with the most time first.
+/// Groups that are kept of a process when its pool is closed, those with the most time first.
 const MOST_FINAL: usize = 64;
 
 /// What is to be read of a process.
@@ -62,103 +65,141 @@ impl Candidate {
     }
 }
 
-/// Reads the groups of all processes.
-pub(crate) fn snapshot(shared: &Shared, timeout: Duration) -> GroupsSnapshot {
-    read_all(shared, timeout, candidates(shared), |process| crate::sys::is_stopped(process.pid))
+/// Reads the groups of all processes, for all who ask.
+#[derive(Debug)]
+pub(crate) struct SnapshotReader {
+    processes: Arc<ProcessTable>,
+    time: SessionTime,
+    readers: ReaderCache,
+    stopped: Mutex<StoppedCache>,
+    /// The latest snapshot of a periodic caller, as long as that caller keeps it.
+    recent: Mutex<Weak<GroupsSnapshot>>,
 }
 
-/// For those who look again and again: what another of them read if that is no older than `age` nanoseconds, else as
-/// [`snapshot`], but for standings, of which those of many processes may be some looks old.
-pub(crate) fn lately(shared: &Shared, timeout: Duration, age: i64) -> Arc<GroupsSnapshot> {
-    let now = shared.clock.converter(Anchor::take()).since_start_ns(Timestamp::now());
-    if let Some(recent) = shared.groups.recent().filter(|recent| now.saturating_sub(recent.at_ns) <= age) {
-        return recent;
+impl SnapshotReader {
+    pub(crate) fn new(processes: Arc<ProcessTable>, time: SessionTime) -> Self {
+        let (readers, stopped, recent) = (ReaderCache::default(), Mutex::default(), Mutex::default());
+        Self { processes, time, readers, stopped, recent }
     }
-    let candidates = candidates(shared);
-    let pids: BTreeMap<PoolId, ProcessId> =
-        candidates.iter().filter(|one| !one.has_ended).map(|one| (one.key, one.pid)).collect();
-    let running: Vec<PoolId> = pids.keys().copied().collect();
-    let is_stopped = |key: PoolId| pids.get(&key).is_some_and(|pid| crate::sys::is_stopped(*pid));
-    let standings = shared.groups.standings(|standings| {
-        standings.look(&running, is_stopped);
-        running.iter().copied().filter(|key| standings.is_stopped(*key)).collect::<BTreeSet<PoolId>>()
-    });
-    let is_stopped = |process: &Candidate| standings.contains(&process.key);
-    let snapshot = Arc::new(read_all(shared, timeout, candidates, is_stopped));
-    shared.groups.note_recent(&snapshot);
-    snapshot
-}
 
-fn read_all(
-    shared: &Shared,
-    timeout: Duration,
-    candidates: Vec<Candidate>,
-    is_stopped: impl Fn(&Candidate) -> bool,
-) -> GroupsSnapshot {
-    let converter = shared.clock.converter(Anchor::take());
-    let start = Timestamp::now();
-    let at_ns = converter.since_start_ns(start);
-    let bound = converter.ticks_in(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
-    let mut snapshot = GroupsSnapshot {
-        at_ns,
-        date_unix_ns: shared.clock.start_unix.0.saturating_add_signed(at_ns),
-        ..GroupsSnapshot::default()
-    };
-    for candidate in candidates {
-        let is_late = Timestamp::now().since(start) > bound;
-        let groups =
-            if is_late { Err("the time-out had passed".to_owned()) } else { read(shared, &candidate) };
-        match groups {
-            Ok(groups) => snapshot.processes.push(shown(&candidate, &groups, &is_stopped)),
-            Err(why) => {
-                let Candidate { pid, name, .. } = candidate;
-                snapshot.missing.push(MissingProcess { pid, name, why });
+    /// The time of the session.
+    pub(crate) const fn time(&self) -> SessionTime {
+        self.time
+    }
+
+    /// The groups of all processes as they are now.
+    pub(crate) fn snapshot(&self, timeout: Duration) -> GroupsSnapshot {
+        self.read_all(timeout, self.candidates(), |process| crate::sys::is_stopped(process.pid))
+    }
+
+    /// For periodic callers. Returns the latest snapshot that any of them took if it is at most
+    /// `age` nanoseconds old, else a new one. With many processes the new one may take from earlier
+    /// snapshots whether a process is stopped.
+    pub(crate) fn recent_snapshot(&self, timeout: Duration, age: i64) -> Arc<GroupsSnapshot> {
+        let now = self.time.now().0;
+        let recent = lock(&self.recent).upgrade();
+        if let Some(recent) = recent.filter(|recent| now.saturating_sub(recent.at_ns) <= age) {
+            return recent;
+        }
+        let candidates = self.candidates();
+        let stopped = self.stopped_among(&candidates);
+        let is_stopped = |process: &Candidate| stopped.contains(&process.key);
+        let snapshot = Arc::new(self.read_all(timeout, candidates, is_stopped));
+        *lock(&self.recent) = Arc::downgrade(&snapshot);
+        snapshot
+    }
+
+    /// The pool of this process is not needed any more.
+    pub(crate) fn forget_reader(&self, key: PoolId) {
+        self.readers.forget(key);
+    }
+
+    /// The session is over: no pool is kept open any more.
+    pub(crate) fn close(&self) {
+        self.readers.close();
+    }
+
+    /// The stopped processes. The system is asked under the lock: it answers at once.
+    fn stopped_among(&self, candidates: &[Candidate]) -> BTreeSet<PoolId> {
+        let pids: BTreeMap<PoolId, ProcessId> =
+            candidates.iter().filter(|one| !one.has_ended).map(|one| (one.key, one.pid)).collect();
+        let running: Vec<PoolId> = pids.keys().copied().collect();
+        let mut stopped = lock(&self.stopped);
+        stopped.update(&running, |key| pids.get(&key).is_some_and(|pid| crate::sys::is_stopped(*pid)));
+        running.into_iter().filter(|key| stopped.is_stopped(*key)).collect()
+    }
+
+    fn read_all(
+        &self,
+        timeout: Duration,
+        candidates: Vec<Candidate>,
+        is_stopped: impl Fn(&Candidate) -> bool,
+    ) -> GroupsSnapshot {
+        let converter = self.time.converter();
+        let start = Timestamp::now();
+        let at = SessionNs(converter.since_start_ns(start));
+        let bound = converter.ticks_in(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+        let date_unix_ns = self.time.date_of(at).0;
+        let mut snapshot = GroupsSnapshot { at_ns: at.0, date_unix_ns, ..GroupsSnapshot::default() };
+        for candidate in candidates {
+            let is_late = Timestamp::now().since(start) > bound;
+            let groups =
+                if is_late { Err("the time-out had passed".to_owned()) } else { self.read(&candidate) };
+            match groups {
+                Ok(groups) => snapshot.processes.push(shown(&candidate, &groups, &is_stopped)),
+                Err(why) => {
+                    let Candidate { pid, name, .. } = candidate;
+                    snapshot.missing.push(MissingProcess { pid, name, why });
+                }
             }
         }
+        snapshot
     }
-    snapshot
+
+    /// All processes, in the order in which they came.
+    fn candidates(&self) -> Vec<Candidate> {
+        let all = self.processes.lock();
+        self.readers.keep_only(|key| has_pool(&all, key));
+        let mut candidates: Vec<Candidate> =
+            all.iter().map(|(key, process)| Candidate::of(*key, process)).collect();
+        drop(all);
+        candidates.sort_by_key(|candidate| candidate.order);
+        candidates
+    }
+
+    fn read(&self, candidate: &Candidate) -> Result<Arc<PoolGroups>, String> {
+        match &candidate.source {
+            Source::Missing(why) => Err(why.clone()),
+            Source::Final(groups) => Ok(Arc::clone(groups)),
+            Source::Pool(file) => self.read_pool(candidate.key, file).map_err(|error| error.to_string()),
+        }
+    }
+
+    fn read_pool(&self, key: PoolId, file: &Arc<OwnFile>) -> Result<Arc<PoolGroups>, ReadError> {
+        let known = self.readers.take(key);
+        let mut reader = known.map_or_else(|| GroupReader::open(Arc::clone(file)), Ok)?;
+        let groups = reader.read()?;
+        self.keep(key, reader);
+        Ok(Arc::new(groups))
+    }
+
+    /// Keeps a reader for the next snapshot, unless its pool was given up meanwhile. That happens
+    /// under the lock of the table, and the reader is forgotten after it, so none stays.
+    fn keep(&self, key: PoolId, reader: PoolGroupReader) {
+        let all = self.processes.lock();
+        if has_pool(&all, key) {
+            self.readers.keep(key, reader);
+        }
+    }
 }
 
-/// All processes, in the order in which they came.
-fn candidates(shared: &Shared) -> Vec<Candidate> {
-    let all = shared.processes.lock();
-    shared.groups.keep_only(|key| has_pool(&all, key));
-    let mut candidates: Vec<Candidate> =
-        all.iter().map(|(key, process)| Candidate::of(*key, process)).collect();
-    drop(all);
-    candidates.sort_by_key(|candidate| candidate.order);
-    candidates
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether its pool is there still.
 fn has_pool(all: &BTreeMap<PoolId, Process>, key: PoolId) -> bool {
     all.get(&key).is_some_and(|process| matches!(process.remains, Remains::Pool(_)))
-}
-
-/// Keeps a reader for the next time unless its pool was given up meanwhile. That happens under the same lock, and
-/// whoever does it has the reader forgotten afterwards: none stays.
-fn keep(shared: &Shared, key: PoolId, reader: Reader) {
-    let all = shared.processes.lock();
-    if has_pool(&all, key) {
-        shared.groups.keep_reader(key, reader);
-    }
-}
-
-fn read(shared: &Shared, candidate: &Candidate) -> Result<Arc<PoolGroups>, String> {
-    match &candidate.source {
-        Source::Missing(why) => Err(why.clone()),
-        Source::Final(groups) => Ok(Arc::clone(groups)),
-        Source::Pool(file) => {
-            let read = || -> Result<Arc<PoolGroups>, ReadError> {
-                let known = shared.groups.take_reader(candidate.key);
-                let mut reader = known.map_or_else(|| GroupReader::open(Arc::clone(file)), Ok)?;
-                let groups = reader.read()?;
-                keep(shared, candidate.key, reader);
-                Ok(Arc::new(groups))
-            };
-            read().map_err(|error| error.to_string())
-        }
-    }
 }
 
 fn shown(

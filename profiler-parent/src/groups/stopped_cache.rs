@@ -1,40 +1,41 @@
-//! Which processes stand still, for those who look again and again.
+//! Which processes are stopped, for periodic callers.
 //!
-//! The system must be asked for each, which costs more than reading its groups; so of many processes only those are asked about
-//! each time that were not for longest. Up to 50 processes what is known is of now, of 200 it is of the last four looks.
+//! The system must be asked about each process, which costs more than reading its groups. With many
+//! processes an update therefore asks only about those that were not asked about for the longest
+//! time. Up to 50 processes the answer is current; with 200 it is from one of the last four updates.
 
 use std::collections::HashMap;
 
 use profiler_core::ids::PoolId;
 
-/// Processes that are asked about in one look.
+/// Processes that one update asks about.
 const ASKED_AT_ONCE: usize = 50;
 
 /// See the head of this file.
 #[derive(Debug, Default)]
-pub(super) struct Standings {
-    /// By process, in which look it was asked about, and whether it stood still.
+pub(super) struct StoppedCache {
+    /// For each process the update that last asked about it, and whether it was stopped.
     known: HashMap<PoolId, (u64, bool)>,
-    looks: u64,
+    updates: u64,
 }
 
-impl Standings {
-    /// Asks about some of these, which are all that run.
-    pub(super) fn look(&mut self, running: &[PoolId], is_stopped: impl Fn(PoolId) -> bool) {
-        self.looks += 1;
+impl StoppedCache {
+    /// Asks about some of these, which are all running processes.
+    pub(super) fn update(&mut self, running: &[PoolId], is_stopped: impl Fn(PoolId) -> bool) {
+        self.updates += 1;
         let mut known = std::mem::take(&mut self.known);
         self.known = running.iter().filter_map(|key| Some((*key, known.remove(key)?))).collect();
         let mut next: Vec<PoolId> = running.to_vec();
         if next.len() > ASKED_AT_ONCE {
-            next.sort_by_cached_key(|key| self.known.get(key).map(|(look, _)| *look));
+            next.sort_by_cached_key(|key| self.known.get(key).map(|(update, _)| *update));
             next.truncate(ASKED_AT_ONCE);
         }
         for key in next {
-            self.known.insert(key, (self.looks, is_stopped(key)));
+            self.known.insert(key, (self.updates, is_stopped(key)));
         }
     }
 
-    /// Whether it stands still, as far as is known.
+    /// Whether it is stopped, as far as is known.
     pub(super) fn is_stopped(&self, key: PoolId) -> bool {
         self.known.get(&key).is_some_and(|(_, is_stopped)| *is_stopped)
     }
@@ -52,28 +53,28 @@ mod tests {
 
     #[test]
     fn p12_of_few_processes_all_are_asked_about_each_time() {
-        let mut standings = Standings::default();
+        let mut cache = StoppedCache::default();
         let all = keys(50);
-        standings.look(&all, |_| true);
-        assert!(all.iter().all(|key| standings.is_stopped(*key)));
-        standings.look(&all, |key| key == PoolId::new(7));
-        let stopped: Vec<_> = all.iter().filter(|key| standings.is_stopped(**key)).collect();
+        cache.update(&all, |_| true);
+        assert!(all.iter().all(|key| cache.is_stopped(*key)));
+        cache.update(&all, |key| key == PoolId::new(7));
+        let stopped: Vec<_> = all.iter().filter(|key| cache.is_stopped(**key)).collect();
         assert_eq!(stopped, [&PoolId::new(7)]);
     }
 
     #[test]
     fn p12_of_many_processes_each_is_asked_about_in_turn() {
-        let (mut standings, all, asked) = (Standings::default(), keys(200), Cell::new(0));
-        for look in 1..=4 {
-            standings.look(&all, |_| {
+        let (mut cache, all, asked) = (StoppedCache::default(), keys(200), Cell::new(0));
+        for update in 1..=4 {
+            cache.update(&all, |_| {
                 asked.set(asked.get() + 1);
                 true
             });
-            assert_eq!(asked.get(), 50 * look);
+            assert_eq!(asked.get(), 50 * update);
         }
-        assert!(all.iter().all(|key| standings.is_stopped(*key)));
-        standings.look(&keys(1), |_| false);
-        assert!(!standings.is_stopped(PoolId::new(0)), "asked again");
-        assert!(!standings.is_stopped(PoolId::new(1)), "nothing is kept of one that has gone");
+        assert!(all.iter().all(|key| cache.is_stopped(*key)));
+        cache.update(&keys(1), |_| false);
+        assert!(!cache.is_stopped(PoolId::new(0)), "asked again");
+        assert!(!cache.is_stopped(PoolId::new(1)), "nothing is kept of one that has gone");
     }
 }

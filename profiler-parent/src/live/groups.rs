@@ -166,7 +166,7 @@ impl<'a> MemberRow<'a> {
 /// A group in all processes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Row<'a> {
-    /// What opens it; the same in every look.
+    /// What opens it; the same in every snapshot.
     key: String,
     kind: GroupKind,
     name: &'a str,

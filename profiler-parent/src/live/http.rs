@@ -30,7 +30,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
 use super::admission::{Admission, Admitted};
-use super::routes::{Answered, Site};
+use super::routes::{Answered, Routes};
 
 /// Bytes of a request's head.
 const HEAD: usize = 16 * 1024;
@@ -57,14 +57,14 @@ pub(super) struct RunningServer {
 
 impl RunningServer {
     /// Serves until this is dropped, or `over` is heard.
-    pub(super) fn start(listener: TcpListener, site: Arc<Site>, over: Receiver<()>) -> io::Result<Self> {
+    pub(super) fn start(listener: TcpListener, routes: Arc<Routes>, over: Receiver<()>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let stop = Arc::new(Notify::new());
         let stopped = Arc::clone(&stop);
         let body = move || {
             // A panic ends the page and not the host's thread in some other way.
-            let _ = catch_unwind(AssertUnwindSafe(|| run(runtime, listener, &site, &stopped, &over)));
+            let _ = catch_unwind(AssertUnwindSafe(|| run(runtime, listener, &routes, &stopped, &over)));
         };
         let thread = spawn_quiet("profiler-live", body)?;
         Ok(Self { stop, thread: Some(thread) })
@@ -80,8 +80,8 @@ impl Drop for RunningServer {
     }
 }
 
-fn run(runtime: Runtime, listener: TcpListener, site: &Arc<Site>, stop: &Notify, over: &Receiver<()>) {
-    let theirs = Arc::clone(site);
+fn run(runtime: Runtime, listener: TcpListener, routes: &Arc<Routes>, stop: &Notify, over: &Receiver<()>) {
+    let theirs = Arc::clone(routes);
     let is_over = || over.try_recv() == Err(TryRecvError::Disconnected);
     runtime.block_on(async {
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
@@ -93,7 +93,7 @@ fn run(runtime: Runtime, listener: TcpListener, site: &Arc<Site>, stop: &Notify,
             }
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(TIDY) {
-                site.tidy();
+                routes.tidy();
             }
         }
     });
@@ -101,14 +101,14 @@ fn run(runtime: Runtime, listener: TcpListener, site: &Arc<Site>, stop: &Notify,
     runtime.shutdown_background();
 }
 
-async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
+async fn accept(listener: tokio::net::TcpListener, routes: Arc<Routes>) {
     let admission = Admission::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (site, admitted) = (Arc::clone(&site), Arc::new(admission.enter().await));
+                let (routes, admitted) = (Arc::clone(&routes), Arc::new(admission.enter().await));
                 tokio::spawn(async move {
-                    let _ = tokio::time::timeout(CONNECTION_TIME, converse(stream, site, admitted)).await;
+                    let _ = tokio::time::timeout(CONNECTION_TIME, converse(stream, routes, admitted)).await;
                 });
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -116,10 +116,10 @@ async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
     }
 }
 
-async fn converse(stream: TcpStream, site: Arc<Site>, admitted: Arc<Admitted>) {
+async fn converse(stream: TcpStream, routes: Arc<Routes>, admitted: Arc<Admitted>) {
     let asked = Arc::clone(&admitted);
     let answer = service_fn(move |request: Request<Incoming>| {
-        let answer = catch_unwind(AssertUnwindSafe(|| site.answer(&request)));
+        let answer = catch_unwind(AssertUnwindSafe(|| routes.answer(&request)));
         let failed = || Answered { response: status(StatusCode::INTERNAL_SERVER_ERROR), has_token: false };
         let answered = answer.unwrap_or_else(|_| failed());
         if answered.has_token {

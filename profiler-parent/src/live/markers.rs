@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::query::Query;
-use crate::observe::{Filter, Observatory, ObservedMarker, Observer, ObserverOptions};
+use crate::observe::{Filter, ObservedMarker, Observer, ObserverOptions, ObserverRegistry};
 
 /// Filters that are watched at once; a further one takes the place of the one that was asked for longest ago.
 const WATCHED: usize = 4;
@@ -135,13 +135,13 @@ impl Watched {
 /// What is watched now.
 #[derive(Debug)]
 pub(super) struct Markers {
-    observatory: Observatory,
+    observers: ObserverRegistry,
     watched: Mutex<Vec<Watched>>,
 }
 
 impl Markers {
-    pub(super) fn new(observatory: Observatory) -> Self {
-        Self { observatory, watched: Mutex::default() }
+    pub(super) fn new(observers: ObserverRegistry) -> Self {
+        Self { observers, watched: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
@@ -172,7 +172,7 @@ impl Markers {
 
     fn watch(&self, filter: Filter, now: i64) -> io::Result<Watched> {
         let options = ObserverOptions::default().queue_bytes(QUEUE);
-        let observer = self.observatory.observe(filter.clone(), options)?;
+        let observer = self.observers.observe(filter.clone(), options)?;
         let (latest, running) = (Latest::default(), (Vec::new(), 0));
         Ok(Watched { filter, observer, asked_ns: now, latest, running, dropped: 0, missed: 0 })
     }

@@ -9,8 +9,8 @@
 //! for anything but what a capture asks; it ends with the session.
 //!
 //! ```text
-//! browser, profiler top ──▶ http: one thread ──▶ site: token, paths ──▶ desk: a look at most once a second ──▶ pools
-//!                                                  ├─▶ groups, processes, counters: rows of that look
+//! browser, profiler top ──▶ http: one thread ──▶ routes: token, paths ──▶ snapshot_cache: a snapshot at most once a second ──▶ pools
+//!                                                  ├─▶ groups, processes, counters: rows of that snapshot
 //!                                                  ├─▶ alerts: what a listener heard    markers: an observer while watched
 //!                                                  └─▶ profiles: a thread per capture ──▶ files in a temporary directory
 //! ```
@@ -53,17 +53,18 @@ use ipc_protocol::environment::{EnvironmentError, Token};
 use profiler_core::groups::Probes;
 
 use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Target};
-use crate::groups::Monitor;
-use crate::observe::Observatory;
-use crate::session::Session;
-use crate::supervisor::{HubHandle, Shared};
+use crate::capture::CaptureSources;
+use crate::controller::MemoryLimit;
+use crate::groups::{Monitor, SnapshotReader};
+use crate::observe::ObserverRegistry;
+use crate::process_table::ProcessTable;
 use alerts::AlertBook;
 use hosts::Hosts;
 use http::RunningServer;
 use markers::Markers;
 use profiles::Profiles;
-use routes::Site;
-use snapshot_cache::Desk;
+use routes::Routes;
+use snapshot_cache::SnapshotCache;
 
 /// What is measured of groups while the page is served.
 pub(crate) const PROBES: Probes = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);
@@ -120,12 +121,19 @@ impl LiveOptions {
         self
     }
 
-    pub(crate) fn start_alerts(self, session: &Session) -> io::Result<(Arc<AlertBook>, Option<Alerts>)> {
+    /// Starts the alerts of the page with `start`, if it shows alerts, and keeps the latest of them.
+    ///
+    /// # Errors
+    /// Those of `start`.
+    pub(crate) fn start_alerts(
+        self,
+        start: impl FnOnce(AlertRules, EvidenceOptions) -> io::Result<Alerts>,
+    ) -> io::Result<(Arc<AlertBook>, Option<Alerts>)> {
         let book = Arc::<AlertBook>::default();
         let Some(rules) = self.rules else { return Ok((book, None)) };
-        let alerts = session.alerts(rules, self.evidence)?;
+        let alerts = start(rules, self.evidence)?;
         let theirs = Arc::clone(&book);
-        // Nobody else can have added one.
+        // These are the first listeners, so there is no duplicate.
         let _ = alerts.add(Target::All, "live", move |alerts| theirs.add(alerts));
         Ok((book, Some(alerts)))
     }
@@ -133,12 +141,14 @@ impl LiveOptions {
 
 /// What the page is made from.
 #[derive(Debug)]
-pub(crate) struct Sources {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) hub: HubHandle,
-    pub(crate) observatory: Observatory,
-    /// Heard when the session ends.
-    pub(crate) over: Receiver<()>,
+pub(crate) struct LiveSources {
+    pub(crate) processes: Arc<ProcessTable>,
+    pub(crate) limit: Arc<MemoryLimit>,
+    pub(crate) groups: Arc<SnapshotReader>,
+    pub(crate) captures: Arc<CaptureSources>,
+    pub(crate) observers: ObserverRegistry,
+    /// Disconnected when the session ends.
+    pub(crate) session_end: Receiver<()>,
 }
 
 /// The live page, while this is there and the session lasts. Dropping it ends it and removes the profiles that it captured.
@@ -161,7 +171,7 @@ impl std::fmt::Debug for LiveServer {
 impl LiveServer {
     pub(crate) fn start(
         address: SocketAddr,
-        sources: Sources,
+        sources: LiveSources,
         (book, alerts): (Arc<AlertBook>, Option<Alerts>),
         monitor: Monitor,
     ) -> Result<Self, LiveError> {
@@ -172,16 +182,16 @@ impl LiveServer {
         let listener = std::net::TcpListener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let token = Token::generate()?.to_hex();
-        let Sources { shared, hub, observatory, over } = sources;
-        let site = Site {
+        let LiveSources { processes, limit, groups, captures, observers, session_end } = sources;
+        let routes = Routes {
             token: token.clone(),
             hosts: Hosts::of(address),
-            desk: Desk::new(Arc::clone(&shared)),
+            snapshots: SnapshotCache::new(processes, limit, groups),
             alerts: book,
-            markers: Markers::new(observatory),
-            profiles: Profiles::new(shared, hub)?,
+            markers: Markers::new(observers),
+            profiles: Profiles::new(captures)?,
         };
-        let server = RunningServer::start(listener, Arc::new(site), over)?;
+        let server = RunningServer::start(listener, Arc::new(routes), session_end)?;
         Ok(Self { address, token, _server: server, _alerts: alerts, _monitor: monitor })
     }
 

@@ -1,4 +1,4 @@
-//! What is there to be had, below the token.
+//! The paths of the page, and the answers to them.
 //!
 //! Called by the server's thread for each request. Invariants: who does not know the token gets the same empty answer for
 //! everything; a name for this machine that is not ours is refused; pages of other sites may read nothing but profiles, each by a
@@ -15,11 +15,11 @@ use super::alerts::AlertBook;
 use super::hosts::Hosts;
 use super::http::{Answer, status};
 use super::markers::Markers;
-use super::processes::ProcessTable;
+use super::processes::ProcessListing;
 use super::profiles::{NotBegun, Profiles, Wanted};
 use super::query::Query;
-use super::snapshot_cache::{Desk, Look};
-use crate::observe::SessionNs;
+use super::snapshot_cache::{LiveSnapshot, SessionRow, SnapshotCache};
+use crate::session_time::SessionNs;
 use crate::token::is_same;
 
 const PAGE: &str = include_str!("page/index.html");
@@ -42,19 +42,19 @@ const HEADERS: [(&str, &str); 5] = [
 const MOST_WORDS: usize = 200;
 
 /// See the head of this file.
-pub(super) struct Site {
+pub(super) struct Routes {
     pub(super) token: String,
     pub(super) hosts: Hosts,
-    pub(super) desk: Desk,
+    pub(super) snapshots: SnapshotCache,
     pub(super) alerts: std::sync::Arc<AlertBook>,
     pub(super) markers: Markers,
     pub(super) profiles: Profiles,
 }
 
-impl std::fmt::Debug for Site {
+impl std::fmt::Debug for Routes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Not the token: it is a secret.
-        f.debug_struct("Site").field("hosts", &self.hosts).finish_non_exhaustive()
+        f.debug_struct("Routes").field("hosts", &self.hosts).finish_non_exhaustive()
     }
 }
 
@@ -72,11 +72,11 @@ pub(super) struct Answered {
     pub(super) has_token: bool,
 }
 
-impl Site {
+impl Routes {
     /// Lets go of what nobody asks for any more.
     pub(super) fn tidy(&self) {
-        self.desk.tidy();
-        self.markers.tidy(self.desk.now());
+        self.snapshots.tidy();
+        self.markers.tidy(self.snapshots.now());
     }
 
     /// Answers a request. Its body is not looked at.
@@ -122,13 +122,13 @@ impl Site {
             "live.css" => file(STYLE, "text/css; charset=utf-8"),
             "live.js" => file(SCRIPT, "text/javascript; charset=utf-8"),
             "live.json" => self.everything(query),
-            "session.json" => json(&self.desk.look().session),
-            "groups.json" => self.desk.look().groups(query, |table| json(table)),
-            "processes.json" => json(&ProcessTable::of(&self.desk.look().processes, query)),
-            "counters.json" => json(&self.desk.look().counters),
+            "session.json" => json(&self.snapshots.latest().session),
+            "groups.json" => self.snapshots.latest().groups(query, |table| json(table)),
+            "processes.json" => json(&ProcessListing::of(&self.snapshots.latest().processes, query)),
+            "counters.json" => json(&self.snapshots.latest().counters),
             "alerts.json" => json(&self.alerts.after(query.number("alert").unwrap_or(0))),
             "profiles.json" => json(&self.profiles.all()),
-            "markers.json" => match self.markers.look(query, self.desk.now()) {
+            "markers.json" => match self.markers.look(query, self.snapshots.now()) {
                 Ok(view) => json(&view),
                 Err(_) => status(StatusCode::SERVICE_UNAVAILABLE),
             },
@@ -139,21 +139,21 @@ impl Site {
     fn everything(&self, query: &Query) -> Response<Answer> {
         #[derive(Serialize)]
         struct Everything<'a, G, A, P> {
-            session: &'a super::snapshot_cache::SessionRow,
+            session: &'a SessionRow,
             groups: G,
-            processes: ProcessTable<'a>,
+            processes: ProcessListing<'a>,
             counters: &'a [super::counters::CounterRow],
             alerts: A,
             profiles: P,
         }
-        let look: &Look = &self.desk.look();
+        let snapshot: &LiveSnapshot = &self.snapshots.latest();
         let (alerts, profiles) = (self.alerts.after(query.number("alert").unwrap_or(0)), self.profiles.all());
-        look.groups(query, |groups| {
+        snapshot.groups(query, |groups| {
             json(&Everything {
-                session: &look.session,
+                session: &snapshot.session,
                 groups,
-                processes: ProcessTable::of(&look.processes, query),
-                counters: &look.counters,
+                processes: ProcessListing::of(&snapshot.processes, query),
+                counters: &snapshot.counters,
                 alerts,
                 profiles,
             })

@@ -1,37 +1,40 @@
-//! A look at everything, at most once a second and rarer where it costs much, whoever asks and however often.
+//! Snapshots of everything that the page shows, at most one per second, and fewer where one costs much.
 //!
-//! Called by requests, on the server's thread. Invariants: nothing is read between requests; all rows of one look are of one
-//! moment, but that groups which the watch for alerts has just read are not read again; what is remembered of earlier looks is
-//! bounded, and forgotten when nobody has asked for a while.
+//! Called by requests, on the server's thread. Invariants: nothing is read between requests; all rows
+//! of a snapshot are of one moment, except that groups which the poller of alerts has just read are
+//! not read again; the history of earlier snapshots is bounded, and dropped when no request has come
+//! for a while.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use profiler_core::time::{Anchor, Timestamp};
+use profiler_core::time::Anchor;
 use serde::Serialize;
 
 use super::counters::{CounterBook, CounterRow};
 use super::groups::{Table, merged_since, wants_lately};
 use super::processes::{ProcessBook, ProcessRow};
 use super::query::Query;
-use crate::groups::{GroupsSnapshot, MergedGroup};
-use crate::supervisor::Shared;
+use crate::controller::MemoryLimit;
+use crate::groups::{GroupsSnapshot, MergedGroup, SnapshotReader};
+use crate::process_table::ProcessTable;
 
-/// How old a look may be, in nanoseconds: less than a second, so that who asks every second gets a new one.
+/// How old a snapshot may be, in nanoseconds: less than a second, so that a request per second gets a
+/// new one each time.
 const FRESH: i64 = 900_000_000;
-/// Where there are many processes: so many times as long as it took, so that looks take half a hundredth of a processor.
+/// With many processes: interval = 200 × the last cost, so snapshots use at most 0.5 % of a processor.
 const REST: i64 = 200;
 /// But no older than this.
 const OLDEST: i64 = 1_900_000_000;
 /// What "lately" means.
 const LATELY: i64 = 10_000_000_000;
-/// Time between two looks that are remembered.
+/// Time between two snapshots of groups that are kept.
 const STEP: i64 = 2_000_000_000;
-/// After so long a pause, earlier looks say nothing of what was lately.
+/// After a pause of this length the history is dropped.
 const FORGET: i64 = 30_000_000_000;
-/// How long reading groups may take before no further pool is begun.
+/// How long reading groups may take before no further pool is read.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The session in a few numbers.
@@ -45,16 +48,16 @@ pub(super) struct SessionRow {
     memory_limit: u64,
     /// What their pools occupy.
     held_bytes: u64,
-    /// Processes that are told apart, and how many of them run.
+    /// Processes that are listed, and how many of them run.
     processes: usize,
     running: usize,
-    /// Processes that ended so long ago that they are not told apart any more.
+    /// Processes that are dead and no longer listed.
     earlier_processes: u64,
 }
 
 /// Everything at one moment.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct LiveSnapshot {
     pub(super) session: SessionRow,
     pub(super) processes: Vec<ProcessRow>,
     pub(super) counters: Vec<CounterRow>,
@@ -63,11 +66,11 @@ pub(super) struct Look {
     before: Arc<GroupsSnapshot>,
     merged: OnceLock<Vec<MergedGroup>>,
     lately: OnceLock<Vec<MergedGroup>>,
-    /// What it has cost until now, in nanoseconds: with every table that was made of it.
+    /// What it has cost until now, in nanoseconds, with every table that was made of it.
     cost: AtomicI64,
 }
 
-impl Look {
+impl LiveSnapshot {
     /// Gives the rows of groups that are asked for to `then`.
     pub(super) fn groups<T>(&self, query: &Query, then: impl FnOnce(&Table<'_>) -> T) -> T {
         if wants_lately(query) {
@@ -79,7 +82,7 @@ impl Look {
         then(&Table::of(&self.groups, self.groups.at_ns, merged, query))
     }
 
-    /// Makes a table, and adds what that takes to what the look costs.
+    /// Makes a table, and adds its cost to the cost of the snapshot.
     fn timed<T>(&self, make: impl FnOnce() -> T) -> T {
         let start = Anchor::take().monotonic;
         let made = make();
@@ -99,10 +102,10 @@ impl Look {
     }
 }
 
-/// What is remembered from look to look.
+/// What is kept from snapshot to snapshot.
 #[derive(Debug, Default)]
-struct Memory {
-    look: Option<Arc<Look>>,
+struct SnapshotHistory {
+    latest: Option<Arc<LiveSnapshot>>,
     /// Oldest first.
     groups: VecDeque<Arc<GroupsSnapshot>>,
     processes: ProcessBook,
@@ -111,76 +114,89 @@ struct Memory {
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(super) struct Desk {
-    shared: Arc<Shared>,
-    memory: Mutex<Memory>,
+pub(super) struct SnapshotCache {
+    processes: Arc<ProcessTable>,
+    limit: Arc<MemoryLimit>,
+    groups: Arc<SnapshotReader>,
+    history: Mutex<SnapshotHistory>,
 }
 
-impl Desk {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, memory: Mutex::default() }
+impl SnapshotCache {
+    pub(super) fn new(
+        processes: Arc<ProcessTable>,
+        limit: Arc<MemoryLimit>,
+        groups: Arc<SnapshotReader>,
+    ) -> Self {
+        Self { processes, limit, groups, history: Mutex::default() }
     }
 
     /// Now, in nanoseconds since the session's start.
     pub(super) fn now(&self) -> i64 {
-        self.shared.clock.converter(Anchor::take()).since_start_ns(Timestamp::now())
+        self.groups.time().now().0
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SnapshotHistory> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The latest look, or a new one.
-    pub(super) fn look(&self) -> Arc<Look> {
+    /// The latest snapshot, or a new one.
+    pub(super) fn latest(&self) -> Arc<LiveSnapshot> {
         let now = self.now();
-        let mut memory = self.memory();
-        let fresh = memory.look.as_ref().map_or(FRESH, |look| look.fresh());
-        if let Some(look) = memory.look.as_ref().filter(|look| now.saturating_sub(look.at_ns()) < fresh) {
-            return Arc::clone(look);
+        let mut history = self.lock();
+        let fresh = history.latest.as_ref().map_or(FRESH, |snapshot| snapshot.fresh());
+        if let Some(latest) =
+            history.latest.as_ref().filter(|snapshot| now.saturating_sub(snapshot.at_ns()) < fresh)
+        {
+            return Arc::clone(latest);
         }
-        let groups = crate::groups::lately(&self.shared, TIMEOUT, fresh / 2);
-        memory.forget_before(now.saturating_sub(FORGET));
-        let look = Arc::new(memory.look_at(&self.shared, groups));
-        look.cost.store(self.now().saturating_sub(now), Ordering::Relaxed);
-        memory.look = Some(Arc::clone(&look));
-        look
+        let groups = self.groups.recent_snapshot(TIMEOUT, fresh / 2);
+        history.forget_before(now.saturating_sub(FORGET));
+        let snapshot = Arc::new(history.take(&self.processes, &self.limit, groups));
+        snapshot.cost.store(self.now().saturating_sub(now), Ordering::Relaxed);
+        history.latest = Some(Arc::clone(&snapshot));
+        snapshot
     }
 
-    /// Nobody has asked for a while: lets go of what would be of no use.
+    /// Drops a history that is too old.
     pub(super) fn tidy(&self) {
         let long_ago = self.now().saturating_sub(FORGET);
-        self.memory().forget_before(long_ago);
+        self.lock().forget_before(long_ago);
     }
 }
 
-/// How old a look may become that took so long.
+/// How old a snapshot may become that took `took` nanoseconds.
 fn fresh_for(took: i64) -> i64 {
     took.saturating_mul(REST).clamp(FRESH, OLDEST)
 }
 
-impl Memory {
+impl SnapshotHistory {
     fn forget_before(&mut self, time: i64) {
-        if self.look.as_ref().is_some_and(|look| look.at_ns() < time) {
+        if self.latest.as_ref().is_some_and(|latest| latest.at_ns() < time) {
             *self = Self::default();
         }
     }
 
-    fn look_at(&mut self, shared: &Shared, groups: Arc<GroupsSnapshot>) -> Look {
-        let processes = self.processes.look(shared, &groups);
-        let counters = self.counters.look(&self.processes, &processes);
+    fn take(
+        &mut self,
+        table: &ProcessTable,
+        limit: &MemoryLimit,
+        groups: Arc<GroupsSnapshot>,
+    ) -> LiveSnapshot {
+        let processes = self.processes.update(table, &groups);
+        let counters = self.counters.update(&self.processes, &processes);
         let held_bytes = processes.iter().fold(0, |sum: u64, process| sum.saturating_add(process.held_bytes));
         let session = SessionRow {
             at_ns: groups.at_ns,
             date_unix_ns: groups.date_unix_ns,
-            memory_limit: shared.limit.now().get(),
+            memory_limit: limit.now().get(),
             held_bytes,
             processes: processes.len(),
             running: processes.iter().filter(|process| process.runs).count(),
-            earlier_processes: shared.processes.earlier().processes,
+            earlier_processes: table.expired().processes,
         };
         let before = self.remember(&groups);
         let (merged, lately) = (OnceLock::new(), OnceLock::new());
-        Look { session, processes, counters, groups, before, merged, lately, cost: AtomicI64::new(0) }
+        LiveSnapshot { session, processes, counters, groups, before, merged, lately, cost: AtomicI64::new(0) }
     }
 
     /// Remembers it, and finds the one to compare it with: the latest that is old enough, else the oldest there is.
@@ -213,11 +229,11 @@ mod tests {
 
     #[test]
     fn l1_lately_is_the_last_ten_seconds_as_far_as_somebody_looked() {
-        let mut memory = Memory::default();
+        let mut history = SnapshotHistory::default();
         let ages: Vec<i64> =
-            (100..=130).map(|second| second - memory.remember(&at(second)).at_ns / 1_000_000_000).collect();
+            (100..=130).map(|second| second - history.remember(&at(second)).at_ns / 1_000_000_000).collect();
         assert_eq!(ages[..11], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         assert!(ages[11..].iter().all(|age| (10..12).contains(age)), "{ages:?}");
-        assert!(memory.groups.len() <= 7, "few are kept: {}", memory.groups.len());
+        assert!(history.groups.len() <= 7, "few are kept: {}", history.groups.len());
     }
 }

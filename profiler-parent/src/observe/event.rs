@@ -11,6 +11,8 @@ use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::time::{MonotonicNs, UnixNs};
 use serde::{Serialize, Serializer};
 
+use crate::session_time::SessionNs;
+
 /// A text that many markers share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedText(Arc<str>);
@@ -46,11 +48,6 @@ impl Serialize for SharedText {
         serializer.serialize_str(&self.0)
     }
 }
-
-/// Nanoseconds since the start of the session; negative before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct SessionNs(pub i64);
 
 /// Number of a span among all spans of all processes that are observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -31,30 +31,31 @@ use profiler_core::sys::spawn_quiet;
 #[doc(hidden)]
 pub use decode::{Teller, Told};
 pub use event::{
-    Batch, BatchClock, Detail, Field, Flow, ObservedMarker, Origin, SessionNs, Shape, SharedText, SpanNumber,
-    Value,
+    Batch, BatchClock, Detail, Field, Flow, ObservedMarker, Origin, Shape, SharedText, SpanNumber, Value,
 };
 pub use filter::{ALL_GROUPS, Filter};
 pub use queue::NoBatch;
 pub use subscriber::ObserverOptions;
 
-use crate::supervisor::Shared;
-use queue::Inbox;
-use reader::{Command, Hushed, Quiet, clock_now};
+use crate::process_table::ProcessTable;
+pub use crate::session_time::SessionNs;
+use crate::session_time::SessionTime;
+use queue::BatchQueue;
+use reader::{Command, Hushed, ObservedPools, Quiet, clock_now};
 use subscriber::Subscriber;
 
-/// How long a callback's thread waits before it looks whether it is to end.
+/// How long a callback's thread waits before it checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The session's side: the reader thread, while somebody observes.
 #[derive(Clone, Debug)]
-pub(crate) struct Observatory {
-    shared: Arc<Shared>,
-    state: Arc<Mutex<State>>,
+pub(crate) struct ObserverRegistry {
+    pools: ObservedPools,
+    state: Arc<Mutex<ReaderThreads>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReaderThreads {
     running: Option<Running>,
     /// Reader threads that were told to end.
     ending: Vec<JoinHandle<()>>,
@@ -72,28 +73,31 @@ struct Running {
     number: u64,
 }
 
-impl Observatory {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, state: Arc::new(Mutex::new(State::default())) }
+impl ObserverRegistry {
+    pub(crate) fn new(processes: Arc<ProcessTable>, time: SessionTime) -> Self {
+        Self {
+            pools: ObservedPools { processes, time },
+            state: Arc::new(Mutex::new(ReaderThreads::default())),
+        }
     }
 
     /// Serves another observer.
     pub(crate) fn observe(&self, filter: Filter, options: ObserverOptions) -> io::Result<Observer> {
-        let inbox = Arc::new(Inbox::new(options.queue_bytes));
-        let clock = clock_now(&self.shared);
-        let subscriber = Box::new(Subscriber::new(filter, options, Arc::downgrade(&inbox), clock));
+        let queue = Arc::new(BatchQueue::new(options.queue_bytes));
+        let clock = clock_now(self.pools.time);
+        let subscriber = Box::new(Subscriber::new(filter, options, Arc::downgrade(&queue), clock));
         let mut state = lock(&self.state);
         let quiet = Arc::clone(&state.quiet);
         let mut number = 0;
         if state.is_over {
-            inbox.close();
+            queue.close();
         } else {
             let (attach, attached) = bounded(0);
-            number = state.attach(&self.shared, Command::Attach(subscriber, attach))?;
+            number = state.attach(&self.pools, Command::Attach(subscriber, attach))?;
             drop(state);
             let _ = attached.recv();
         }
-        Ok(Observer { inbox, state: Arc::clone(&self.state), number, quiet })
+        Ok(Observer { queue, state: Arc::clone(&self.state), number, quiet })
     }
 
     /// The session ends: sends what was recorded until now, then nothing more. Waits for the reader thread, which
@@ -108,13 +112,13 @@ impl Observatory {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<ReaderThreads>) -> MutexGuard<'_, ReaderThreads> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
+impl ReaderThreads {
     /// Gives an observer to the reader thread, which is started if there is none; says which one it is.
-    fn attach(&mut self, shared: &Arc<Shared>, attach: Command) -> io::Result<u64> {
+    fn attach(&mut self, pools: &ObservedPools, attach: Command) -> io::Result<u64> {
         let mut command = attach;
         if let Some(running) = &mut self.running {
             match running.commands.send(command) {
@@ -126,19 +130,19 @@ impl State {
             }
         }
         self.end();
-        let running = self.start(shared)?;
+        let running = self.start(pools)?;
         let number = running.number;
         let _ = running.commands.send(command);
         self.running = Some(running);
         Ok(number)
     }
 
-    fn start(&mut self, shared: &Arc<Shared>) -> io::Result<Running> {
+    fn start(&mut self, pools: &ObservedPools) -> io::Result<Running> {
         let (commands, told) = unbounded();
-        let (shared, quiet) = (Arc::clone(shared), Arc::clone(&self.quiet));
+        let (pools, quiet) = (pools.clone(), Arc::clone(&self.quiet));
         let thread = spawn_quiet("profiler-observe", move || {
             // Observers hear of a panic by the end of their batches.
-            let _ = catch_unwind(AssertUnwindSafe(|| reader::run(&shared, &told, &quiet)));
+            let _ = catch_unwind(AssertUnwindSafe(|| reader::run(pools, &told, &quiet)));
         })?;
         self.started += 1;
         Ok(Running { commands, thread, observers: 1, number: self.started })
@@ -164,8 +168,8 @@ impl State {
 /// Gets what all processes record, in batches. Dropping it ends that, and frees what waits.
 #[derive(Debug)]
 pub struct Observer {
-    inbox: Arc<Inbox>,
-    state: Arc<Mutex<State>>,
+    queue: Arc<BatchQueue>,
+    state: Arc<Mutex<ReaderThreads>>,
     number: u64,
     quiet: Quiet,
 }
@@ -176,7 +180,7 @@ impl Observer {
     /// # Errors
     /// [`NoBatch`]: nothing happened, or the session is over.
     pub fn next(&self, patience: Duration) -> Result<Batch, NoBatch> {
-        self.inbox.take(patience)
+        self.queue.take(patience)
     }
 
     /// Calls `each` with every batch, on a thread of its own, until this or the session ends. What that thread

@@ -12,12 +12,11 @@ use profiler_core::sys::OwnFile;
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::decode::{Names, Payload, Role, SiteInfo};
-use super::event::{
-    BatchClock, Detail, ObservedMarker, Origin, SessionNs, Shape, SharedText, SpanNumber, Value,
-};
+use super::event::{BatchClock, Detail, ObservedMarker, Origin, Shape, SharedText, SpanNumber, Value};
 use super::filter::Head;
 use super::spans::{OpenSpan, Spans};
 use super::subscriber::{Subscriber, Tallies};
+use crate::session_time::SessionNs;
 
 /// Threads whose names are remembered per process.
 const MOST_THREADS: usize = 1 << 16;

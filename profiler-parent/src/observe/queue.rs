@@ -23,26 +23,26 @@ pub enum NoBatch {
 
 /// Batches that wait.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct BatchQueue {
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     queue: VecDeque<(Batch, usize)>,
     bytes: usize,
     is_closed: bool,
 }
 
-impl Inbox {
+impl BatchQueue {
     /// One that holds so many bytes.
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, state: Mutex::new(State::default()), changed: Condvar::new() }
+        Self { limit, state: Mutex::new(QueueState::default()), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,7 +60,7 @@ impl Inbox {
 
     /// Takes the oldest batch, waiting at most so long.
     pub(super) fn take(&self, patience: Duration) -> Result<Batch, NoBatch> {
-        let nothing = |state: &mut State| state.queue.is_empty() && !state.is_closed;
+        let nothing = |state: &mut QueueState| state.queue.is_empty() && !state.is_closed;
         let waited = self.changed.wait_timeout_while(self.lock(), patience, nothing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match state.queue.pop_front() {

@@ -15,11 +15,19 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use profiler_core::ids::{PoolId, ThreadId};
 use profiler_core::time::{Anchor, Timestamp};
 
-use super::event::{BatchClock, SessionNs};
+use super::event::BatchClock;
 use super::process::{Pass, Watched};
 use super::schedule::Pace;
 use super::subscriber::{Subscriber, Tallies};
-use crate::supervisor::{Process, ProcessState, Remains, Shared};
+use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::session_time::{SessionNs, SessionTime};
+
+/// What a reader thread reads.
+#[derive(Clone, Debug)]
+pub(super) struct ObservedPools {
+    pub(super) processes: Arc<ProcessTable>,
+    pub(super) time: SessionTime,
+}
 
 /// What the reader thread is told.
 #[derive(Debug)]
@@ -41,19 +49,19 @@ const BUDGET: u64 = 16 << 20;
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The time now, on the clock of all batches.
-pub(super) fn clock_now(shared: &Shared) -> BatchClock {
-    let later = Anchor::take();
+pub(super) fn clock_now(time: SessionTime) -> BatchClock {
+    let (clock, later) = (time.clock(), Anchor::take());
     BatchClock {
-        start_monotonic: shared.clock.start.monotonic,
-        start_unix: shared.clock.start_unix,
-        now: SessionNs(shared.clock.converter(later).since_start_ns(later.ticks)),
+        start_monotonic: clock.start.monotonic,
+        start_unix: clock.start_unix,
+        now: SessionNs(clock.converter(later).since_start_ns(later.ticks)),
     }
 }
 
 /// Reads for observers until nobody can tell it anything any more.
-pub(super) fn run(shared: &Arc<Shared>, commands: &Receiver<Command>, quiet: &Quiet) {
+pub(super) fn run(pools: ObservedPools, commands: &Receiver<Command>, quiet: &Quiet) {
     let _hushed = Hushed::new(quiet);
-    let mut reader = Reader::new(Arc::clone(shared), Arc::clone(quiet));
+    let mut reader = Reader::new(pools, Arc::clone(quiet));
     loop {
         match commands.recv_timeout(reader.until_due()) {
             Ok(Command::Attach(subscriber, attached)) => {
@@ -98,7 +106,7 @@ fn lock(quiet: &Quiet) -> std::sync::MutexGuard<'_, BTreeSet<ThreadId>> {
 }
 
 struct Reader {
-    shared: Arc<Shared>,
+    pools: ObservedPools,
     quiet: Quiet,
     subscribers: Vec<Subscriber>,
     watched: BTreeMap<PoolId, Watched>,
@@ -112,9 +120,9 @@ struct Reader {
 }
 
 impl Reader {
-    const fn new(shared: Arc<Shared>, quiet: Quiet) -> Self {
+    const fn new(pools: ObservedPools, quiet: Quiet) -> Self {
         Self {
-            shared,
+            pools,
             quiet,
             subscribers: Vec::new(),
             watched: BTreeMap::new(),
@@ -131,7 +139,7 @@ impl Reader {
         let batch = self.subscribers.iter_mut().map(|one| one.schedule().due()).min();
         let by_size = self.subscribers.iter().any(Subscriber::wants_batches_by_size);
         batch.map(|due| due.min(self.pace.due(by_size))).map_or(LONG, |due| {
-            let ns = due.0.saturating_sub(clock_now(&self.shared).now.0);
+            let ns = due.0.saturating_sub(clock_now(self.pools.time).now.0);
             Duration::from_nanos(u64::try_from(ns).unwrap_or(0)).min(LONG)
         })
     }
@@ -156,7 +164,7 @@ impl Reader {
         self.forget_who_left();
         let clock = self.read(Timestamp::ZERO, if all { u64::MAX } else { BUDGET });
         let tallies = self.tallies();
-        let converter = self.shared.clock.converter(Anchor::take());
+        let converter = self.pools.time.converter();
         for subscriber in &mut self.subscribers {
             if all || subscriber.schedule().is_due(clock.now) {
                 let open = self.watched.values().flat_map(Watched::open);
@@ -170,13 +178,13 @@ impl Reader {
     /// Reads what was added to all pools, of each about so many bytes at most. Processes that ended before `since` are of
     /// no interest.
     fn read(&mut self, since: Timestamp, budget: u64) -> BatchClock {
-        self.take_the_roll(since);
+        self.update_processes(since);
         self.passes += 1;
-        let clock = clock_now(&self.shared);
+        let clock = clock_now(self.pools.time);
         let quiet = lock(&self.quiet).clone();
         let mut pass = Pass {
             number: self.passes,
-            converter: self.shared.clock.converter(Anchor::take()),
+            converter: self.pools.time.converter(),
             clock,
             quiet: &quiet,
             subscribers: &mut self.subscribers,
@@ -192,14 +200,14 @@ impl Reader {
             self.gone = self.gone.plus(watched.tallies());
             self.done.insert(key);
         }
-        self.pace.note(clock.now, clock_now(&self.shared).now);
+        self.pace.note(clock.now, clock_now(self.pools.time).now);
         clock
     }
 
-    /// Who is there, and who is no more.
-    fn take_the_roll(&mut self, since: Timestamp) {
-        let shared = Arc::clone(&self.shared);
-        let all = shared.processes.lock();
+    /// Finds processes that are new, and processes that are over.
+    fn update_processes(&mut self, since: Timestamp) {
+        let processes = Arc::clone(&self.pools.processes);
+        let all = processes.lock();
         for (key, process) in all.iter() {
             if !self.done.contains(key) {
                 self.meet(*key, process, since);

@@ -1,9 +1,8 @@
 //! When the next batch is due: on a fixed grid, so that a late one does not push back all that follow; and when pools are
 //! read, which is no rarer.
 
+use crate::session_time::SessionNs;
 use std::time::Duration;
-
-use super::event::SessionNs;
 
 /// The shortest time between two batches.
 const SHORTEST: Duration = Duration::from_millis(5);

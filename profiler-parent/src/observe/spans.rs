@@ -18,7 +18,8 @@ use std::collections::{BTreeMap, HashMap};
 use profiler_core::ids::ThreadId;
 use profiler_core::time::{TimeConverter, Timestamp};
 
-use super::event::{Detail, ObservedMarker, SessionNs, SharedText, SpanNumber};
+use super::event::{Detail, ObservedMarker, SharedText, SpanNumber};
+use crate::session_time::SessionNs;
 use given_up::GivenUp;
 
 /// Open spans of one process that are kept.

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use profiler_core::time::{TimeConverter, Timestamp};
 
-use super::event::{Batch, BatchClock, ObservedMarker, SessionNs, SpanNumber};
+use super::event::{Batch, BatchClock, ObservedMarker, SpanNumber};
 use super::filter::{Filter, Head};
-use super::queue::Inbox;
+use super::queue::BatchQueue;
 use super::schedule::Schedule;
 use super::spans::OpenSpan;
+use crate::session_time::SessionNs;
 
 /// Running spans that a batch lists.
 const MOST_RUNNING: usize = 256;
@@ -104,7 +105,7 @@ pub(super) struct Subscriber {
     /// What was there before it came has been read.
     caught_up: bool,
     schedule: Schedule,
-    inbox: Weak<Inbox>,
+    queue: Weak<BatchQueue>,
     pending: Vec<ObservedMarker>,
     pending_bytes: usize,
     running: (Vec<ObservedMarker>, u64),
@@ -119,7 +120,7 @@ impl Subscriber {
     pub(super) fn new(
         filter: Filter,
         options: ObserverOptions,
-        inbox: Weak<Inbox>,
+        queue: Weak<BatchQueue>,
         clock: BatchClock,
     ) -> Self {
         Self {
@@ -128,7 +129,7 @@ impl Subscriber {
             since: Timestamp::MAX,
             caught_up: false,
             schedule: Schedule::new(options.period, clock.now),
-            inbox,
+            queue,
             pending: Vec::new(),
             pending_bytes: 0,
             running: (Vec::new(), 0),
@@ -142,7 +143,7 @@ impl Subscriber {
 
     /// Whether the observer is still there.
     pub(super) fn is_there(&self) -> bool {
-        self.inbox.strong_count() > 0
+        self.queue.strong_count() > 0
     }
 
     /// Whether a number of markers is a reason to send a batch before its time.
@@ -235,7 +236,7 @@ impl Subscriber {
 
     fn send(&mut self, clock: BatchClock) {
         let (markers, bytes) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.pending_bytes));
-        let Some(inbox) = self.inbox.upgrade() else { return };
+        let Some(queue) = self.queue.upgrade() else { return };
         let (news, count) = (self.news(), markers.len() as u64);
         let running_bytes: usize = self.running.0.iter().map(ObservedMarker::weight).sum();
         let batch = Batch {
@@ -249,7 +250,7 @@ impl Subscriber {
             orphans: news.tallies.orphans,
             unreadable: news.tallies.unreadable,
         };
-        if inbox.put(batch, bytes.saturating_add(running_bytes).saturating_add(size_of::<Batch>())) {
+        if queue.put(batch, bytes.saturating_add(running_bytes).saturating_add(size_of::<Batch>())) {
             self.sequence += 1;
             self.told = news;
         } else {
@@ -260,8 +261,8 @@ impl Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        if let Some(inbox) = self.inbox.upgrade() {
-            inbox.close();
+        if let Some(queue) = self.queue.upgrade() {
+            queue.close();
         }
     }
 }
@@ -285,13 +286,13 @@ mod tests {
             now: SessionNs(1),
         };
         let options = ObserverOptions::default().queue_bytes(queue_bytes);
-        let inbox = Arc::new(Inbox::new(queue_bytes));
-        let mut subscriber = Subscriber::new(Filter::default(), options, Arc::downgrade(&inbox), clock);
+        let queue = Arc::new(BatchQueue::new(queue_bytes));
+        let mut subscriber = Subscriber::new(Filter::default(), options, Arc::downgrade(&queue), clock);
         subscriber.begin();
         let open = spans.iter().map(|(number, span)| (*number, span));
         subscriber.look_at(open, start.converter(Anchor::take()), clock);
         subscriber.flush(Tallies::default(), clock);
-        inbox.take(Duration::ZERO).unwrap()
+        queue.take(Duration::ZERO).unwrap()
     }
 
     fn span(number: u64, details: usize) -> (SpanNumber, OpenSpan) {

@@ -28,7 +28,7 @@ fn a_child_that_cannot_be_watched_is_ended_and_forgotten() {
         std::thread::yield_now();
     }
     let before = session.processes().len();
-    session.hub.handle.watcher().stop();
+    session.supervisor.handle.watcher().stop();
     let error = session.spawn("not watched", sleeping()).unwrap_err();
     assert!(matches!(error, SpawnedError::System(_)), "{error}");
     assert!(!is_running(), "the caller is told that nothing was started");

@@ -1,4 +1,4 @@
-//! What the hub is told.
+//! What the supervisor is told.
 
 use std::process::ExitStatus;
 
@@ -10,18 +10,18 @@ use profiler_core::profile::ProfileSpec;
 
 use super::link::Control;
 use super::listen::InFlight;
-use crate::controller::Refusal;
+use crate::controller::{Event, Refusal};
 use crate::gather::state::Input;
 
-/// Something for the hub to do or to know.
+/// Something for the supervisor to do or to know.
 #[derive(Debug)]
-pub(crate) enum HubEvent {
+pub(crate) enum SupervisorEvent {
     /// A process wants to join; the answer is its first allowance.
     Join { key: PoolId, reply: Sender<Result<ByteLimit, Refusal>> },
-    /// A process that joined will not run after all.
-    Forget { key: PoolId },
+    /// An event for the controller, which needs nothing else.
+    Accounting(Event),
     /// This process records.
-    OwnStarted { key: PoolId },
+    LocalProcessStarted { key: PoolId },
     /// A child has said hello.
     Connected { key: PoolId, hello: Hello, sender: transport::Sender<ToChild> },
     /// A child has sent a message.
@@ -30,31 +30,29 @@ pub(crate) enum HubEvent {
     Closed { key: PoolId, error: TransportError },
     /// A child has ended.
     Exited { key: PoolId, status: Option<ExitStatus> },
-    /// This process's own chunk manager has something to tell.
-    OwnUpdate,
-    /// The limit is another one; `obeyed` hears when no more than that is held.
+    /// This process's own chunk manager has an update.
+    LocalUpdate,
+    /// The limit changes; `obeyed` is sent to when no more than that is held.
     SetLimit { limit: ByteLimit, obeyed: Sender<()> },
-    /// Nobody counts any more on what is owed now.
-    Overdue,
-    /// All connected children shall do this.
+    /// All connected children must do this.
     Control { control: Control, confirm: Sender<()>, asked: Sender<usize> },
-    /// A capture wants something.
-    Capture(CaptureOrder),
-    /// Others want something of the hub: it looks.
-    Rung,
+    /// A capture asks for something.
+    Capture(CaptureRequest),
+    /// The probes that are wanted may have changed: the supervisor checks.
+    Woken,
     /// The session is over.
     End,
 }
 
-/// What a capture wants of the hub.
+/// What a capture asks of the supervisor.
 #[derive(Debug)]
-pub(crate) enum CaptureOrder {
+pub(crate) enum CaptureRequest {
     /// Ask all children that can be asked for their parts; say who was asked.
     Begin { id: GatherId, spec: ProfileSpec, inputs: Sender<Input<PoolId>>, asked: Sender<Vec<PoolId>> },
-    /// Ask a child how far it is.
+    /// Ask a child for its progress.
     Progress { id: GatherId, key: PoolId },
-    /// Have a child stop writing.
+    /// Make a child stop writing.
     Cancel { id: GatherId, key: PoolId },
-    /// Nothing more is to be told.
+    /// Forward nothing more.
     End { id: GatherId },
 }

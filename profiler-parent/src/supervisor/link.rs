@@ -1,10 +1,10 @@
-//! The hub's side of one child's channel: what was asked, what is outstanding, what waits.
+//! The supervisor's side of one child's channel: what was asked, what is outstanding, what waits.
 //!
-//! Used by the hub alone. Invariant: at most one control request is outstanding, and what was
+//! Used by the supervisor alone. Invariant: at most one control request is outstanding, and what was
 //! asked meanwhile is coalesced to what still matters, and of every other kind at most one message is
-//! unanswered, so a child that does not read can never fill its socket and make the hub wait, or lose
+//! unanswered, so a child that does not read can never fill its socket and make the supervisor wait, or lose
 //! a channel that does not wait. An answer counts only if it was asked for, and now and then only an
-//! echo does: else a child that reads nothing and answers without end could have the hub ask without end.
+//! echo does: else a child that reads nothing and answers without end could have the supervisor ask without end.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
 //! Starting a child of the session, and listening to it.
 //!
-//! The child joins the books before it exists, so its pool is inside the limit from its first
-//! byte. `listen` receives its messages; when the child ends, the exit watcher's
-//! event makes the hub give that up.
+//! The child joins the controller before it exists, so its pool is inside the limit from its first
+//! byte. `listen` receives its messages. When the child ends, the exit watcher's event makes the
+//! supervisor hang up its channel.
 
 use std::io;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
@@ -18,10 +18,10 @@ use profiler_core::pool::{self, PoolSpec};
 use profiler_core::sys::OwnFile;
 
 use super::listen::PendingChild;
-use super::{HubEvent, HubHandle, Shared};
-use crate::controller::Refusal;
+use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
+use crate::controller::{Event, Refusal};
 use crate::outbox::{Outbox, OutboxError};
-use crate::process_table::{Process, ProcessState, Remains};
+use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 use crate::spawn::{Gift, Gifts, SpawnError, spawn};
 
 /// Pause between two tries of joining while memory is being freed: doubled each time, up to the
@@ -54,8 +54,8 @@ pub enum SpawnedError {
 /// A child of the session. Dropping it leaves the child running, and watched.
 #[derive(Debug)]
 pub struct ProfiledChild {
-    shared: Arc<Shared>,
-    hub: HubHandle,
+    processes: Arc<ProcessTable>,
+    supervisor: SupervisorHandle,
     key: PoolId,
     pid: ProcessId,
     is_profiled: bool,
@@ -82,24 +82,24 @@ impl ProfiledChild {
 
     /// Sends the child signals, from any thread, while this handle waits for it.
     pub fn signals(&self) -> ChildSignals {
-        ChildSignals { hub: self.hub.clone(), key: self.key }
+        ChildSignals { supervisor: self.supervisor.clone(), key: self.key }
     }
 
     /// Whether the child's program took what it was given to record with: it called
     /// `profiler_child::init()`, or recorded something.
     pub fn has_begun(&self) -> bool {
-        self.shared.processes.has_begun(self.key)
+        self.processes.has_begun(self.key)
     }
 
     /// Waits for the child to end. `None` if somebody else in this process took its status.
     pub fn wait(&mut self) -> Option<ExitStatus> {
         self.stdin = None; // as in std: a child that reads to the end must not wait for us
-        self.shared.processes.wait_for_end(self.key)
+        self.processes.wait_for_end(self.key)
     }
 
     /// Whether the child has ended; then [`wait`](Self::wait) says at once how.
     pub fn has_ended(&self) -> bool {
-        self.shared.processes.has_ended(self.key)
+        self.processes.has_ended(self.key)
     }
 
     /// Kills the child. `false` if it has ended already.
@@ -108,17 +108,17 @@ impl ProfiledChild {
     /// What the system says.
     pub fn kill(&self) -> io::Result<bool> {
         // In this order: the end of a session moves the child from the watcher to the processes.
-        if self.hub.watcher().kill(&self.key)? {
+        if self.supervisor.watcher().kill(&self.key)? {
             return Ok(true);
         }
-        self.shared.processes.kill_released(self.key).transpose().map(|killed| killed.is_some())
+        self.processes.kill_released(self.key).transpose().map(|killed| killed.is_some())
     }
 }
 
 /// Sends signals to one child of the session, and never to a later process of the same number.
 #[derive(Clone, Debug)]
 pub struct ChildSignals {
-    hub: HubHandle,
+    supervisor: SupervisorHandle,
     key: PoolId,
 }
 
@@ -128,7 +128,7 @@ impl ChildSignals {
     /// # Errors
     /// What the system says.
     pub fn send(&self, signal: i32) -> io::Result<bool> {
-        self.hub.watcher().signal(&self.key, signal)
+        self.supervisor.watcher().signal(&self.key, signal)
     }
 }
 
@@ -142,57 +142,62 @@ pub(crate) enum Trust {
 }
 
 /// Starts a child, profiled if the limit allows.
-pub(crate) fn spawn_child(
-    shared: &Arc<Shared>,
-    hub: &HubHandle,
+pub(super) fn spawn_child(
+    context: &SupervisorContext,
+    supervisor: &SupervisorHandle,
     name: &str,
     command: Command,
     trust: Trust,
 ) -> Result<ProfiledChild, SpawnedError> {
     let key = pool::new_id()?;
-    match join(hub, key) {
+    match join(supervisor, key) {
         Ok(allowance) => {
-            let pool = match make_pool(shared, key, allowance, name) {
+            let pool = match make_pool(context, key, allowance, name) {
                 Ok(pool) => pool,
                 Err(error) => {
-                    hub.send(HubEvent::Forget { key });
+                    supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
                     let why = format!("its pool cannot be made: {error}");
-                    return spawn_unprofiled(shared, hub, key, name, command, why);
+                    return spawn_unprofiled(context, supervisor, key, name, command, why);
                 }
             };
-            let spawned = spawn_profiled(shared, hub, key, pool, (name, trust), command);
+            let spawned = spawn_profiled(context, supervisor, key, pool, (name, trust), command);
             if spawned.is_err() {
-                shared.forget_pool(key);
-                hub.send(HubEvent::Forget { key });
+                context.forget_pool(key);
+                supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
             }
             spawned
         }
         Err(refusal) => {
-            hub.send(HubEvent::Forget { key });
-            spawn_unprofiled(shared, hub, key, name, command, refusal.to_string())
+            supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+            spawn_unprofiled(context, supervisor, key, name, command, refusal.to_string())
         }
     }
 }
 
-fn make_pool(shared: &Shared, key: PoolId, allowance: ByteLimit, name: &str) -> io::Result<Arc<OwnFile>> {
+fn make_pool(
+    context: &SupervisorContext,
+    key: PoolId,
+    allowance: ByteLimit,
+    name: &str,
+) -> io::Result<Arc<OwnFile>> {
     let spec = PoolSpec {
         id: key,
-        limit: shared.limit.most(),
+        limit: context.limit.most(),
         allowance,
-        clock: shared.clock,
-        params: shared.params.clone(),
+        clock: context.time.clock(),
+        params: context.params.clone(),
         name: name.to_owned(),
     };
-    shared.make_pool(&spec).map(|file| Arc::new(file.into()))
+    context.make_pool(&spec).map(|file| Arc::new(file.into()))
 }
 
 /// Asks for an allowance, patiently while memory is being freed for it.
-fn join(hub: &HubHandle, key: PoolId) -> Result<ByteLimit, Refusal> {
+fn join(supervisor: &SupervisorHandle, key: PoolId) -> Result<ByteLimit, Refusal> {
     let mut last = Refusal::NotYet { missing: 0 };
     let mut pause = FIRST_PAUSE;
     for _ in 0..JOIN_TRIES {
         let (reply, answer) = bounded(1);
-        hub.send(HubEvent::Join { key, reply });
+        supervisor.send(SupervisorEvent::Join { key, reply });
         match answer.recv() {
             Ok(Err(refusal @ Refusal::NotYet { .. })) => last = refusal,
             Ok(answer) => return answer,
@@ -205,8 +210,8 @@ fn join(hub: &HubHandle, key: PoolId) -> Result<ByteLimit, Refusal> {
 }
 
 fn spawn_profiled(
-    shared: &Arc<Shared>,
-    hub: &HubHandle,
+    context: &SupervisorContext,
+    supervisor: &SupervisorHandle,
     key: PoolId,
     pool: Arc<OwnFile>,
     (name, trust): (&str, Trust),
@@ -236,20 +241,20 @@ fn spawn_profiled(
     let pid = ProcessId::new(child.id());
     let mut process = Process::new(name, pid, ProcessState::Starting, Remains::Pool(Arc::clone(&pool)));
     process.outbox = outbox;
-    process.in_file = shared.pools.is_some();
+    process.in_file = context.pools.is_some();
     process.abandon = Some(abandon);
     process.is_trusted = trust == Trust::Trusted;
-    shared.processes.add(key, process);
-    if let Err(error) = hub.receivers().add_child(PendingChild { key, pid, listener, token }) {
-        end_unwatched(shared, key, &mut child);
+    context.processes.add(key, process);
+    if let Err(error) = supervisor.receivers().add_child(PendingChild { key, pid, listener, token }) {
+        end_unwatched(context, key, &mut child);
         return Err(error.into());
     }
-    Ok(adopt(shared, hub, key, child, true)?)
+    Ok(adopt(context, supervisor, key, child, true)?)
 }
 
 fn spawn_unprofiled(
-    shared: &Arc<Shared>,
-    hub: &HubHandle,
+    context: &SupervisorContext,
+    supervisor: &SupervisorHandle,
     key: PoolId,
     name: &str,
     mut command: Command,
@@ -260,35 +265,44 @@ fn spawn_unprofiled(
     let child = command.spawn().map_err(|source| SpawnError::Start { program, source })?;
     let remains = Remains::Unprofiled(why);
     let pid = ProcessId::new(child.id());
-    shared.processes.add(key, Process::new(name, pid, ProcessState::Starting, remains));
-    Ok(adopt(shared, hub, key, child, false)?)
+    context.processes.add(key, Process::new(name, pid, ProcessState::Starting, remains));
+    Ok(adopt(context, supervisor, key, child, false)?)
 }
 
 /// Ends a child that cannot be part of the session. The caller is told that nothing was started, so
 /// the child must not run.
-fn end_unwatched(shared: &Shared, key: PoolId, child: &mut std::process::Child) {
+fn end_unwatched(context: &SupervisorContext, key: PoolId, child: &mut std::process::Child) {
     let _ = (child.kill(), child.wait());
-    shared.processes.change(key, |process| process.hang_up()); // ends its channel
-    shared.processes.remove(key);
-    shared.groups.forget_reader(key);
+    context.processes.change(key, |process| process.hang_up()); // ends its channel
+    context.processes.remove(key);
+    context.groups.forget_reader(key);
 }
 
 /// From now on the session watches the child and takes its exit status.
 fn adopt(
-    shared: &Arc<Shared>,
-    hub: &HubHandle,
+    context: &SupervisorContext,
+    supervisor: &SupervisorHandle,
     key: PoolId,
     mut child: std::process::Child,
     is_profiled: bool,
 ) -> io::Result<ProfiledChild> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let pid = ProcessId::new(child.id());
-    if let Err(mut refused) = hub.watcher().watch(key, child) {
-        end_unwatched(shared, key, &mut refused.child);
+    if let Err(mut refused) = supervisor.watcher().watch(key, child) {
+        end_unwatched(context, key, &mut refused.child);
         return Err(refused.error);
     }
-    let (shared, hub) = (Arc::clone(shared), hub.clone());
     let alive = Arc::new(());
-    shared.processes.change(key, |process| process.handle = Arc::downgrade(&alive));
-    Ok(ProfiledChild { shared, hub, key, pid, is_profiled, stdin, stdout, stderr, _alive: alive })
+    context.processes.change(key, |process| process.handle = Arc::downgrade(&alive));
+    Ok(ProfiledChild {
+        processes: Arc::clone(&context.processes),
+        supervisor: supervisor.clone(),
+        key,
+        pid,
+        is_profiled,
+        stdin,
+        stdout,
+        stderr,
+        _alive: alive,
+    })
 }

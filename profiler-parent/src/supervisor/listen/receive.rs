@@ -1,13 +1,13 @@
 //! Linux: one thread that receives what all children send.
 //!
 //! ```text
-//! spawn ── add_child ──────┐                       ┌── Connected, Message, Closed ──▶ hub
-//!                          ├─▶ requests, wake ─▶ thread
-//! hub ── slot released ────┘                       └── waits for all sockets (ReadySet)
+//! spawn ── add_child ─────────────┐                       ┌── Connected, Message, Closed ──▶ supervisor
+//!                                 ├─▶ requests, wake ─▶ thread
+//! supervisor ── slot released ────┘                       └── waits for all sockets (ReadySet)
 //! ```
 //!
 //! The thread never blocks on one child: `try_recv` returns `None` if no complete packet is queued. While
-//! `IN_FLIGHT` messages of a child wait for the hub, the set does not contain the child's socket.
+//! `IN_FLIGHT` messages of a child wait for the supervisor, the set does not contain the child's socket.
 //!
 //! The program may close any descriptor. `epoll` removes a closed socket without an event. Therefore the thread
 //! checks all sockets once a second. If the program has closed the set, the thread creates a new one.
@@ -29,7 +29,7 @@ use profiler_core::sys::spawn_quiet;
 
 use super::slots::MessageSlots;
 use super::{IN_FLIGHT, PendingChild};
-use crate::supervisor::HubEvent;
+use crate::supervisor::SupervisorEvent;
 
 /// The thread checks all sockets at this interval.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ impl ChildReceivers {
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
-    pub(crate) fn start(events: Sender<HubEvent>) -> io::Result<Self> {
+    pub(crate) fn start(events: Sender<SupervisorEvent>) -> io::Result<Self> {
         let set = Mutex::new(Arc::new(ReadySet::new()?));
         let mailbox = Arc::new(Mailbox { set, requests: Mutex::default() });
         let receiver = ReceiveThread {
@@ -141,7 +141,7 @@ enum Stage {
 #[derive(Debug)]
 struct ReceiveThread {
     mailbox: Arc<Mailbox>,
-    events: Sender<HubEvent>,
+    events: Sender<SupervisorEvent>,
     channels: BTreeMap<ChannelNumber, Channel>,
     next: ChannelNumber,
 }
@@ -248,7 +248,7 @@ impl ReceiveThread {
         if let Some(Channel { stage: Stage::Pending(child), .. }) = self.channels.remove(&number) {
             match catch_panic(|| accept_hello(child, &self.mailbox, events, number)) {
                 Ok(stage) => self.insert(set, number, Channel { key, stage }),
-                Err(error) => drop(self.events.send(HubEvent::Closed { key, error })),
+                Err(error) => drop(self.events.send(SupervisorEvent::Closed { key, error })),
             }
         }
         true
@@ -274,7 +274,7 @@ impl ReceiveThread {
                 drop(channel);
                 Ok(())
             });
-            let _ = self.events.send(HubEvent::Closed { key, error });
+            let _ = self.events.send(SupervisorEvent::Closed { key, error });
         }
     }
 }
@@ -314,7 +314,7 @@ fn catch_panic<T>(receive: impl FnOnce() -> Result<T, TransportError>) -> Result
 fn accept_hello(
     child: PendingChild,
     mailbox: &Arc<Mailbox>,
-    events: &Sender<HubEvent>,
+    events: &Sender<SupervisorEvent>,
     number: ChannelNumber,
 ) -> Result<Stage, TransportError> {
     let PendingChild { key, pid, listener, token } = child;
@@ -325,7 +325,8 @@ fn accept_hello(
         }
     };
     let receiver = accepted.ends.receiver;
-    let _ = events.send(HubEvent::Connected { key, hello: accepted.hello, sender: accepted.ends.sender });
+    let _ =
+        events.send(SupervisorEvent::Connected { key, hello: accepted.hello, sender: accepted.ends.sender });
     let mailbox = Arc::downgrade(mailbox);
     let slots = MessageSlots::new(move || {
         if let Some(mailbox) = mailbox.upgrade() {
@@ -335,12 +336,12 @@ fn accept_hello(
     Ok(Stage::Open { receiver, slots })
 }
 
-/// Receives messages while slots are free, and sends them to the hub.
+/// Receives messages while slots are free, and sends them to the supervisor.
 fn receive(
     key: PoolId,
     receiver: &mut Receiver<ToParent>,
     slots: &Arc<MessageSlots>,
-    events: &Sender<HubEvent>,
+    events: &Sender<SupervisorEvent>,
 ) -> Result<(), TransportError> {
     for _ in 0..IN_FLIGHT {
         if slots.is_full() {
@@ -351,7 +352,7 @@ fn receive(
             Some(ToParent::Hello(_)) => return Err(TransportError::PeerMisbehaved("a second Hello")),
             Some(message) => {
                 let in_flight = slots.acquire();
-                let _ = events.send(HubEvent::Message { key, message, in_flight });
+                let _ = events.send(SupervisorEvent::Message { key, message, in_flight });
             }
         }
     }

@@ -1,6 +1,6 @@
-//! Limits how many messages of one child wait for the hub.
+//! Limits how many messages of one child wait for the supervisor.
 //!
-//! The receiving thread acquires a slot for each message; the hub releases it when it has handled the
+//! The receiving thread acquires a slot for each message; the supervisor releases it when it has handled the
 //! message. Invariant: if the receiving thread finds no free slot, the callback runs after the next
 //! release, in every interleaving of the two threads.
 
@@ -21,7 +21,7 @@ pub(super) struct MessageSlots {
 pub(crate) struct InFlight(Arc<MessageSlots>);
 
 impl MessageSlots {
-    /// All slots are free. `on_available` runs on the hub's thread when a slot is released and all were in
+    /// All slots are free. `on_available` runs on the supervisor's thread when a slot is released and all were in
     /// use; it must not block.
     pub(super) fn new(on_available: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { taken: Mutex::new(0), on_available: Box::new(on_available) })

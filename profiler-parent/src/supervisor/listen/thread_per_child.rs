@@ -10,17 +10,17 @@ use profiler_core::sys::spawn_quiet;
 
 use super::PendingChild;
 use super::slots::MessageSlots;
-use crate::supervisor::HubEvent;
+use crate::supervisor::SupervisorEvent;
 
 /// Receives the messages of all children of a session.
 #[derive(Debug)]
 pub(crate) struct ChildReceivers {
-    events: Sender<HubEvent>,
+    events: Sender<SupervisorEvent>,
 }
 
 impl ChildReceivers {
     /// Creates a receiver without children.
-    pub(crate) fn start(events: Sender<HubEvent>) -> io::Result<Self> {
+    pub(crate) fn start(events: Sender<SupervisorEvent>) -> io::Result<Self> {
         Ok(Self { events })
     }
 
@@ -32,7 +32,7 @@ impl ChildReceivers {
         let (events, abandon, key) = (self.events.clone(), child.listener.abandon_handle(), child.key);
         let thread = spawn_quiet("profiler-child", move || {
             let error = receive_until_closed(&events, child);
-            let _ = events.send(HubEvent::Closed { key, error });
+            let _ = events.send(SupervisorEvent::Closed { key, error });
         });
         if thread.is_err() {
             abandon.abandon();
@@ -44,14 +44,15 @@ impl ChildReceivers {
     pub(crate) fn stop(&self) {}
 }
 
-fn receive_until_closed(events: &Sender<HubEvent>, child: PendingChild) -> TransportError {
+fn receive_until_closed(events: &Sender<SupervisorEvent>, child: PendingChild) -> TransportError {
     let PendingChild { key, pid, listener, token } = child;
     let accepted = match listener.accept(&token, pid) {
         Ok(accepted) => accepted,
         Err(error) => return error,
     };
     let mut receiver = accepted.ends.receiver;
-    let _ = events.send(HubEvent::Connected { key, hello: accepted.hello, sender: accepted.ends.sender });
+    let _ =
+        events.send(SupervisorEvent::Connected { key, hello: accepted.hello, sender: accepted.ends.sender });
     let available = Arc::new((Mutex::new(()), Condvar::new()));
     let theirs = Arc::clone(&available);
     let slots = MessageSlots::new(move || {
@@ -66,6 +67,6 @@ fn receive_until_closed(events: &Sender<HubEvent>, child: PendingChild) -> Trans
         };
         let guard = available.0.lock().unwrap_or_else(PoisonError::into_inner);
         drop(available.1.wait_while(guard, |()| slots.is_full()));
-        let _ = events.send(HubEvent::Message { key, message, in_flight: slots.acquire() });
+        let _ = events.send(SupervisorEvent::Message { key, message, in_flight: slots.acquire() });
     }
 }

@@ -1,4 +1,4 @@
-//! Children in this process, and the events that the hub receives.
+//! Children in this process, and the events that the supervisor receives.
 
 use std::os::fd::AsRawFd;
 
@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 struct TestReceiver {
     receivers: ChildReceivers,
-    events: crossbeam_channel::Receiver<HubEvent>,
+    events: crossbeam_channel::Receiver<SupervisorEvent>,
 }
 
 impl TestReceiver {
@@ -25,7 +25,7 @@ impl TestReceiver {
         Self { receivers: ChildReceivers::start(events).unwrap(), events: received }
     }
 
-    fn next(&self) -> HubEvent {
+    fn next(&self) -> SupervisorEvent {
         self.events.recv_timeout(LONG).expect("an event")
     }
 
@@ -33,7 +33,7 @@ impl TestReceiver {
     fn child(&self, key: u128) -> ChildEnds {
         let (listener, line) = listener::Listener::inherited().unwrap();
         let (child, key) = (self.add_child(key, listener, line), PoolId::new(key));
-        assert!(matches!(self.next(), HubEvent::Connected { key: receiver, .. } if receiver == key));
+        assert!(matches!(self.next(), SupervisorEvent::Connected { key: receiver, .. } if receiver == key));
         child
     }
 
@@ -53,7 +53,9 @@ impl TestReceiver {
     /// The next message, which must be of this child.
     fn message(&self, of: u128) -> (ToParent, crate::supervisor::listen::InFlight) {
         match self.next() {
-            HubEvent::Message { key, message, in_flight } if key == PoolId::new(of) => (message, in_flight),
+            SupervisorEvent::Message { key, message, in_flight } if key == PoolId::new(of) => {
+                (message, in_flight)
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -91,7 +93,7 @@ fn closed_is_sent_once_after_the_last_message() {
     assert_eq!(receiver.message(1).0, done(1));
     let closed = receiver.next();
     assert!(
-        matches!(&closed, HubEvent::Closed { key, error: TransportError::Disconnected } if *key == PoolId::new(1)),
+        matches!(&closed, SupervisorEvent::Closed { key, error: TransportError::Disconnected } if *key == PoolId::new(1)),
         "{closed:?}"
     );
     receiver.receivers.stop();
@@ -103,7 +105,7 @@ fn messages_of_a_child_that_connects_by_name_are_received() {
     let receiver = TestReceiver::start();
     let (listener, line) = listener::Listener::named().unwrap();
     let mut child = receiver.add_child(7, listener, line);
-    assert!(matches!(receiver.next(), HubEvent::Connected { .. }));
+    assert!(matches!(receiver.next(), SupervisorEvent::Connected { .. }));
     child.sender.send(&done(3)).unwrap();
     assert_eq!(receiver.message(7).0, done(3));
 }
@@ -119,13 +121,13 @@ fn an_abandoned_channel_is_closed_before_and_after_hello() {
         .add_child(PendingChild { key, pid, listener, token: Token::generate().unwrap() })
         .unwrap();
     abandon.abandon();
-    assert!(matches!(receiver.next(), HubEvent::Closed { error: TransportError::Abandoned, .. }));
+    assert!(matches!(receiver.next(), SupervisorEvent::Closed { error: TransportError::Abandoned, .. }));
     let (listener, line) = listener::Listener::named().unwrap();
     let hang_up = listener.abandon_handle();
     let _child = receiver.add_child(2, listener, line);
-    assert!(matches!(receiver.next(), HubEvent::Connected { .. }));
+    assert!(matches!(receiver.next(), SupervisorEvent::Connected { .. }));
     hang_up.hang_up();
-    assert!(matches!(receiver.next(), HubEvent::Closed { error: TransportError::Disconnected, .. }));
+    assert!(matches!(receiver.next(), SupervisorEvent::Closed { error: TransportError::Disconnected, .. }));
 }
 
 #[test]
@@ -135,7 +137,7 @@ fn a_socket_that_the_program_closed_and_a_fork_holds_is_reported_and_delays_no_o
     let number = listener.socket().unwrap().as_raw_fd();
     let fork = listener.socket().unwrap().try_clone_to_owned().unwrap();
     let mut child = receiver.add_child(1, listener, line);
-    assert!(matches!(receiver.next(), HubEvent::Connected { .. }));
+    assert!(matches!(receiver.next(), SupervisorEvent::Connected { .. }));
     let before = Arc::clone(&receiver.receivers.mailbox.set());
     // SAFETY: the number belongs to a value that checks it before every use, as the program may close it.
     #[allow(unsafe_code)]
@@ -145,7 +147,7 @@ fn a_socket_that_the_program_closed_and_a_fork_holds_is_reported_and_delays_no_o
     child.sender.send(&done(1)).unwrap();
     let closed = receiver.next();
     assert!(
-        matches!(&closed, HubEvent::Closed { error: TransportError::DescriptorLost(_), .. }),
+        matches!(&closed, SupervisorEvent::Closed { error: TransportError::DescriptorLost(_), .. }),
         "{closed:?}"
     );
     // The message stays unread, and the old set would report it for ever.
