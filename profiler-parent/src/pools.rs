@@ -118,7 +118,7 @@ impl PoolDirectory {
         }
     }
 
-    /// Removes the pool of a child. Whoever has it open keeps it.
+    /// Removes the pool of a child. Processes that have it open keep it.
     pub(crate) fn forget(&self, key: PoolId) {
         let _ = rustix::fs::unlinkat(&self.directory, child_name(key), AtFlags::empty());
     }
@@ -128,7 +128,7 @@ impl PoolDirectory {
         Ok(rustix::fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// Removes the pools and the directory; what somebody else has put there stays.
+    /// Removes the pools and the directory; other files in it stay.
     pub(crate) fn remove(&self) {
         if sys::process_id() != self.maker {
             return;

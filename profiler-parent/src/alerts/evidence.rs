@@ -1,7 +1,8 @@
 //! The evidence of an alert: a profile of exactly its time, in a file that opens in the viewer.
 //!
-//! Invariants: at most so many files are kept, the oldest goes first; no file is ever written over another; only the worst of a collection get one, because
-//! writing one reads the pools of all processes.
+//! Invariants: the number of files is bounded, and the oldest is removed first; no file replaces
+//! another; only the worst alerts of a collection get a file, because writing one reads the pools of
+//! all processes.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder};
@@ -46,19 +47,19 @@ impl EvidenceOptions {
         Self { directory: Some(directory.into()), ..Self::default() }
     }
 
-    /// For so many of the worst alerts of each collection.
+    /// For this many of the worst alerts of each collection.
     pub const fn at_once(mut self, alerts: usize) -> Self {
         self.at_once = alerts;
         self
     }
 
-    /// Keeps the latest so many.
+    /// Keeps this many of the latest files.
     pub const fn kept(mut self, files: usize) -> Self {
         self.kept = files;
         self
     }
 
-    /// With so much time before and after. Default: 1 ms, because runs are not known more exactly than to 16 µs, and by
+    /// With this much time before and after. Default: 1 ms, because runs are not known more exactly than to 16 µs, and by
     /// the clock of their process.
     pub const fn margin(mut self, margin: Duration) -> Self {
         self.margin = margin;
@@ -112,8 +113,8 @@ impl Evidence {
     }
 }
 
-/// The name of an alert's file, which no other has: when it was in milliseconds since the Unix epoch, by which files sort,
-/// then process, number, and group.
+/// The unique name of an alert's file: its time in milliseconds since the Unix epoch, by which files
+/// sort, then process, number, and group.
 fn file_name(alert: &Alert, start: UnixNs) -> String {
     let (date, pid) = (start.0.saturating_add_signed(alert.to.0) / 1_000_000, std::process::id());
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

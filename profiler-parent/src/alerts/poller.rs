@@ -15,7 +15,7 @@ use profiler_core::ids::{PoolId, ProcessId};
 
 use super::Alert;
 use super::listeners::Listeners;
-use super::machine::{Draft, Look, Machine, Run, Withheld};
+use super::machine::{Draft, GroupPeaks, Machine, Run, Withheld};
 use super::rules::AlertRules;
 use crate::groups::{GroupId, GroupsSnapshot, SnapshotReader};
 use crate::session_time::SessionNs;
@@ -64,7 +64,7 @@ impl WithheldCounts {
         ended_well
     }
 
-    /// Gives alerts to the thread that tells, if that has room for them.
+    /// Gives alerts to the dispatcher, if its queue has room for them.
     fn hand_over(&self, alerts: Vec<Alert>, tell: &Sender<Vec<Alert>>) {
         if let Err(refused) = tell.try_send(alerts) {
             let lost = refused.into_inner().len() as u64;
@@ -85,7 +85,7 @@ pub(super) struct Poller {
 impl Poller {
     pub(super) fn run(self, rules: &AlertRules) {
         let (mut machine, mut panics, mut rest) = (None, 0, LOOK);
-        // The latest look, kept so that the live page can have it.
+        // The latest snapshot, kept so that the live page can use it.
         let mut latest = None;
         while panics < MOST_PANICS {
             let (begun, before) = (self.now(), latest.take());
@@ -95,7 +95,7 @@ impl Poller {
                 latest = Some(snapshot);
             });
             panics += u32::from(!ended_well);
-            // One that found what another had read says nothing of what looks cost.
+            // A snapshot of another caller says nothing of what polls cost.
             if latest.as_ref().is_none_or(|snapshot| snapshot.at_ns >= begun.0) {
                 rest = rest_after(self.since(begun));
             }
@@ -108,7 +108,8 @@ impl Poller {
         }
     }
 
-    /// All groups as they are now, or as somebody else has read them since half a rest: then both look at the same.
+    /// All groups as they are now, or the snapshot of another caller that is younger than half an
+    /// interval.
     fn snapshot(&self, rest: Duration, before: Option<Arc<GroupsSnapshot>>) -> Arc<GroupsSnapshot> {
         drop(before); // so that it does not find its own
         let age = i64::try_from(rest.as_nanos() / 2).unwrap_or(0);
@@ -143,13 +144,13 @@ impl Poller {
     }
 }
 
-/// How long to wait after a look that took so long.
+/// How long to wait after a poll that took `took`.
 fn rest_after(took: Duration) -> Duration {
     took.saturating_mul(REST).clamp(LOOK, LONGEST_REST)
 }
 
-fn looks(snapshot: &GroupsSnapshot) -> impl Iterator<Item = Look<GroupId, PoolId>> + '_ {
-    snapshot.rows().map(|(process, row)| Look {
+fn looks(snapshot: &GroupsSnapshot) -> impl Iterator<Item = GroupPeaks<GroupId, PoolId>> + '_ {
+    snapshot.rows().map(|(process, row)| GroupPeaks {
         id: row.id,
         process: process.pool,
         kind: row.kind.name().to_owned(),

@@ -1,4 +1,5 @@
-//! The course of a capture: who was asked, who answers, who is given up.
+//! The course of a capture in the Gecko format: children are asked for their parts, and the pools of
+//! those that do not answer are read.
 //!
 //! Drives the pure state machine of [`crate::gather::state`] with what the supervisor forwards and
 //! with the session's time, and carries its decisions out.
@@ -128,7 +129,7 @@ fn start_own(
 }
 
 impl<'a, W: Write> Gathering<'a, W> {
-    /// Takes the parts of those who were asked, as they come.
+    /// Takes the parts of the children that were asked, as they come.
     fn gather(&mut self, asked: &[PoolId], incoming: &Receiver<Input<PoolId>>) -> Result<(), End> {
         let mut clock = Stopwatch::start(self.sources.time);
         let _ = self.events.try_send(CaptureEvent::Asked(asked.len()));
@@ -139,7 +140,7 @@ impl<'a, W: Write> Gathering<'a, W> {
         loop {
             let mut rejected = Vec::new();
             // Children are judged by the time that was spent waiting for them: what they said while
-            // another one's memory was read has not been heard yet.
+            // another one's memory was read has not been handled yet.
             clock.hold();
             for output in outputs {
                 match output {
@@ -206,13 +207,13 @@ impl<'a, W: Write> Gathering<'a, W> {
         self.sources.supervisor.send(SupervisorEvent::Capture(order));
     }
 
-    /// Takes a child's own part; if it is not one, the state machine is told.
+    /// Takes a child's own part. If it is not valid, returns an input for the state machine.
     fn accept(&mut self, key: PoolId) -> io::Result<Option<Input<PoolId>>> {
         let Some(member) = self.members.iter().find(|member| member.key == key) else { return Ok(None) };
         let announced = self.announced.iter().position(|(child, ..)| *child == key);
         let announced = announced.map(|at| self.announced.swap_remove(at));
         let (Some((_, length, summary)), Some(outbox)) = (announced, &member.outbox) else { return Ok(None) };
-        // Nobody else is heard meanwhile, so no part may take longer than a whole capture may.
+        // No other child is served meanwhile, so no part may take longer than a whole capture may.
         let (watch, most) = (Stopwatch::start(self.sources.time), self.sources.patience.deadline);
         let taken = self.parts.take(outbox, length, || watch.now() < most);
         let _ = outbox.clear();
@@ -258,7 +259,7 @@ impl<'a, W: Write> Gathering<'a, W> {
         Ok(())
     }
 
-    /// Everybody who was not asked: the dead, the unconnected, those that never recorded.
+    /// The processes that were not asked: dead, not connected, or without a recording.
     fn recover_the_rest(&mut self, asked: &[PoolId]) -> io::Result<()> {
         let rest = self.members.iter().filter(|member| !member.is_parent && !asked.contains(&member.key));
         let rest: Vec<&Participant> = rest.collect();

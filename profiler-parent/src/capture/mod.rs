@@ -43,14 +43,14 @@ use crate::symbols::SymbolStore;
 use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
 use names::SessionSymbols;
 
-/// Events that a capture keeps for whoever listens; more are dropped.
+/// Events that wait for the receiver; more are dropped.
 const EVENTS: usize = 1024;
 
 /// How a capture gets on.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CaptureEvent {
-    /// So many children were asked for their parts.
+    /// The number of children that were asked for their parts.
     Asked(usize),
     /// A child says how far it is.
     Progress {
@@ -72,7 +72,7 @@ pub enum CaptureEvent {
     Naming {
         /// Its file.
         module: String,
-        /// For so many addresses.
+        /// How many addresses.
         addresses: usize,
     },
 }
@@ -118,7 +118,7 @@ pub struct CapturedProcess {
     pub counts: EntryCounts,
     /// How it came into the profile.
     pub verdict: Verdict,
-    /// How long the writing of its part took, by the clock of whoever wrote it.
+    /// How long the writing of its part took, by the clock of the process that wrote it.
     pub writing: Duration,
 }
 
@@ -131,7 +131,7 @@ pub struct CaptureReport {
     /// Size of the file in bytes.
     pub bytes: u64,
     /// All processes of the session, the parent first. Of processes that ended and left nothing the
-    /// latest 1000 are told apart; a last row, `N earlier processes`, has the sum of the others.
+    /// latest 1000 are listed; a last row, `N earlier processes`, has the sum of the others.
     pub processes: Vec<CapturedProcess>,
     /// What found no room in the profile, or could not be named because it would have been too much: in words, as
     /// the profile's own log says it. There is room for about 150,000 different texts of 80 bytes (names of code,

@@ -101,7 +101,7 @@ fn copy_checked(from: impl Read, private: &mut impl Write) -> io::Result<()> {
     copy.flush() // its end is as much a part of the file as the rest
 }
 
-/// Reads as long as somebody waits for it.
+/// Reads while the capture waits for it.
 struct Patient<R, F> {
     from: R,
     is_patient: F,

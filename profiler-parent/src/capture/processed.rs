@@ -1,4 +1,4 @@
-//! A capture in the processed format: this process reads every pool itself and asks nobody.
+//! A capture in the processed format: this process reads every pool itself, and asks no child.
 //!
 //! Reading a pool needs no help of the process that it belongs to, so a child that stands still costs no more than
 //! one that runs, and nothing is waited for but the news of deaths that are under way. Invariant: who is
@@ -132,14 +132,15 @@ fn incomplete(
     all.chain(expired).collect()
 }
 
-/// All processes with their books. Summaries are of those that are there, in the same order.
+/// All processes with their entry counts. `summaries` has those that are in the profile, in the same
+/// order.
 fn report(settled: &[Settled<'_>], summaries: &[ProcessSummary]) -> Vec<CapturedProcess> {
     let mut summaries = summaries.iter();
     let all = settled.iter().map(|one| {
         let summary = if one.is_there { summaries.next() } else { None };
         match summary {
             Some(summary) => one.participant.settled(summary, one.verdict.clone()),
-            // Also of one that has nothing left the final books are known.
+            // The final entry counts are known also of a process that has no data left.
             None => CapturedProcess { verdict: one.verdict.clone(), ..one.participant.missing() },
         }
     });

@@ -1,4 +1,4 @@
-//! Which probes are wanted, counted over all who want them.
+//! Which probes are wanted, counted over all monitors.
 //!
 //! Probes are counted here for all processes together. The first [`Monitor`] of a probe turns it on
 //! in this process at once and wakes the supervisor, which reads [`ProbeRegistry::wanted`] and tells

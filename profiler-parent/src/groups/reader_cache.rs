@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader of a pool of its own, and who else has that.
+    /// A reader of a new pool, and another reference to that pool.
     fn reader() -> (PoolGroupReader, Arc<OwnFile>) {
         let (id, limit) = (pool::new_id().unwrap(), ByteLimit::new(1 << 20));
         let (clock, params) = (SessionClock::start_now(), SessionParams::default());

@@ -65,7 +65,7 @@ impl Candidate {
     }
 }
 
-/// Reads the groups of all processes, for all who ask.
+/// Reads the groups of all processes. One per session.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
     processes: Arc<ProcessTable>,

@@ -1,6 +1,6 @@
-//! Counters of all processes together, with what they were lately, for the page's small graphs.
+//! Counters of all processes together, with their recent values, for the page's small graphs.
 //!
-//! Invariant: bounded: so many counters, so many values of each.
+//! Invariant: the number of counters, and of values of each, is bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -39,9 +39,10 @@ const HEAD: usize = 16 * 1024;
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long a connection may last. A page that is open makes a new one.
 const CONNECTION_TIME: Duration = Duration::from_secs(600);
-/// Time between two looks whether the session is over. Each wakes the thread, so it costs something when nobody asks, too.
+/// Time between two checks whether the session is over. Each wakes the thread, also when there are no
+/// requests.
 const LOOK: Duration = Duration::from_millis(250);
-/// Such looks until what nobody asks for any more is let go.
+/// Checks between two calls of [`Routes::tidy`].
 const TIDY: u32 = 8;
 /// Pause when the system has no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -56,7 +57,7 @@ pub(super) struct RunningServer {
 }
 
 impl RunningServer {
-    /// Serves until this is dropped, or `over` is heard.
+    /// Serves until this is dropped, or `over` is disconnected.
     pub(super) fn start(listener: TcpListener, routes: Arc<Routes>, over: Receiver<()>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
@@ -129,7 +130,7 @@ async fn converse(stream: TcpStream, routes: Arc<Routes>, admitted: Arc<Admitted
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
-    // Who says no more may still listen.
+    // A client that sends no more may still read.
     server.half_close(true);
     let connection: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>> =
         Box::pin(server.serve_connection(TokioIo::new(stream), answer));
@@ -160,7 +161,7 @@ pub(super) fn status(status: StatusCode) -> Response<Answer> {
 #[derive(Debug)]
 pub(super) enum Answer {
     Text(Option<Bytes>),
-    /// So many more bytes of a file.
+    /// This many more bytes of a file.
     File(File, u64),
 }
 

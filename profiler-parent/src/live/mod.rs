@@ -1,18 +1,23 @@
-//! The live page: who is slow, now, in a browser, and the same as JSON for programs.
+//! The live page: which groups are slow now, in a browser, and the same as JSON for programs.
 //!
-//! [`Session::serve_live`](crate::Session::serve_live) starts one thread with a small web server on loopback; `profiler record --live`
-//! and `profiler top` use it. Nothing is read of any process unless somebody asks: a request has the pools of all processes looked
-//! at, at most once a second ([`snapshot_cache`]); the timeline is observed only while somebody watches it ([`markers`]). Invariants:
-//! it listens on loopback only; who does not know the token (128 random bits in the address) learns nothing; a page of
-//! another site cannot reach it under a name of its own (the `Host` header is checked); the token is told to nobody, also not to the
-//! viewer, which gets a profile by a path with a secret of its own; what is kept is bounded; no child is asked
-//! for anything but what a capture asks; it ends with the session.
+//! [`Session::serve_live`](crate::Session::serve_live) starts one thread with a small web server on
+//! loopback; `profiler record --live` and `profiler top` use it. Processes are read only on request: a
+//! request reads the pools of all processes, at most once a second ([`snapshot_cache`]), and the
+//! timeline is observed only while the page shows it ([`markers`]). Invariants:
+//!
+//! - The server listens on loopback only, and ends with the session.
+//! - A client without the token (128 random bits in the address) learns nothing. The token is given to
+//!   no other program, also not to the viewer, which gets a profile by a path with a secret of its own.
+//! - A page of another site cannot reach the server under a name of its own: the `Host` header is
+//!   checked.
+//! - Everything that is kept is bounded. Children get no request but those of a capture.
 //!
 //! ```text
-//! browser, profiler top ──▶ http: one thread ──▶ routes: token, paths ──▶ snapshot_cache: a snapshot at most once a second ──▶ pools
-//!                                                  ├─▶ groups, processes, counters: rows of that snapshot
-//!                                                  ├─▶ alerts: what a listener heard    markers: an observer while watched
-//!                                                  └─▶ profiles: a thread per capture ──▶ files in a temporary directory
+//! browser, profiler top ──▶ http: one thread ──▶ routes: token, paths
+//!                                                  ├─▶ snapshot_cache: at most one a second ──▶ pools
+//!                                                  ├─▶ groups, processes, counters: rows of it
+//!                                                  ├─▶ alerts: the latest    markers: an observer
+//!                                                  └─▶ profiles: a thread per capture ──▶ files
 //! ```
 //!
 //! # Paths
@@ -200,8 +205,8 @@ impl LiveServer {
         self.address
     }
 
-    /// The page's address, with a slash at the end. Whoever knows it sees what the page shows: it is a secret of
-    /// this machine's user.
+    /// The page's address, with a slash at the end. It is a secret of the user: every program that knows
+    /// it can read the page.
     pub fn url(&self) -> String {
         format!("http://{}/{}/", self.address, self.token)
     }

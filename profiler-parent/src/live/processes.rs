@@ -1,7 +1,8 @@
-//! The table of processes: what each holds, uses, records and loses, and how it is.
+//! The table of processes: what each holds, uses, records and loses, and its state.
 //!
-//! Invariants: reading the books of a pool costs more than all else together, so of many processes only those are read each
-//! time that were not read for longest; their rates are over the time between. Nothing is asked of a process.
+//! Reading the entry counts of a pool costs more than all else together. With many processes a
+//! snapshot therefore reads only the pools that were not read for the longest time; rates are over
+//! the time between two reads. Invariant: no process is asked.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -180,7 +181,7 @@ impl ProcessBook {
         }
     }
 
-    /// So many of these, those first of which something was noted longest ago, or never.
+    /// At most `most` of these: those whose last note is the oldest, or missing.
     fn longest_ago<'a>(
         &self,
         listed: impl Iterator<Item = &'a Listed>,
@@ -242,7 +243,7 @@ fn is_the_programs(counter: &CounterInfo) -> bool {
     !matches!(category.as_str(), "Group" | "CPU") && name != "Resident memory"
 }
 
-/// The rows that somebody asked for.
+/// The rows of one answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ProcessListing<'a> {
     total: usize,

@@ -1,7 +1,8 @@
 //! Profiles that were captured from the page: one at a time, on a thread of its own, into a temporary directory.
 //!
-//! Invariants: the latest so many are kept; their files go with the server, or with the capture that was still running then;
-//! only names that stand in the list are served. Each has a secret of its own, for the path that the viewer's page is told.
+//! Invariants: the number of profiles is bounded, and the latest are kept; their files are removed with
+//! the server, or with the capture that still runs then; only files in the list are served. Each has a
+//! secret of its own, for the path that the viewer's page gets.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -50,7 +51,7 @@ enum ProfileState {
     Failed,
 }
 
-/// The first part of a path, then the last. Never shown but to those who know the token.
+/// The first part of a path, then the last. Shown only to clients that know the token.
 #[derive(Clone, PartialEq, Eq)]
 struct Link(String, String);
 

@@ -1,8 +1,9 @@
 //! The paths of the page, and the answers to them.
 //!
-//! Called by the server's thread for each request. Invariants: who does not know the token gets the same empty answer for
-//! everything; a name for this machine that is not ours is refused; pages of other sites may read nothing but profiles, each by a
-//! path of its own with a secret of its own, which says nothing of the token.
+//! Called by the server's thread for each request. Invariants: a client without the token gets the same
+//! empty answer for every path; a request under a name for this machine that is not ours is refused;
+//! pages of other sites can read only profiles, each by a path with a secret of its own, which says
+//! nothing of the token.
 
 use std::fs::File;
 
@@ -26,7 +27,8 @@ const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/live.css");
 const SCRIPT: &str = include_str!("page/live.js");
 
-/// For every answer: nothing is stored, nothing is loaded from elsewhere, nobody learns the address.
+/// For every answer: nothing is stored, nothing is loaded from elsewhere, and no other site learns the
+/// address.
 const HEADERS: [(&str, &str); 5] = [
     ("cache-control", "no-store"),
     ("x-content-type-options", "nosniff"),
@@ -59,10 +61,10 @@ impl std::fmt::Debug for Routes {
 }
 
 /// What a path names.
-enum Place<'a> {
+enum LiveResource<'a> {
     /// What stands behind the token.
     Page(&'a str),
-    /// A profile, by a path that pages of other sites may be told.
+    /// A profile, by the path for pages of other sites.
     Profile(File),
 }
 
@@ -73,7 +75,7 @@ pub(super) struct Answered {
 }
 
 impl Routes {
-    /// Lets go of what nobody asks for any more.
+    /// Drops what has not been requested for a while.
     pub(super) fn tidy(&self) {
         self.snapshots.tidy();
         self.markers.tidy(self.snapshots.now());
@@ -84,15 +86,15 @@ impl Routes {
         let place = self.place(request);
         let has_token = place.is_ok();
         let mut response = match place {
-            Ok(Place::Page(place)) => self.serve(place, request),
-            Ok(Place::Profile(file)) => for_any_page(file, request),
+            Ok(LiveResource::Page(place)) => self.serve(place, request),
+            Ok(LiveResource::Profile(file)) => for_any_page(file, request),
             Err(refusal) => status(refusal),
         };
         put(&mut response, &HEADERS);
         Answered { response, has_token }
     }
 
-    fn place<'a>(&self, request: &'a Request<Incoming>) -> Result<Place<'a>, StatusCode> {
+    fn place<'a>(&self, request: &'a Request<Incoming>) -> Result<LiveResource<'a>, StatusCode> {
         let mut hosts = request.headers().get_all(HOST).into_iter();
         let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
         if !self.hosts.have(host) || hosts.next().is_some() {
@@ -101,9 +103,9 @@ impl Routes {
         let below = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
         let (secret, place) = below.ok_or(StatusCode::NOT_FOUND)?;
         if is_same(secret, &self.token) {
-            return Ok(Place::Page(place));
+            return Ok(LiveResource::Page(place));
         }
-        self.profiles.shared(secret, place).map(Place::Profile).ok_or(StatusCode::NOT_FOUND)
+        self.profiles.shared(secret, place).map(LiveResource::Profile).ok_or(StatusCode::NOT_FOUND)
     }
 
     fn serve(&self, place: &str, request: &Request<Incoming>) -> Response<Answer> {
@@ -205,7 +207,7 @@ fn attachment(file: File) -> Option<Response<Answer>> {
     Some(response)
 }
 
-/// A profile by its own path: for the viewer's page, which is told that path.
+/// A profile by its own path: for the viewer's page, which gets that path.
 fn for_any_page(file: File, request: &Request<Incoming>) -> Response<Answer> {
     let mut response = match *request.method() {
         Method::GET | Method::HEAD => attachment(file).unwrap_or_else(not_found),

@@ -181,7 +181,7 @@ impl ObservedMarker {
         Some(u64::try_from(end.0.saturating_sub(self.start.0)).unwrap_or(0))
     }
 
-    /// About how many bytes it takes, if it shares its texts with nobody.
+    /// About how many bytes it takes, if it shares its texts with no other marker.
     pub(crate) fn weight(&self) -> usize {
         let fields: usize = self.fields.iter().map(Field::weight).sum();
         let details: usize = self.details.iter().map(Detail::weight).sum();

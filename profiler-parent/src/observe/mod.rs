@@ -2,7 +2,7 @@
 //!
 //! [`Session::observe`](crate::Session::observe) gives an [`Observer`], from which batches are taken. Processes know
 //! nothing of it: one thread of this process reads what was committed to their pools ([`profiler_core::reader::Follower`]),
-//! for all observers at once, and is there only while somebody observes. What a slow observer does not take is
+//! for all observers at once, and exists only while there is an observer. What a slow observer does not take is
 //! counted in its batches ([`Batch::dropped`]), what was evicted before it could be read too ([`Batch::missed`]).
 //!
 //! ```text
@@ -29,7 +29,7 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 use profiler_core::sys::spawn_quiet;
 
 #[doc(hidden)]
-pub use decode::{Teller, Told};
+pub use decode::{DecodedMarker, MarkerDecoder};
 pub use event::{
     Batch, BatchClock, Detail, Field, Flow, ObservedMarker, Origin, Shape, SharedText, SpanNumber, Value,
 };
@@ -47,7 +47,7 @@ use subscriber::Subscriber;
 /// How long a callback's thread waits before it checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The session's side: the reader thread, while somebody observes.
+/// All observers of a session, with the reader thread, which exists only while there is an observer.
 #[derive(Clone, Debug)]
 pub(crate) struct ObserverRegistry {
     pools: ObservedPools,
@@ -57,7 +57,7 @@ pub(crate) struct ObserverRegistry {
 #[derive(Debug, Default)]
 struct ReaderThreads {
     running: Option<Running>,
-    /// Reader threads that were told to end.
+    /// Reader threads that are ending.
     ending: Vec<JoinHandle<()>>,
     quiet: Quiet,
     started: u64,
@@ -101,7 +101,7 @@ impl ObserverRegistry {
     }
 
     /// The session ends: sends what was recorded until now, then nothing more. Waits for the reader thread, which
-    /// waits for nobody.
+    /// does not wait.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.is_over = true;
@@ -141,7 +141,7 @@ impl ReaderThreads {
         let (commands, told) = unbounded();
         let (pools, quiet) = (pools.clone(), Arc::clone(&self.quiet));
         let thread = spawn_quiet("profiler-observe", move || {
-            // Observers hear of a panic by the end of their batches.
+            // After a panic observers get no more batches.
             let _ = catch_unwind(AssertUnwindSafe(|| reader::run(pools, &told, &quiet)));
         })?;
         self.started += 1;
@@ -175,7 +175,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// The next batch; waits for it, at most so long. Takes no processor time meanwhile.
+    /// The next batch; waits for it for at most `patience`. Takes no processor time meanwhile.
     ///
     /// # Errors
     /// [`NoBatch`]: nothing happened, or the session is over.

@@ -1,7 +1,7 @@
 //! The bounded queue between the reader thread and one observer.
 //!
-//! Invariants: it never holds more bytes than it may, except that one batch always fits; whoever puts a batch in
-//! never waits; when the observer lets go of it everything in it is freed.
+//! Invariants: it never holds more bytes than its limit, except that one batch always fits; the reader
+//! thread never waits for room; everything in it is freed when the observer drops it.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -37,7 +37,7 @@ struct QueueState {
 }
 
 impl BatchQueue {
-    /// One that holds so many bytes.
+    /// A queue that holds `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, state: Mutex::new(QueueState::default()), changed: Condvar::new() }
     }
@@ -46,7 +46,7 @@ impl BatchQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a batch of so many bytes in; says whether there was room.
+    /// Adds a batch of `bytes` bytes. Returns whether there was room.
     pub(super) fn put(&self, batch: Batch, bytes: usize) -> bool {
         let mut state = self.lock();
         if !state.queue.is_empty() && state.bytes.saturating_add(bytes) > self.limit {
@@ -58,7 +58,7 @@ impl BatchQueue {
         true
     }
 
-    /// Takes the oldest batch, waiting at most so long.
+    /// Takes the oldest batch; waits for it for at most `patience`.
     pub(super) fn take(&self, patience: Duration) -> Result<Batch, NoBatch> {
         let nothing = |state: &mut QueueState| state.queue.is_empty() && !state.is_closed;
         let waited = self.changed.wait_timeout_while(self.lock(), patience, nothing);

@@ -1,11 +1,12 @@
-//! The reader thread: one for all observers of a session, there only while somebody observes.
+//! The reader thread: one for all observers of a session, only while there is an observer.
 //!
-//! It sleeps until a pass is due ([`Pace`]), then reads what was added to the pools of all processes, once for everybody. A
-//! process that came meanwhile is read from its beginning; one that has ended is read to its end and forgotten, within
-//! about a second whatever observers wish, because its pool stays open until then. The processes notice nothing of it.
+//! It sleeps until a pass is due ([`Pace`]). A pass reads what was added to the pools of all
+//! processes, once for all observers. A new process is read from its beginning. A process that has
+//! ended is read to its end and forgotten, within about a second whatever the periods of observers
+//! are, because its pool stays open until then. The processes do not notice.
 //!
-//! An observer that comes is served from what ended after it came; spans that were open already are found by reading
-//! what is still there of the past, which the first observer pays for.
+//! A new observer gets what ends after it came. Spans that were open already are found by reading what
+//! is still there of the past; only the first observer causes that read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,12 +30,12 @@ pub(super) struct ObservedPools {
     pub(super) time: SessionTime,
 }
 
-/// What the reader thread is told.
+/// A command to the reader thread.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Somebody observes, and waits for this to be dropped: from then on everything is told.
+    /// A new observer, which waits until the sender is dropped: from then on it gets everything.
     Attach(Box<Subscriber>, Sender<()>),
-    /// Somebody observes no more.
+    /// An observer has left.
     Left,
 }
 
@@ -45,7 +46,7 @@ pub(super) type Quiet = Arc<Mutex<BTreeSet<ThreadId>>>;
 /// than an honest one records in a period; what is left is read next.
 const BUDGET: u64 = 16 << 20;
 
-/// Nobody is due for so long if nobody is there.
+/// The longest sleep, without observers.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The time now, on the clock of all batches.
@@ -58,7 +59,7 @@ pub(super) fn clock_now(time: SessionTime) -> BatchClock {
     }
 }
 
-/// Reads for observers until nobody can tell it anything any more.
+/// Reads for observers until the channel of commands is disconnected.
 pub(super) fn run(pools: ObservedPools, commands: &Receiver<Command>, quiet: &Quiet) {
     let _hushed = Hushed::new(quiet);
     let mut reader = Reader::new(pools, Arc::clone(quiet));

@@ -1,7 +1,7 @@
 //! One observer as the reader thread sees it: its filter, its schedule, and what waits for its next batch.
 //!
 //! Invariants: a batch is sent only if something happened; what does not fit into the observer's queue is counted,
-//! and the reader thread never waits for it. Dropping this tells the observer that nothing more comes.
+//! and the reader thread never waits for it. When this is dropped the observer's queue is closed.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -46,14 +46,14 @@ impl ObserverOptions {
         self
     }
 
-    /// With at most about so many markers in a batch.
+    /// With at most about this many markers in a batch.
     #[must_use]
     pub const fn batch_markers(mut self, markers: usize) -> Self {
         self.batch_markers = markers;
         self
     }
 
-    /// With a queue of so many bytes.
+    /// With a queue of this many bytes.
     #[must_use]
     pub const fn queue_bytes(mut self, bytes: usize) -> Self {
         self.queue_bytes = bytes;
@@ -87,9 +87,9 @@ impl Tallies {
     }
 }
 
-/// What the observer was told last, besides markers.
+/// What the observer was reported last, besides markers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Told {
+struct ReportedState {
     running: Vec<(SpanNumber, usize)>,
     tallies: Tallies,
     dropped: u64,
@@ -112,7 +112,7 @@ pub(super) struct Subscriber {
     at_first: Tallies,
     tallies: Tallies,
     dropped: u64,
-    told: Told,
+    reported: ReportedState,
     sequence: u64,
 }
 
@@ -136,7 +136,7 @@ impl Subscriber {
             at_first: Tallies::default(),
             tallies: Tallies::default(),
             dropped: 0,
-            told: Told::default(),
+            reported: ReportedState::default(),
             sequence: 0,
         }
     }
@@ -164,7 +164,7 @@ impl Subscriber {
     /// Everything that was there when it came has been read: from now on all that is read is new.
     pub(super) fn catch_up(&mut self, tallies: Tallies) {
         (self.caught_up, self.at_first, self.tallies) = (true, tallies, tallies);
-        self.told.tallies = Tallies { unreadable: tallies.unreadable, ..Tallies::default() };
+        self.reported.tallies = Tallies { unreadable: tallies.unreadable, ..Tallies::default() };
     }
 
     /// Whether it wants something that ended then.
@@ -198,7 +198,7 @@ impl Subscriber {
         let mut wanted: Vec<(SpanNumber, &OpenSpan)> = open.filter(|(_, span)| wants(span)).collect();
         wanted.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
         let (mut running, mut bytes) = (Vec::new(), 0_usize);
-        // The latest: what nobody ends any more must not hide what does run.
+        // The latest: spans that never end must not hide those that run.
         for (number, span) in wanted.iter().take(MOST_RUNNING) {
             bytes = bytes.saturating_add(span.weight());
             if bytes > self.large() && !running.is_empty() {
@@ -220,14 +220,14 @@ impl Subscriber {
     /// Sends what waits if anything happened since the last batch.
     pub(super) fn flush(&mut self, tallies: Tallies, clock: BatchClock) {
         self.tallies = tallies;
-        if !self.pending.is_empty() || self.news() != self.told {
+        if !self.pending.is_empty() || self.news() != self.reported {
             self.send(clock);
         }
     }
 
-    fn news(&self) -> Told {
+    fn news(&self) -> ReportedState {
         let running = self.running.0.iter();
-        Told {
+        ReportedState {
             running: running.filter_map(|one| Some((one.span?, one.details.len()))).collect(),
             tallies: self.tallies.since(self.at_first),
             dropped: self.dropped,
@@ -252,7 +252,7 @@ impl Subscriber {
         };
         if queue.put(batch, bytes.saturating_add(running_bytes).saturating_add(size_of::<Batch>())) {
             self.sequence += 1;
-            self.told = news;
+            self.reported = news;
         } else {
             self.dropped = self.dropped.saturating_add(count);
         }
@@ -277,7 +277,7 @@ mod tests {
     use super::super::event::{Detail, Origin, Shape};
     use super::*;
 
-    /// What one observer with a queue of so many bytes is told of these.
+    /// What one observer with a queue of this many bytes gets of these.
     fn running(spans: &[(SpanNumber, OpenSpan)], queue_bytes: usize) -> Batch {
         let start = SessionClock::start_now();
         let clock = BatchClock {

@@ -40,7 +40,8 @@ impl ProcessTable {
         self.lock().insert(key, process);
     }
 
-    /// A process is dead and has nothing left: it, or the longest dead of those, goes into the sum.
+    /// A process is dead and has no data left. It is listed, and the one that ended first is added to
+    /// the sum if too many are.
     pub(crate) fn note_empty(&self, key: PoolId) {
         let mut expired = self.expired.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(oldest) = expired.add(key) else { return };
@@ -53,7 +54,7 @@ impl ProcessTable {
         }
     }
 
-    /// Entries that all processes have recorded, as their pools say now.
+    /// Entries that all processes have recorded, from their pools.
     pub(crate) fn recorded(&self) -> u64 {
         let all: Vec<Remains> = self.lock().values().map(|process| process.remains.clone()).collect();
         let gone = self.expired().counts.recorded();
@@ -76,7 +77,7 @@ impl ProcessTable {
         self.lock().remove(&key);
     }
 
-    /// Changes a process, and wakes whoever waits for its end.
+    /// Changes a process, and wakes the threads that wait for its end.
     pub(crate) fn change<T>(&self, key: PoolId, change: impl FnOnce(&mut Process) -> T) -> Option<T> {
         let changed = self.lock().get_mut(&key).map(change);
         self.changed.notify_all();
@@ -107,7 +108,7 @@ impl ProcessTable {
     pub(crate) fn has_ended(&self, key: PoolId) -> bool {
         let mut all = self.lock();
         let Some(process) = all.get_mut(&key) else { return true };
-        // The session is over, so nobody else looks.
+        // The session is over, so the exit watcher no longer takes the status.
         if let Some(child) = &mut process.released
             && let Ok(Some(status)) = child.try_wait()
         {
@@ -135,7 +136,7 @@ impl ProcessTable {
         self.lock().get_mut(&key)?.released.as_mut().map(Child::kill)
     }
 
-    /// Waits while something holds of the processes, at most so long.
+    /// Waits while `holds` returns true, for at most `patience`.
     pub(crate) fn wait_while(
         &self,
         patience: Duration,

@@ -30,7 +30,7 @@ const FILE_SYSTEM_SLACK: u64 = 1 << 20;
 pub(crate) enum Remains {
     /// Its pool.
     Pool(Arc<OwnFile>),
-    /// Nothing: all of it was older than what the limit keeps. Its final books are kept.
+    /// Nothing: all of it was older than what the limit keeps. Its final entry counts are kept.
     Expired(EntryCounts),
     /// Nothing, because it never recorded, for this reason.
     Unprofiled(String),
@@ -53,7 +53,7 @@ pub(crate) struct Process {
     pub(crate) died: Option<Timestamp>,
     /// Ends its receive thread.
     pub(crate) abandon: Option<Abandon>,
-    /// The process itself, once the session is over: nobody watches it any more.
+    /// The process itself, once the session is over and the exit watcher has ended.
     pub(crate) released: Option<Child>,
     /// Whether the host has a handle to it.
     pub(crate) handle: Weak<()>,
@@ -83,7 +83,7 @@ impl Remains {
         }
     }
 
-    /// The final books of what is gone.
+    /// The final entry counts of data that is gone.
     pub(super) fn counts(&self) -> EntryCounts {
         match self {
             Self::Expired(counts) => *counts,
@@ -116,7 +116,7 @@ impl Process {
         }
     }
 
-    /// Ends the waiting for its hello, or its channel. What it has sent is still heard.
+    /// Ends the wait for its hello, or its channel. Messages that have arrived are still handled.
     pub(crate) fn hang_up(&self) {
         if let Some(abandon) = &self.abandon {
             abandon.abandon();
@@ -157,8 +157,8 @@ impl Process {
         matches!(self.remains, Remains::Expired(counts) if counts.recorded() == 0)
     }
 
-    /// What the books are charged for a dead process's pool that holds `held`: no more than it was
-    /// granted, so that nobody loses data for one that took more.
+    /// What the controller is charged for a dead process's pool that holds `held`: no more than was
+    /// granted, so that no other process loses data for one that took more.
     pub(crate) fn charge(&self, held: u64) -> u64 {
         held.min(self.figures.map_or(held, |figures| figures.booked))
     }

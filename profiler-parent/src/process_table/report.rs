@@ -18,7 +18,7 @@ pub enum ProcessState {
     Connected,
     /// Its channel has ended, for this reason, but the process lives.
     Disconnected(String),
-    /// It has ended. `None`: somebody else in this process took its exit status.
+    /// It has ended. `None`: other code in this process took its exit status.
     Exited(Option<ExitStatus>),
 }
 

@@ -177,7 +177,7 @@ impl SessionBuilder {
     /// `path` is made if it is not there; a symbolic link, and a directory that others own or may
     /// enter, are refused. A session that ends in order ([`Session`] dropped) removes its directory,
     /// whatever children live on, as it ends all data: capture before. A parent that is killed, or
-    /// exits without dropping its session, leaves it; nobody else ever removes it.
+    /// exits without dropping its session, leaves it, and nothing removes it later.
     ///
     /// What it costs: the kernel writes the pages of a file on disk back from time to time, and a
     /// thread that records into one of them then may wait for the disk. Where only processes die and

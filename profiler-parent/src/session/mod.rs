@@ -111,7 +111,7 @@ impl Session {
     }
 
     /// Entries that all processes together have recorded until now, whether they are still kept or not. Reads
-    /// the books of every pool: meant for a line that tells a user how things go, not for a loop.
+    /// every pool: meant for a line of progress for a user, not for a loop.
     pub fn recorded(&self) -> u64 {
         self.processes.recorded()
     }
@@ -124,7 +124,7 @@ impl Session {
     /// What all processes record from now on, as it happens, in batches every 200 ms: processes that come later
     /// too, and the last of those that end. They notice nothing of it; one thread of this process reads their memory.
     /// Returns when that thread has looked through what is there already, for spans that are open: everything that is
-    /// recorded afterwards is told.
+    /// recorded afterwards is reported.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -218,7 +218,7 @@ impl Session {
         self.supervisor.handle.control(Control::WaitOnePeriodicSampling, CONFIRM)
     }
 
-    /// The groups of all processes as they are now: who is slow. Read from the pools without asking anybody, see
+    /// The groups of all processes as they are now. Read from the pools without asking a process, see
     /// [`crate::groups`]. Costs some ten microseconds per process and a microsecond per group.
     pub fn groups(&self) -> GroupsSnapshot {
         self.groups_within(GROUPS_TIMEOUT)
@@ -230,7 +230,7 @@ impl Session {
     }
 
     /// Has this measured of groups in all processes, also in those that are started later, until the monitor is dropped.
-    /// Several may want the same. Does not wait: a child measures as soon as it has heard, and
+    /// Several monitors may want the same. Does not wait: a child measures as soon as it gets the message, and
     /// [`GroupsSnapshot`] says of each what it measures. Children that are not trusted are not asked for
     /// [`Probes::CPU`]: it needs a system call for which their sandbox might kill them.
     pub fn monitor(&self, probes: Probes) -> Monitor {
@@ -243,16 +243,18 @@ impl Session {
         self.limit.now()
     }
 
-    /// Changes the limit, without a gap in what is recorded. More is there at once for whoever
-    /// needs it. For less, the oldest data of all processes goes first; this returns when all have
-    /// shown that they obey, or after a second, with how many bytes are still held beyond the limit.
+    /// Changes the limit, without a gap in the recording. A higher limit is available at once to the
+    /// processes that need it. For a lower limit the oldest data of all processes is destroyed; this
+    /// returns when all have shown that they obey, or after a second, with the number of bytes that
+    /// are still held beyond the limit.
     ///
-    /// That is not zero where a process stands still (stopped, or in a debugger) with more than the others
-    /// can give in its place, and where the limit is below what all processes need at least, each of
-    /// which keeps its header, two small chunks, and the chunks (up to 1 MiB each) into which threads
-    /// are recording until they are full or rest for a second; [`ProcessReport::owed_bytes`] says who was
-    /// asked to give. While more than the limit is held nobody gets more, and no process joins; the sum
-    /// shrinks whenever somebody can give. What is over-held goes when its process goes on or ends.
+    /// That number is not zero in two cases. A process may be stopped (for example in a debugger) and
+    /// hold more than the others can give in its place. Or the limit is below what all processes need
+    /// at least: each keeps its header, two small chunks, and the chunks (up to 1 MiB each) into which
+    /// threads are recording until they are full or idle for a second. [`ProcessReport::owed_bytes`]
+    /// says which processes were asked to give. While more than the limit is held, no process gets
+    /// more and none joins; the sum shrinks whenever a process can give. The excess goes when its
+    /// process continues or ends.
     ///
     /// # Errors
     /// [`LimitError`]: less than this process needs, or more than [`SessionBuilder::max_memory_limit`].

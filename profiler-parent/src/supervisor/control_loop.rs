@@ -47,7 +47,7 @@ pub(super) struct ControlLoop {
     shrinking: Vec<Sender<()>>,
     paused: Option<Control>,
     sampling_paused: Option<Control>,
-    /// What all children were told to measure.
+    /// What all children measure.
     probes: Probes,
 }
 
@@ -302,7 +302,7 @@ impl ControlLoop {
             let Some(event) = events.pop() else { break };
             self.controller.handle(event, &mut commands);
             if !commands.is_empty() {
-                self.publish(); // before anybody can hold what is being granted
+                self.publish(); // before a process can hold what is granted
             }
             for command in std::mem::take(&mut commands) {
                 events.extend(self.carry_out(command));

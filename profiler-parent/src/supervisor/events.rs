@@ -1,4 +1,6 @@
-//! What the supervisor is told.
+//! The events of the supervisor.
+//!
+//! Sent by the session, captures, spawning, and the threads that serve the supervisor.
 
 use std::process::ExitStatus;
 
@@ -47,7 +49,7 @@ pub(crate) enum SupervisorEvent {
 /// What a capture asks of the supervisor.
 #[derive(Debug)]
 pub(crate) enum CaptureRequest {
-    /// Ask all children that can be asked for their parts; say who was asked.
+    /// Ask all children that can answer for their parts; `asked` gets the list of them.
     Begin { id: GatherId, spec: ProfileSpec, inputs: Sender<Input<PoolId>>, asked: Sender<Vec<PoolId>> },
     /// Ask a child for its progress.
     Progress { id: GatherId, key: PoolId },

@@ -1,10 +1,12 @@
-//! The supervisor's side of one child's channel: what was asked, what is outstanding, what waits.
+//! The supervisor's side of one child's channel: requests that are outstanding or wait.
 //!
-//! Used by the supervisor alone. Invariant: at most one control request is outstanding, and what was
-//! asked meanwhile is coalesced to what still matters, and of every other kind at most one message is
-//! unanswered, so a child that does not read can never fill its socket and make the supervisor wait, or lose
-//! a channel that does not wait. An answer counts only if it was asked for, and now and then only an
-//! echo does: else a child that reads nothing and answers without end could have the supervisor ask without end.
+//! Used by the supervisor alone. Invariants:
+//!
+//! - At most one control request is outstanding; later ones are coalesced to those that still matter.
+//!   Of every other kind at most one message is unanswered. So a child that does not read can never
+//!   fill its socket, and thereby make the supervisor wait or lose its channel.
+//! - An answer counts only if it was requested. After a number of messages only an echo of a random
+//!   number counts, because a child could answer endlessly without reading.
 
 use std::collections::VecDeque;
 
@@ -16,7 +18,7 @@ use profiler_core::groups::Probes;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::SessionParams;
 
-/// Answers that nobody asked for, after which a child's channel is closed. A child of ours sends
+/// Unrequested answers after which a child's channel is closed. A child of ours sends
 /// none; a few cost nothing.
 const MAX_UNASKED: u32 = 64;
 
@@ -31,13 +33,13 @@ const MAX_LATE: usize = 16;
 pub(super) enum Worth {
     /// It was asked for, or needs no question.
     Asked,
-    /// Nobody asked for it: it means nothing.
+    /// It was not requested, and is ignored.
     Unasked,
-    /// Nobody asked for it, and that too often.
+    /// It was not requested, and there were too many of these.
     Flood,
 }
 
-/// What a child can be told to do.
+/// What a child can be made to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     /// Record, keeping what is there if nothing changed.
@@ -96,7 +98,7 @@ pub(super) struct Link {
     echo: Option<RequestId>,
     /// The latest `Await`, until it has shown it.
     held: Option<ToChild>,
-    /// What else it will be told then: requests that it must answer some time.
+    /// Requests that are sent after the echo.
     late: VecDeque<ToChild>,
     broken: bool,
 }
@@ -146,7 +148,7 @@ impl Link {
         }
     }
 
-    /// Keeps a request that somebody counts on; what is asked or told again anyway is left out.
+    /// Keeps a request until the child reads again, unless it is of a kind that is repeated anyway.
     fn tell_later(&mut self, message: &ToChild) {
         let comes_again = matches!(
             message,
@@ -162,11 +164,11 @@ impl Link {
     fn send_now(&mut self, message: &ToChild) {
         self.unread = self.unread.saturating_add(1);
         if !self.broken && self.sender.send(message).is_err() {
-            self.broken = true; // the receive thread hears of it, too
+            self.broken = true; // the receive thread notices, too
         }
     }
 
-    /// Without randomness there is no echo, and the child hears no more than it was told.
+    /// Asks for an echo. Without randomness there is none, and nothing more is sent to the child.
     fn ask_for_echo(&mut self) {
         let drawn = Token::generate()
             .ok()
@@ -212,7 +214,7 @@ impl Link {
         }
     }
 
-    /// Has the child do something, now or when it has done what it was told before.
+    /// Makes the child do something, now or when it has confirmed the request before.
     pub(super) fn control(
         &mut self,
         control: Control,

@@ -94,7 +94,7 @@ fn start(
     Ok(())
 }
 
-/// Folds the updates of the own chunk manager from now on, and tells the supervisor of each.
+/// Folds the updates of the own chunk manager from now on, and notifies the supervisor of each.
 fn listen(supervisor: SupervisorHandle) {
     *LOCAL_UPDATES.lock().unwrap_or_else(PoisonError::into_inner) = ManagerUpdate::None;
     session::set_chunk_listener(Some(Box::new(move |update| {

@@ -22,7 +22,7 @@ use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::controller::{Event, Refusal};
 use crate::outbox::{Outbox, OutboxError};
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
-use crate::spawn::{Gift, Gifts, SpawnError, spawn};
+use crate::spawn::{ChildFile, ChildResources, SpawnError, spawn};
 
 /// Pause between two tries of joining while memory is being freed: doubled each time, up to the
 /// longest. All tries together take about two seconds, on a machine that is busy elsewhere.
@@ -91,7 +91,7 @@ impl ProfiledChild {
         self.processes.has_begun(self.key)
     }
 
-    /// Waits for the child to end. `None` if somebody else in this process took its status.
+    /// Waits for the child to end. `None` if other code in this process took its exit status.
     pub fn wait(&mut self) -> Option<ExitStatus> {
         self.stdin = None; // as in std: a child that reads to the end must not wait for us
         self.processes.wait_for_end(self.key)
@@ -229,14 +229,14 @@ fn spawn_profiled(
         Trust::Untrusted => Listener::inherited()?,
     };
     let abandon = listener.abandon_handle();
-    let gift = outbox.as_ref().map(|outbox| outbox.gift());
-    let gifts = Gifts {
-        pool: Gift::Open(pool.get().map_err(io::Error::from)?),
-        outbox: gift,
+    let child_file = outbox.as_ref().map(|outbox| outbox.child_file());
+    let resources = ChildResources {
+        pool: ChildFile::Open(pool.get().map_err(io::Error::from)?),
+        outbox: child_file,
         token: token.clone(),
         server: &line,
     };
-    let mut child = spawn(command, &gifts)?;
+    let mut child = spawn(command, &resources)?;
     drop(line); // only the child has its end now, so that ends with the child
     let pid = ProcessId::new(child.id());
     let mut process = Process::new(name, pid, ProcessState::Starting, Remains::Pool(Arc::clone(&pool)));
@@ -269,8 +269,8 @@ fn spawn_unprofiled(
     Ok(adopt(context, supervisor, key, child, false)?)
 }
 
-/// Ends a child that cannot be part of the session. The caller is told that nothing was started, so
-/// the child must not run.
+/// Ends a child that cannot be part of the session. The caller gets an error, so the child must
+/// not run.
 fn end_unwatched(context: &SupervisorContext, key: PoolId, child: &mut std::process::Child) {
     let _ = (child.kill(), child.wait());
     context.processes.change(key, |process| process.hang_up()); // ends its channel

@@ -1,8 +1,8 @@
-//! Spans that were given up before they ended: they have been counted, so their ends are not counted once more.
+//! Spans that were evicted before they ended. They are counted then, so their ends are not counted again.
 //!
-//! Held by [`super::Spans`]. At most [`MOST`] are remembered, of 64 bytes or so each, the latest; the end of one that is older
-//! than those is taken for one without a start. Those without a number are told by a hash of their name and text: two of
-//! one thread that share it would be taken for each other, which costs a count.
+//! Held by [`super::Spans`]. The latest [`MOST`] are remembered, at about 64 bytes each; the end of an
+//! older one counts as an end without a start. Spans without a number are identified by a hash of
+//! their name and text; a collision within one thread makes a count wrong by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -21,7 +21,7 @@ enum Key {
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(super) struct GivenUp {
+pub(super) struct EvictedSpans {
     hasher: RandomState,
     /// By key, then in the order in which they were given up.
     known: BTreeSet<(Key, u64)>,
@@ -29,7 +29,7 @@ pub(super) struct GivenUp {
     next: u64,
 }
 
-impl GivenUp {
+impl EvictedSpans {
     pub(super) fn add_numbered(&mut self, id: u64) {
         self.add(Key::Numbered(id));
     }
@@ -52,7 +52,7 @@ impl GivenUp {
         self.latest(Key::Numbered(id)).is_some()
     }
 
-    /// Nobody ends what a thread has left open without a number.
+    /// Forgets the spans without a number of a thread that has exited.
     pub(super) fn forget_thread(&mut self, thread: ThreadId) {
         let (first, last) = ((Key::Named(thread, 0), 0), (Key::Named(thread, u64::MAX), u64::MAX));
         for (key, age) in self.known.range(first..=last).copied().collect::<Vec<_>>() {

@@ -1,8 +1,9 @@
-//! The texts of a profile, each once, with a bound on their memory.
+//! The strings of a profile, each once, with a bound on their memory.
 //!
-//! Labels come first, then names of functions, each with a part of the room; texts of markers, of which there may be
-//! as many as markers, take what is left. Of labels and of markers' texts every process has its share, because processes make
-//! them up. Invariant: what finds no room is shown as [`OTHER`], and counted.
+//! Labels come first, then names of functions, each with a part of the room. Texts of markers, which may
+//! all be different, take the rest. Every process has its share of the room for labels and for texts
+//! of markers, because processes choose these. Invariant: a string for which there is no room is shown
+//! as [`OTHER`], and counted.
 
 use std::io::Write;
 
@@ -21,7 +22,7 @@ pub(super) const OTHER: &str = "(too many different texts)";
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Texts {
+pub(super) struct ProfileStrings {
     table: StringTable,
     room: Room,
     left_out: u64,
@@ -35,7 +36,7 @@ enum Room {
     All(Quota),
 }
 
-impl Texts {
+impl ProfileStrings {
     /// None yet; the labels of so many processes are to come.
     pub(super) fn new(processes: usize) -> Self {
         let room = Room::Labels(Quota::new(0, LABEL_BYTES, processes));
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn texts_without_end_take_bounded_memory_and_are_counted() {
-        let mut texts = Texts::new(1);
+        let mut texts = ProfileStrings::new(1);
         let early = texts.intern("early");
         for kind in 0..3 {
             for number in 0..400_000 {
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_process_that_makes_up_texts_leaves_room_for_those_of_others() {
-        let mut texts = Texts::new(8);
+        let mut texts = ProfileStrings::new(8);
         for kind in ["labels", "markers"] {
             for process in 0..8 {
                 texts.begin_process(false);

@@ -1,7 +1,8 @@
-//! Which threads are in the profile: all, unless there are more than anybody looks at.
+//! The largest number of threads in a profile.
 //!
-//! A pool may have 65,536 rows, and a session any number of pools; what is kept of a thread is kept until the profile
-//! is written. Invariant: no more than [`MAX_THREADS`] are kept; what those that are not had recorded counts as evicted.
+//! A pool may have 65,536 rows of threads, and a session any number of pools, but what is known of a
+//! thread is kept until the profile is written. Invariant: at most [`MAX_THREADS`] are kept; the
+//! entries of other threads count as evicted.
 
 use profiler_core::profile::gecko::shared::counts;
 use profiler_core::reader::Snapshot;
@@ -13,13 +14,13 @@ pub(super) const MAX_THREADS: usize = 1 << 13;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Roll {
+pub(super) struct ThreadCap {
     quota: Quota,
     kept: usize,
     left_out: u64,
 }
 
-impl Roll {
+impl ThreadCap {
     pub(super) fn new(processes: usize) -> Self {
         Self { quota: Quota::new(0, MAX_THREADS, processes), kept: 0, left_out: 0 }
     }

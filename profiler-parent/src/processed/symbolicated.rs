@@ -1,9 +1,9 @@
 //! Frames with names: functions, files, lines, and one frame for each function that was inlined.
 //!
 //! Made once, when the addresses of all processes are known. An address at which functions are inlined
-//! into each other becomes several frames, so that every node of the observed tree becomes a path; the
-//! last node of that path is the number that samples refer to. Invariant: however many functions a file says are inlined,
-//! no more than [`MAX_INLINED`] are shown; of what is more only the function around them.
+//! into each other becomes several frames, so every node of the observed tree becomes a path; the last
+//! node of that path is the number that samples refer to. Invariant: at most [`MAX_INLINED`] inlined
+//! functions are shown, whatever a file says; beyond that only the function around them is shown.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ use super::interned::Interned;
 use super::libs::{LibId, Libs};
 use super::names::{CodeNames, Symbols};
 use super::stacks::{NodeId, Stacks};
-use super::texts::Texts;
+use super::strings::ProfileStrings;
 
 /// A function of the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,7 +85,7 @@ impl NamedFrame {
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub(super) struct SymbolicatedFrames {
     pub(super) funcs: Interned<Func>,
     pub(super) natives: Interned<NativeSymbol>,
     pub(super) frames: Vec<NamedFrame>,
@@ -98,11 +98,11 @@ pub(super) struct Named {
     pub(super) addresses: (u64, u64),
 }
 
-impl Named {
+impl SymbolicatedFrames {
     /// Asks for all names. `user` is the category of code that no label says more of.
     pub(super) fn new(
         (raw, libs, user): (&Frames, &Libs, Option<u64>),
-        strings: &mut Texts,
+        strings: &mut ProfileStrings,
         symbols: &mut dyn Symbols,
     ) -> Self {
         let mut named = Self { spans: vec![(0, 0); raw.all().len()], user, ..Self::default() };
@@ -135,7 +135,7 @@ impl Named {
         named
     }
 
-    fn add_code(&mut self, number: u32, lib: LibId, names: &CodeNames<'_>, strings: &mut Texts) {
+    fn add_code(&mut self, number: u32, lib: LibId, names: &CodeNames<'_>, strings: &mut ProfileStrings) {
         let Some((outermost, inlined)) = names.frames.split_last() else { return };
         if self.spans.get(number as usize).is_none_or(|(_, count)| *count > 0) {
             return; // told twice
@@ -169,7 +169,7 @@ impl Named {
         &mut self,
         (number, frame): (u32, &RawFrame),
         (raw, libs): (&Frames, &Libs),
-        strings: &mut Texts,
+        strings: &mut ProfileStrings,
     ) {
         let (first, mut line) = (self.frames.len(), None);
         let func = match frame {

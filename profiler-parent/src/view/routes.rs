@@ -15,13 +15,13 @@ const BLOCK: usize = 64 * 1024;
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ViewResource {
     Profile,
     Symbolicate,
 }
 
 /// The served things.
-pub(super) struct Site {
+pub(super) struct ViewRoutes {
     pub(super) token: String,
     pub(super) file: File,
     pub(super) is_compressed: bool,
@@ -30,7 +30,7 @@ pub(super) struct Site {
     pub(super) symbolicate: Box<Symbolicate>,
 }
 
-impl Site {
+impl ViewRoutes {
     /// Whether a client that names this host means this server. A page that has its own name resolve to
     /// this machine names another.
     pub(super) fn is_host(&self, host: &str) -> bool {
@@ -38,14 +38,14 @@ impl Site {
     }
 
     /// What a path names; `None` for everything that is not below the token.
-    pub(super) fn place(&self, path: &str) -> Option<Place> {
+    pub(super) fn place(&self, path: &str) -> Option<ViewResource> {
         let (token, rest) = path.strip_prefix('/')?.split_once('/')?;
         if !is_same(token, &self.token) {
             return None;
         }
         match rest {
-            super::link::PROFILE => Some(Place::Profile),
-            super::link::SYMBOLICATE => Some(Place::Symbolicate),
+            super::link::PROFILE => Some(ViewResource::Profile),
+            super::link::SYMBOLICATE => Some(ViewResource::Symbolicate),
             _ => None,
         }
     }
@@ -73,9 +73,9 @@ impl Site {
     }
 }
 
-impl std::fmt::Debug for Site {
+impl std::fmt::Debug for ViewRoutes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Not the token: it is a secret.
-        f.debug_struct("Site").field("hosts", &self.hosts).finish_non_exhaustive()
+        f.debug_struct("ViewRoutes").field("hosts", &self.hosts).finish_non_exhaustive()
     }
 }

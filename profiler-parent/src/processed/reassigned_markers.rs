@@ -1,7 +1,7 @@
-//! Markers that somebody recorded for another thread, copied to the thread that they belong to.
+//! Markers that one thread recorded for another, copied to the thread that they belong to.
 //!
-//! Filled while pools are looked through, so that no chunk has to be read once for every thread that some marker in it
-//! belongs to. Invariant: a marker that is here is in the profile, whatever becomes of its chunk.
+//! Filled in the first pass, so that no chunk is read once for every thread that a marker in it
+//! belongs to. Invariant: a marker that is copied is in the profile, even if its chunk is evicted.
 
 use std::io;
 
@@ -15,11 +15,11 @@ const HEAD: usize = 16;
 
 /// Markers of one thread.
 #[derive(Debug, Default)]
-pub(super) struct Copies {
+pub(super) struct ReassignedMarkers {
     log: Log,
 }
 
-impl Copies {
+impl ReassignedMarkers {
     /// Adds the bytes of a marker, and the node of its stack.
     pub(super) fn push(
         &mut self,

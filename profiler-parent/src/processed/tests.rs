@@ -16,12 +16,12 @@ use profiler_core::sys::OwnFile;
 use profiler_core::time::{Anchor, SessionClock};
 use serde_json::Value;
 
-use super::named::Named;
+use super::first_pass::{FirstPassTerms, ProfileTables, Role, SortedProcess, SortedThread, sort_process};
 use super::names::NoSymbols;
 use super::process::Process;
-use super::sift::{Role, Shared, Sifted, SiftedThread, Terms, sift};
+use super::symbolicated::SymbolicatedFrames;
 use super::window::Window;
-use super::{MOST_MEMORY, ProcessedProfile, frames, named, roll, sort, stacks, store, texts};
+use super::{MOST_MEMORY, ProcessedProfile, frames, sort, stacks, store, strings, symbolicated, thread_cap};
 
 const MARKER: u64 = 1 << 28;
 const SAMPLE: u64 = 3 << 28;
@@ -81,11 +81,17 @@ impl Forged {
         ProfileSpec { later: Anchor::take(), since: None, categories: Vec::new() }
     }
 
-    fn sifted(&self, shared: &mut Shared) -> Sifted {
+    fn sorted(&self, shared: &mut ProfileTables) -> SortedProcess {
         let reader = PoolReader::open(&*self.file).unwrap();
         let snapshot = reader.snapshot().unwrap();
-        sift(&reader, snapshot, role(), Terms { window: Window::default(), categories: &[], tick: 0 }, shared)
-            .unwrap()
+        sort_process(
+            &reader,
+            snapshot,
+            role(),
+            FirstPassTerms { window: Window::default(), categories: &[], tick: 0 },
+            shared,
+        )
+        .unwrap()
     }
 
     fn profile(&self) -> Value {
@@ -115,9 +121,9 @@ fn cells_of_counters_that_nobody_defined_take_no_memory() {
         [vec![head, at, (cells.len() as u64 * 8) << 32], cells].concat()
     };
     let forged = Forged::new().threads([100], MAIN_THREAD).chunk(&(1..=100).map(entry).collect::<Vec<_>>());
-    let sifted = forged.sifted(&mut Shared::new(1));
-    assert_eq!(sifted.threads[0].delivered, 100, "the entries are read");
-    assert_eq!(sifted.counters.len(), 0);
+    let sorted = forged.sorted(&mut ProfileTables::new(1));
+    assert_eq!(sorted.threads[0].delivered, 100, "the entries are read");
+    assert_eq!(sorted.counters.len(), 0);
     assert!(forged.profile()["counters"].as_array().unwrap().len() <= 1);
 }
 
@@ -145,19 +151,19 @@ fn no_chunk_is_read_more_than_twice_however_many_threads_its_markers_belong_to()
     let forged = Forged::new().threads(100..100 + THREADS, 0).chunk(&markers);
     let source = Counted(&forged.file, forged.layout.region(Region::Chunks), Cell::new(0));
     let reader = PoolReader::open(&source).unwrap();
-    let (snapshot, mut shared) = (reader.snapshot().unwrap(), Shared::new(1));
-    let terms = Terms { window: Window::default(), categories: &[], tick: 0 };
-    let sifted = sift(&reader, snapshot, role(), terms, &mut shared).unwrap();
+    let (snapshot, mut shared) = (reader.snapshot().unwrap(), ProfileTables::new(1));
+    let terms = FirstPassTerms { window: Window::default(), categories: &[], tick: 0 };
+    let sorted = sort_process(&reader, snapshot, role(), terms, &mut shared).unwrap();
     let spec = forged.spec();
     let process = Process {
-        sifted: &sifted,
+        sorted: &sorted,
         pid: "7",
         converter: forged.clock.converter(spec.later),
         capture: spec.later.ticks,
         window: Window::default(),
         categories: &[],
     };
-    let numbers = Named::default().nodes(&shared.stacks, |_, _| {});
+    let numbers = SymbolicatedFrames::default().nodes(&shared.stacks, |_, _| {});
     let mut out = JsonWriter::new(io::sink());
     process.write_threads(&reader, 0, &[], (&mut shared, &numbers), &mut out).unwrap();
     let chunk = markers.len() as u64 * 24;
@@ -185,11 +191,11 @@ fn a_process_that_makes_up_addresses_costs_others_none_of_their_stacks() {
     let liar = || Forged::new().threads([100], 0).chunk(&(0..127).map(deep).collect::<Vec<_>>());
     let of_child =
         |child: u64, at: u64| (0..30).map(move |level| child << 40 | (at * 7 % (3 * level + 2)) << 4);
-    let mut shared = Shared::new(9);
+    let mut shared = ProfileTables::new(9);
     let mut add = |forged: &Forged| {
         shared.begin_process(false);
-        let sifted = forged.sifted(&mut shared);
-        (sifted.threads[0].busy_samples, shared.frames.lost(), shared.stacks.lost())
+        let sorted = forged.sorted(&mut shared);
+        (sorted.threads[0].busy_samples, shared.frames.lost(), shared.stacks.lost())
     };
     for _ in 0..2 {
         let (samples, lost, _) = add(&liar());
@@ -207,21 +213,21 @@ fn a_process_that_makes_up_addresses_costs_others_none_of_their_stacks() {
 
 #[test]
 fn of_rows_without_end_those_that_hold_something_are_kept_and_the_others_are_counted() {
-    const ROWS: u64 = 3 * roll::MAX_THREADS as u64;
+    const ROWS: u64 = 3 * thread_cap::MAX_THREADS as u64;
     let forged = Forged::new().threads(100..100 + ROWS, 0);
     // The chunk is that of row 1; the others hold nothing.
     let forged = forged.chunk(&[marker_for(100, 9)]);
-    let mut shared = Shared::new(2);
+    let mut shared = ProfileTables::new(2);
     shared.begin_process(false);
-    let first = forged.sifted(&mut shared);
-    assert!(first.threads.len() < roll::MAX_THREADS / 2, "{}", first.threads.len());
+    let first = forged.sorted(&mut shared);
+    assert!(first.threads.len() < thread_cap::MAX_THREADS / 2, "{}", first.threads.len());
     assert_eq!(first.threads[0].markers, 1, "the one that holds something");
     shared.begin_process(false);
-    let second = forged.sifted(&mut shared);
-    assert_eq!(first.threads.len() + second.threads.len(), roll::MAX_THREADS);
+    let second = forged.sorted(&mut shared);
+    assert_eq!(first.threads.len() + second.threads.len(), thread_cap::MAX_THREADS);
     assert_eq!(second.threads[0].markers, 1);
     let all = 2 * first.threads.len().max(1) as u64;
-    assert!(shared.roll.left_out() > all, "{}", shared.roll.left_out());
+    assert!(shared.thread_cap.left_out() > all, "{}", shared.thread_cap.left_out());
 }
 
 #[test]
@@ -236,12 +242,13 @@ fn only_one_thread_is_the_main_one_whatever_rows_say() {
 fn all_tables_together_stay_within_what_is_promised_when_all_are_full() {
     let nodes = stacks::MAX_NODES * 12 + (1 << 20) * 4;
     let raw = frames::MAX_FRAMES * (size_of::<frames::RawFrame>() + 8 + 8);
-    let shown = frames::MAX_FRAMES + named::MAX_INLINED;
+    let shown = frames::MAX_FRAMES + symbolicated::MAX_INLINED;
     // A function and its index for each frame is more than there can be; half of them is generous.
-    let named = shown * size_of::<named::NamedFrame>() + shown / 2 * (size_of::<named::Func>() + 8);
-    let natives = frames::MAX_FRAMES / 2 * (size_of::<named::NativeSymbol>() + 8);
+    let named =
+        shown * size_of::<symbolicated::NamedFrame>() + shown / 2 * (size_of::<symbolicated::Func>() + 8);
+    let natives = frames::MAX_FRAMES / 2 * (size_of::<symbolicated::NativeSymbol>() + 8);
     let rows = 2 * store::MEMORY + sort::AT_ONCE * 5 * 8;
-    let threads = roll::MAX_THREADS * (size_of::<SiftedThread>() + size_of::<ThreadInfo>());
-    let all = nodes + raw + named + natives + rows + threads + texts::ALL_BYTES;
+    let threads = thread_cap::MAX_THREADS * (size_of::<SortedThread>() + size_of::<ThreadInfo>());
+    let all = nodes + raw + named + natives + rows + threads + strings::ALL_BYTES;
     assert!(all <= MOST_MEMORY, "{nodes} {raw} {named} {natives} {rows} {threads}: {all}");
 }

@@ -1,9 +1,10 @@
-//! The first look through a pool: everything but markers is sorted by thread, and all stacks are collected.
+//! The first pass over a pool: everything but markers is sorted by thread, and all stacks are collected.
 //!
-//! Called once per process before anything is written, because a stack's number in the profile is known
-//! only when all its addresses have names. Markers stay where they are, and it is noted which chunks hold some; but
-//! those that belong to another thread than the one that recorded them are copied to it. Invariants: memory does
-//! not grow with entries, nor with what they name; an entry counts as delivered with the thread that recorded it.
+//! Runs once per process before anything is written, because the number of a stack in the profile is
+//! known only when all its addresses have names. Markers stay in the pool, and the pass notes which
+//! chunks hold some; markers that belong to another thread than the one that recorded them are copied
+//! to it ([`super::reassigned_markers`]). Invariants: memory does not grow with the number of entries,
+//! nor with the number of names in them; an entry counts as delivered for the thread that recorded it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -17,41 +18,41 @@ use profiler_core::profile::CategoryRow;
 use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::time::Timestamp;
 
-use super::copies::Copies;
 use super::frames::{Frames, Known, Translation};
 use super::libs::Libs;
 use super::owners::{Owners, Place};
-use super::roll::Roll;
+use super::reassigned_markers::ReassignedMarkers;
 use super::rows::Rows;
 use super::stacks::{Innermost, NodeId, Paths, Stacks};
 use super::store::RowStore;
-use super::texts::Texts;
+use super::strings::ProfileStrings;
+use super::thread_cap::ThreadCap;
 use super::window::Window;
 
 /// Most threads of a process that are known from samples alone. Samples of more are counted as evicted.
 const MAX_SAMPLED_ONLY: usize = 1000;
 
-/// What all processes share while pools are looked through.
+/// What all processes share in the first pass.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) strings: Texts,
+pub(super) struct ProfileTables {
+    pub(super) strings: ProfileStrings,
     pub(super) libs: Libs,
     pub(super) frames: Frames,
     pub(super) stacks: Stacks,
     pub(super) rows: RowStore,
-    pub(super) roll: Roll,
+    pub(super) thread_cap: ThreadCap,
 }
 
-impl Shared {
-    /// Nothing yet; so many processes are to come.
+impl ProfileTables {
+    /// Empty tables for this many processes.
     pub(super) fn new(processes: usize) -> Self {
         Self {
-            strings: Texts::new(processes),
+            strings: ProfileStrings::new(processes),
             libs: Libs::new(processes),
             frames: Frames::new(processes),
             stacks: Stacks::new(processes),
             rows: RowStore::default(),
-            roll: Roll::new(processes),
+            thread_cap: ThreadCap::new(processes),
         }
     }
 
@@ -61,10 +62,10 @@ impl Shared {
         self.libs.begin_process(is_root);
         self.frames.begin_process(is_root);
         self.stacks.begin_process(is_root);
-        self.roll.begin_process(is_root);
+        self.thread_cap.begin_process(is_root);
     }
 
-    /// All have been looked through: whoever looks again finds what was found then, and adds nothing.
+    /// The first pass is complete: look-ups find what it found, and add nothing.
     pub(super) fn close(&mut self) {
         self.strings.begin_code();
         self.frames.close();
@@ -87,7 +88,7 @@ pub(crate) struct Role {
 
 /// One thread, sorted.
 #[derive(Debug, Default)]
-pub(super) struct SiftedThread {
+pub(super) struct SortedThread {
     /// Time, processor time plus one (0: not measured), node plus one (0: none), ticks that it
     /// stands for.
     pub(super) samples: Rows<4>,
@@ -96,7 +97,7 @@ pub(super) struct SiftedThread {
     /// Chunks of this thread that hold markers of its own.
     pub(super) marker_chunks: Vec<usize>,
     /// Markers that others recorded for it.
-    pub(super) copies: Copies,
+    pub(super) reassigned_markers: ReassignedMarkers,
     pub(super) markers: u64,
     /// Nanoseconds of processor time in all samples but the first.
     pub(super) cpu_ns: u64,
@@ -108,7 +109,7 @@ pub(super) struct SiftedThread {
     pub(super) delivered: u64,
 }
 
-impl SiftedThread {
+impl SortedThread {
     /// Whether there is nothing to show of a thread that records for others.
     pub(super) const fn is_servant(&self) -> bool {
         self.delivered > 0 && self.samples.is_empty() && self.allocations.is_empty() && self.markers == 0
@@ -117,12 +118,12 @@ impl SiftedThread {
 
 /// One process, sorted.
 #[derive(Debug)]
-pub(super) struct Sifted {
+pub(super) struct SortedProcess {
     pub(super) role: Role,
     pub(super) snapshot: Snapshot,
     pub(super) owners: Owners,
     /// In the order of the snapshot's, then of `sampled_only`.
-    pub(super) threads: Vec<SiftedThread>,
+    pub(super) threads: Vec<SortedThread>,
     /// Threads that have samples and no row.
     pub(super) sampled_only: Vec<ThreadId>,
     sampled_only_places: HashMap<ThreadId, Place>,
@@ -136,7 +137,7 @@ pub(super) struct Sifted {
 
 /// What decides what is taken, and how it is numbered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms<'a> {
+pub(super) struct FirstPassTerms<'a> {
     pub(super) window: Window,
     pub(super) categories: &'a [CategoryRow],
     /// Time between two ticks of the sampler, in timestamps; 0 if it is not known.
@@ -144,21 +145,21 @@ pub(super) struct Terms<'a> {
 }
 
 /// Looks through a pool of which `snapshot` was taken.
-pub(super) fn sift<S: ByteSource>(
+pub(super) fn sort_process<S: ByteSource>(
     reader: &PoolReader<S>,
     snapshot: Snapshot,
     role: Role,
-    terms: Terms<'_>,
-    shared: &mut Shared,
-) -> io::Result<Sifted> {
+    terms: FirstPassTerms<'_>,
+    shared: &mut ProfileTables,
+) -> io::Result<SortedProcess> {
     let mut snapshot = snapshot;
     only_one_main_thread(&mut snapshot);
-    shared.roll.keep(&mut snapshot);
+    shared.thread_cap.keep(&mut snapshot);
     let counters = snapshot.counters.iter().map(|counter| (counter.definition.cell, Rows::default()));
-    let mut sifted = Sifted {
+    let mut sorted = SortedProcess {
         counters: counters.collect(),
         owners: Owners::new(&snapshot),
-        threads: snapshot.threads.iter().map(|_| SiftedThread::default()).collect(),
+        threads: snapshot.threads.iter().map(|_| SortedThread::default()).collect(),
         sampled_only: Vec::new(),
         sampled_only_places: HashMap::new(),
         has_all_counters: terms.window.since.is_none(),
@@ -167,7 +168,7 @@ pub(super) fn sift<S: ByteSource>(
         overhead: Rows::default(),
     };
     // Aside while entries are sorted into what belongs to them.
-    let threads = std::mem::take(&mut sifted.snapshot.threads);
+    let threads = std::mem::take(&mut sorted.snapshot.threads);
     let (mut buffer, mut frames) = (ChunkBuffer::default(), SharedFrames::default());
     let (mut known, mut paths) = (Known::default(), Paths::default());
     for (place, thread) in threads.iter().enumerate() {
@@ -177,16 +178,16 @@ pub(super) fn sift<S: ByteSource>(
             frames.begin_chunk();
             while let Some((entry, bytes)) = entries.next_with_bytes() {
                 let is_first = thread.chunks.first().is_some_and(|first| first.first_entry == 0);
-                sifted.has_all_counters &= is_first || !matches!(entry, Entry::Counters(_));
+                sorted.has_all_counters &= is_first || !matches!(entry, Entry::Counters(_));
                 let (known, paths) = (&mut known, &mut paths);
                 let at = (place, number);
-                let mut pass = Pass { sifted: &mut sifted, shared, terms, at, bytes, known, paths };
+                let mut pass = Pass { sorted: &mut sorted, shared, terms, at, bytes, known, paths };
                 pass.take(&entry, &mut frames)?;
             }
         }
     }
-    sifted.snapshot.threads = threads;
-    Ok(sifted)
+    sorted.snapshot.threads = threads;
+    Ok(sorted)
 }
 
 /// A pool may say so of any number; for each of them there would be all that belongs to a main thread.
@@ -200,9 +201,9 @@ fn only_one_main_thread(snapshot: &mut Snapshot) {
 
 /// One entry's way to its thread.
 struct Pass<'a, 't> {
-    sifted: &'a mut Sifted,
-    shared: &'a mut Shared,
-    terms: Terms<'t>,
+    sorted: &'a mut SortedProcess,
+    shared: &'a mut ProfileTables,
+    terms: FirstPassTerms<'t>,
     /// Who recorded it, and in which of its chunks.
     at: (Place, usize),
     /// The entry as it stands there.
@@ -225,7 +226,7 @@ impl Pass<'_, '_> {
             Entry::Counters(counters) => {
                 for value in counters.values() {
                     let row = [counters.at.raw(), value.value.cast_unsigned(), value.number];
-                    if let Some(rows) = self.sifted.counters.get_mut(&value.cell) {
+                    if let Some(rows) = self.sorted.counters.get_mut(&value.cell) {
                         rows.push(&mut self.shared.rows, row)?;
                     }
                 }
@@ -234,13 +235,13 @@ impl Pass<'_, '_> {
             Entry::Overhead(overhead) => {
                 let OverheadEntry { at, locking_ns, counters_ns, threads_ns, total_ns } = *overhead;
                 let row = [at.raw(), locking_ns, counters_ns, threads_ns, total_ns];
-                self.sifted.overhead.push(&mut self.shared.rows, row)?;
+                self.sorted.overhead.push(&mut self.shared.rows, row)?;
                 true
             }
             // Of a kind that this build does not know: it is not in the profile.
             _ => false,
         };
-        if let Some(thread) = self.sifted.threads.get_mut(self.at.0) {
+        if let Some(thread) = self.sorted.threads.get_mut(self.at.0) {
             thread.delivered += u64::from(is_there);
         }
         Ok(())
@@ -250,14 +251,14 @@ impl Pass<'_, '_> {
     /// recorder's own is there when it is written.
     fn marker(&mut self, marker: &MarkerEntry<'_>) -> io::Result<bool> {
         let (recorder, chunk) = self.at;
-        let owner = self.sifted.owners.owner(recorder, marker.foreign, marker.timing.last());
+        let owner = self.sorted.owners.owner(recorder, marker.foreign, marker.timing.last());
         let kind = (Innermost::ReturnAddress, marker.stack.is_cut());
         let has_stack = !marker.stack.is_empty();
         let node = if has_stack { self.node(owner, marker.stack.frames(), kind) } else { None };
-        let Some(thread) = self.sifted.threads.get_mut(owner) else { return Ok(false) };
+        let Some(thread) = self.sorted.threads.get_mut(owner) else { return Ok(false) };
         thread.markers += 1;
         if owner != recorder {
-            thread.copies.push(&mut self.shared.rows, self.bytes, node)?;
+            thread.reassigned_markers.push(&mut self.shared.rows, self.bytes, node)?;
             return Ok(true);
         }
         if thread.marker_chunks.last() != Some(&chunk) {
@@ -272,7 +273,7 @@ impl Pass<'_, '_> {
         let kind = (Innermost::Instruction, sample.cut || sample.failed);
         let node = self.node(owner, stack.iter().copied(), kind);
         let cpu = sample.cpu_ns.map_or(0, |ns| ns.saturating_add(1));
-        let Some(thread) = self.sifted.threads.get_mut(owner) else { return Ok(false) };
+        let Some(thread) = self.sorted.threads.get_mut(owner) else { return Ok(false) };
         if !thread.samples.is_empty() {
             thread.cpu_ns = thread.cpu_ns.saturating_add(sample.cpu_ns.unwrap_or(0));
         }
@@ -285,18 +286,18 @@ impl Pass<'_, '_> {
 
     /// Whose sample it is. A thread that has no row is known from its samples alone; `None` for one too many of those.
     fn sampled(&mut self, sample: &SampleEntry<'_>) -> Option<Place> {
-        let Some(tid) = sample.foreign.filter(|tid| !self.sifted.owners.knows(*tid)) else {
-            return Some(self.sifted.owners.owner(self.at.0, sample.foreign, sample.at));
+        let Some(tid) = sample.foreign.filter(|tid| !self.sorted.owners.knows(*tid)) else {
+            return Some(self.sorted.owners.owner(self.at.0, sample.foreign, sample.at));
         };
-        let Sifted { sampled_only, sampled_only_places, threads, .. } = &mut *self.sifted;
+        let SortedProcess { sampled_only, sampled_only_places, threads, .. } = &mut *self.sorted;
         if let Some(place) = sampled_only_places.get(&tid) {
             return Some(*place);
         }
-        if sampled_only.len() >= MAX_SAMPLED_ONLY || !self.shared.roll.one_more() {
+        if sampled_only.len() >= MAX_SAMPLED_ONLY || !self.shared.thread_cap.one_more() {
             return None;
         }
         let place = threads.len();
-        threads.push(SiftedThread::default());
+        threads.push(SortedThread::default());
         sampled_only.push(tid);
         sampled_only_places.insert(tid, place);
         Some(place)
@@ -309,7 +310,7 @@ impl Pass<'_, '_> {
             (Innermost::ReturnAddress, allocation.stack.is_cut()),
         );
         let row = [allocation.at.raw(), allocation.bytes.cast_unsigned(), allocation.address, plus_one(node)];
-        let Some(thread) = self.sifted.threads.get_mut(self.at.0) else { return Ok(false) };
+        let Some(thread) = self.sorted.threads.get_mut(self.at.0) else { return Ok(false) };
         thread.allocations.push(&mut self.shared.rows, row)?;
         Ok(true)
     }
@@ -320,8 +321,8 @@ impl Pass<'_, '_> {
         stack: impl ExactSizeIterator<Item = Frame>,
         kind: (Innermost, bool),
     ) -> Option<NodeId> {
-        let Shared { strings, libs, frames, stacks, .. } = &mut *self.shared;
-        let definitions = &self.sifted.snapshot.definitions;
+        let ProfileTables { strings, libs, frames, stacks, .. } = &mut *self.shared;
+        let definitions = &self.sorted.snapshot.definitions;
         let (categories, known) = (self.terms.categories, &mut *self.known);
         let mut translation = Translation { definitions, categories, libs, strings, known };
         self.paths.node(owner, stack, kind, &mut translation, (frames, stacks))
