@@ -4,13 +4,16 @@ use std::process::Stdio;
 
 use super::*;
 
-/// An argument by which the child is found.
-const SECONDS: &str = "86399.25";
+/// An argument by which the child is found; other runs of this test use another one.
+fn seconds() -> String {
+    format!("86399.{}", std::process::id())
+}
 
 fn is_running() -> bool {
+    let seconds = seconds();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let mut arguments = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
-    arguments.any(|line| line.split(|byte| *byte == 0).any(|argument| argument == SECONDS.as_bytes()))
+    arguments.any(|line| line.split(|byte| *byte == 0).any(|argument| argument == seconds.as_bytes()))
 }
 
 #[test]
@@ -18,7 +21,7 @@ fn a_child_that_cannot_be_watched_is_ended_and_forgotten() {
     let session = Session::builder().start().unwrap();
     let sleeping = || {
         let mut command = Command::new("sleep");
-        command.arg(SECONDS).stdin(Stdio::null());
+        command.arg(seconds()).stdin(Stdio::null());
         command
     };
     let child = session.spawn("watched", sleeping()).unwrap();
