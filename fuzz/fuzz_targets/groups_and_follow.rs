@@ -1,4 +1,4 @@
-//! Pools that change while they are read again and again: for groups, and for observers, up to what those are told.
+//! Pools that change while they are read again and again: for groups, and for observers, up to what those are decoded.
 //!
 //! The input changes words of a true pool before chosen reads; see `profiler-core/tests/hostile/changing.rs`.
 
@@ -13,7 +13,7 @@ mod told;
 
 use libfuzzer_sys::fuzz_target;
 use profiler_parent::core::reader::Followed;
-use profiler_parent::observe::Teller;
+use profiler_parent::observe::MarkerDecoder;
 use recorded::Recorded;
 
 thread_local! {
@@ -21,9 +21,9 @@ thread_local! {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let mut teller = Teller::default();
+    let mut decoder = MarkerDecoder::default();
     let each = |one: &Followed<'_>| {
-        told::check(&mut teller, one);
+        told::check(&mut decoder, one);
     };
     POOL.with(|pool| changing::check(pool, data, each));
 });

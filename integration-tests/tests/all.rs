@@ -31,6 +31,7 @@ mod faults_payloads;
 mod faults_pools;
 mod feature_table;
 mod flood;
+mod floors;
 mod frozen;
 mod groups;
 mod host_locks;

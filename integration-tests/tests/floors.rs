@@ -18,7 +18,7 @@ use sources::{Import, Sources, Target};
 use table::Floors;
 
 /// The crates whose tables have floors.
-const CRATES: [&str; 3] = ["profiler-core", "profiler-child", "ipc-protocol"];
+const CRATES: [&str; 4] = ["profiler-core", "profiler-child", "profiler-parent", "ipc-protocol"];
 
 #[test]
 fn every_room_imports_only_from_lower_floors() {

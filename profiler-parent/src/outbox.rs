@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use profiler_core::sys::OwnFile;
 use tempfile::TempPath;
 
-use crate::spawn::Gift;
+use crate::spawn::ChildFile;
 use crate::sys;
 
 /// The file could not be made.
@@ -67,10 +67,10 @@ impl Outbox {
     }
 
     /// The child's way to the file.
-    pub fn gift(&self) -> Gift<'_> {
+    pub fn child_file(&self) -> ChildFile<'_> {
         match &self.path {
-            Some(path) => Gift::At(path),
-            None => Gift::Open(self.file.unchecked()),
+            Some(path) => ChildFile::At(path),
+            None => ChildFile::Open(self.file.unchecked()),
         }
     }
 
@@ -160,9 +160,9 @@ mod tests {
 
     fn filled(content: &str) -> Outbox {
         let outbox = Outbox::create().unwrap();
-        match outbox.gift() {
-            Gift::Open(mut file) => file.write_all(content.as_bytes()).unwrap(),
-            Gift::At(path) => std::fs::write(path, content).unwrap(),
+        match outbox.child_file() {
+            ChildFile::Open(mut file) => file.write_all(content.as_bytes()).unwrap(),
+            ChildFile::At(path) => std::fs::write(path, content).unwrap(),
         }
         outbox
     }

@@ -1,6 +1,6 @@
 //! Pools that survive the death of all processes: files in a private directory of the session.
 //!
-//! Made by [`crate::SessionBuilder::pool_directory`], filled by spawning, emptied by the hub when a
+//! Made by [`crate::SessionBuilder::pool_directory`], filled by spawning, emptied by the supervisor when a
 //! dead process's data has expired, read by [`crate::recover`]. Invariants: the directory is new,
 //! this user's alone (0700) and named by nothing private; its files are made with `O_EXCL` and
 //! 0600 and handed to children open, so a child opens nothing; a session that ends in order
@@ -118,7 +118,7 @@ impl PoolDirectory {
         }
     }
 
-    /// Removes the pool of a child. Whoever has it open keeps it.
+    /// Removes the pool of a child. Processes that have it open keep it.
     pub(crate) fn forget(&self, key: PoolId) {
         let _ = rustix::fs::unlinkat(&self.directory, child_name(key), AtFlags::empty());
     }
@@ -128,7 +128,7 @@ impl PoolDirectory {
         Ok(rustix::fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// Removes the pools and the directory; what somebody else has put there stays.
+    /// Removes the pools and the directory; other files in it stay.
     pub(crate) fn remove(&self) {
         if sys::process_id() != self.maker {
             return;

@@ -11,7 +11,7 @@ mod told;
 
 use std::path::Path;
 
-use profiler_parent::observe::Teller;
+use profiler_parent::observe::MarkerDecoder;
 use recorded::{Recorded, recorded};
 use test_support::own_process;
 
@@ -20,8 +20,8 @@ const TRIES: u64 = 300;
 
 /// Gives the number of entries and of markers.
 fn read(pool: &Recorded, input: &[u8]) -> (u64, u64) {
-    let (mut teller, mut markers) = (Teller::default(), 0);
-    let entries = changing::check(pool, input, |one| markers += u64::from(told::check(&mut teller, one)));
+    let (mut decoder, mut markers) = (MarkerDecoder::default(), 0);
+    let entries = changing::check(pool, input, |one| markers += u64::from(told::check(&mut decoder, one)));
     (entries, markers)
 }
 

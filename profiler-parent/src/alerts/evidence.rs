@@ -1,7 +1,8 @@
 //! The evidence of an alert: a profile of exactly its time, in a file that opens in the viewer.
 //!
-//! Invariants: at most so many files are kept, the oldest goes first; no file is ever written over another; only the worst of a collection get one, because
-//! writing one reads the pools of all processes.
+//! Invariants: the number of files is bounded, and the oldest is removed first; no file replaces
+//! another; only the worst alerts of a collection get a file, because writing one reads the pools of
+//! all processes.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder};
@@ -15,9 +16,8 @@ use std::time::Duration;
 use profiler_core::time::UnixNs;
 
 use super::Alert;
-use crate::capture::Capture;
-use crate::hub::{HubHandle, Shared};
-use crate::observe::SessionNs;
+use crate::capture::{Capture, CaptureSources};
+use crate::session_time::SessionNs;
 
 /// Whether evidence is kept, where, and how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,19 +47,19 @@ impl EvidenceOptions {
         Self { directory: Some(directory.into()), ..Self::default() }
     }
 
-    /// For so many of the worst alerts of each collection.
+    /// For this many of the worst alerts of each collection.
     pub const fn at_once(mut self, alerts: usize) -> Self {
         self.at_once = alerts;
         self
     }
 
-    /// Keeps the latest so many.
+    /// Keeps this many of the latest files.
     pub const fn kept(mut self, files: usize) -> Self {
         self.kept = files;
         self
     }
 
-    /// With so much time before and after. Default: 1 ms, because runs are not known more exactly than to 16 µs, and by
+    /// With this much time before and after. Default: 1 ms, because runs are not known more exactly than to 16 µs, and by
     /// the clock of their process.
     pub const fn margin(mut self, margin: Duration) -> Self {
         self.margin = margin;
@@ -90,15 +90,15 @@ impl Evidence {
     pub(super) fn attach(
         &mut self,
         alerts: &mut [Alert],
-        (shared, hub): (&Arc<Shared>, &HubHandle),
+        captures: &Arc<CaptureSources>,
         is_over: impl Fn() -> bool,
     ) {
         let Some(directory) = self.options.directory.clone() else { return };
         for alert in alerts.iter_mut().take(self.options.at_once).take_while(|_| !is_over()) {
-            let path = directory.join(file_name(alert, shared.clock.start_unix));
+            let path = directory.join(file_name(alert, captures.time.clock().start_unix));
             let margin = i64::try_from(self.options.margin.as_nanos()).unwrap_or(i64::MAX);
             let (from, to) = (alert.from.0.saturating_sub(margin), alert.to.0.saturating_add(margin));
-            let capture = Capture::new(Arc::clone(shared), hub.clone());
+            let capture = Capture::new(Arc::clone(captures));
             match capture.range(SessionNs(from), SessionNs(to)).save(&path) {
                 Ok(report) => {
                     alert.evidence = Some(report.path.clone());
@@ -113,8 +113,8 @@ impl Evidence {
     }
 }
 
-/// The name of an alert's file, which no other has: when it was in milliseconds since the Unix epoch, by which files sort,
-/// then process, number, and group.
+/// The unique name of an alert's file: its time in milliseconds since the Unix epoch, by which files
+/// sort, then process, number, and group.
 fn file_name(alert: &Alert, start: UnixNs) -> String {
     let (date, pid) = (start.0.saturating_add_signed(alert.to.0) / 1_000_000, std::process::id());
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,8 @@
-//! Who hears of alerts: callbacks by target and name.
+//! The listeners of alerts: callbacks by target and name.
 //!
-//! Invariants: after a removal has returned the callback is not called any more, unless it removed itself; a callback
-//! that panics, when it is called or when it goes, is removed and disturbs nobody; callbacks are called without any lock but their own.
+//! Invariants: after a removal has returned the callback is not called any more, unless it removed
+//! itself; a callback that panics, when it is called or when it is dropped, is removed and affects no
+//! other; callbacks are called without any lock but their own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use std::thread::ThreadId;
 
 use super::Alert;
 
-/// Whose alerts somebody wants to hear. Nothing need be there yet.
+/// Which alerts a listener gets. The target need not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Those of all groups.
@@ -108,7 +109,7 @@ impl Listeners {
         self.lock().is_empty()
     }
 
-    /// Calls everybody with the alerts that are meant for them, in the order in which they came.
+    /// Calls every listener with the alerts of its target, in the order in which they came.
     pub(super) fn tell(&self, alerts: &[Alert]) {
         *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
         let all: Vec<Arc<Listener>> = self.lock().clone();

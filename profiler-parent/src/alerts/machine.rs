@@ -1,17 +1,18 @@
-//! From what groups show, look by look, to alerts: a pure state machine without a clock of its own.
+//! From the slow runs of groups to alerts: a pure state machine without a clock of its own.
 //!
-//! Fed with the latest slow runs of every group at a time; gives the alerts of a collection when its period is over,
-//! the most janky group first. Invariants: a run is in at most one collection, a group in each collection at most once;
-//! what is withheld is counted; a look without a process, which could not be read in time, changes nothing. Of groups that
-//! are gone nothing is kept for long but when they had their last alert. What is kept is bounded, however many groups a
-//! process makes up.
+//! Each poll passes in the latest slow runs of every group. The machine returns the alerts of a
+//! collection when its period is over, the most janky group first. Invariants: a run is in at most
+//! one collection, a group in each collection at most once; alerts that are withheld are counted; a
+//! poll without a process, which could not be read in time, changes nothing; of groups that are gone
+//! only the time of the last alert is kept for long; the memory is bounded, however many groups a
+//! process invents.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::rules::AlertRules;
-use crate::observe::SessionNs;
+use crate::session_time::SessionNs;
 
 /// Groups that one collection holds.
 const MOST_PENDING: usize = 4096;
@@ -33,9 +34,9 @@ pub(super) struct Run {
     pub(super) duration_ns: u64,
 }
 
-/// What a look shows of a group. `K` tells groups apart, `P` processes.
+/// What a poll finds of a group. `K` identifies groups, `P` processes.
 #[derive(Clone, Debug)]
-pub(super) struct Look<K, P> {
+pub(super) struct GroupPeaks<K, P> {
     pub(super) id: K,
     pub(super) process: P,
     pub(super) kind: String,
@@ -74,9 +75,9 @@ pub struct Withheld {
     pub repeat: u64,
     /// Slow runs of groups for which a collection had no room: of one process it holds 512, of all together 4096.
     pub crowded: u64,
-    /// Alerts that nobody heard because listeners, or the evidence, took too long for those before.
+    /// Alerts that were dropped because the listeners, or the evidence, took too long for those before.
     pub unheard: u64,
-    /// Times that a look, or some evidence, was given up because of a panic: an error of the profiler's.
+    /// Polls, or files of evidence, that were abandoned because of a panic: an error of the profiler.
     pub panics: u64,
 }
 
@@ -165,7 +166,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
     pub(super) fn look(
         &mut self,
         now: SessionNs,
-        all: impl IntoIterator<Item = Look<K, P>>,
+        all: impl IntoIterator<Item = GroupPeaks<K, P>>,
     ) -> Vec<Draft<K>> {
         for look in all {
             self.take(now, look);
@@ -175,7 +176,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         if self.due.is_none_or(|due| now < due) { Vec::new() } else { self.close(now) }
     }
 
-    fn take(&mut self, now: SessionNs, look: Look<K, P>) {
+    fn take(&mut self, now: SessionNs, look: GroupPeaks<K, P>) {
         let process = self.note(now, look.process.clone());
         let (since, warm_up_ns) = (self.since, self.rules.warm_up_ns);
         let warm = process.first.0.saturating_add(warm_up_ns);
@@ -193,14 +194,14 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
     }
 
     /// Notes what a group shows; gives the runs that it did not show before.
-    fn fresh_runs(&mut self, now: SessionNs, process: Presence, look: &Look<K, P>) -> Vec<Run> {
+    fn fresh_runs(&mut self, now: SessionNs, process: Presence, look: &GroupPeaks<K, P>) -> Vec<Run> {
         let runs = look.runs.clone();
         if let Some(known) = self.groups.get_mut(&look.id) {
             known.seen = now;
             let before = std::mem::replace(&mut known.runs, runs);
             return look.runs.iter().filter(|run| !before.contains(run)).copied().collect();
         }
-        // It waited before anybody looked, or is not known any more because its process was away for long.
+        // It waited before the first poll, or was forgotten because its process was away for long.
         let is_older = now <= self.since || process.away_since.is_some();
         let blocking_ns = if is_older { look.blocking_ns } else { 0 };
         let known = Known { process: look.process.clone(), runs, blocking_ns, seen: now };
@@ -231,7 +232,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
     }
 
     /// Whether the collection has room for this group, which it takes if it is new.
-    fn has_room(&mut self, look: &Look<K, P>) -> bool {
+    fn has_room(&mut self, look: &GroupPeaks<K, P>) -> bool {
         if self.pending.contains_key(&look.id) {
             return true;
         }
@@ -242,7 +243,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         has_room
     }
 
-    fn pend(&mut self, now: SessionNs, look: &Look<K, P>, run: Run) {
+    fn pend(&mut self, now: SessionNs, look: &GroupPeaks<K, P>, run: Run) {
         if !self.has_room(look) {
             self.withheld.crowded = self.withheld.crowded.saturating_add(1);
             return;
@@ -300,7 +301,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         alerts
     }
 
-    /// Groups whose names change all the time are never heard of again: the oldest go first.
+    /// Groups whose names change all the time never come again: the oldest are forgotten first.
     fn forget_the_oldest(&mut self) {
         let surplus = self.last.len().saturating_sub(MOST_REMEMBERED);
         if surplus > 0 {

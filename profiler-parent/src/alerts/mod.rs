@@ -1,24 +1,24 @@
-//! Alerts: who was too slow, as it happens, with the evidence.
+//! Alerts: which groups were too slow, as it happens, with evidence.
 //!
-//! [`Session::alerts`](crate::Session::alerts) starts one thread that looks at the groups of all processes
-//! ([`crate::groups`]) some times a second; no process is asked. What is worth an alert is decided by a pure state
-//! machine, and told to `listeners` by a second thread, which may be held up.
+//! [`Session::alerts`](crate::Session::alerts) starts one thread that reads the groups of all processes
+//! ([`crate::groups`]) several times a second; no process is asked. A pure state machine decides what is
+//! worth an alert. A second thread calls the `listeners`, which may block it.
 //!
 //! ```text
-//! pools ──peaks of all groups──▶ machine: threshold, collection, sanity ──queue──▶ evidence: a profile of that time ──▶ listeners
-//!                                watch: looks in time                              tell: takes the time that it takes
+//! poller: must be on time                        dispatcher: may take long
+//! pools ──peaks of all groups──▶ machine ──queue──▶ evidence: a profile of that time ──▶ listeners
 //! ```
 
+mod dispatcher;
 mod evidence;
 mod listeners;
 mod machine;
+mod poller;
 mod rules;
-mod tell;
-mod watch;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -31,11 +31,13 @@ pub use listeners::{ListenerError, Target};
 pub use machine::Withheld;
 pub use rules::AlertRules;
 
-use crate::groups::{GroupId, Monitor};
-use crate::hub::{HubHandle, Shared};
-use crate::observe::SessionNs;
+use crate::capture::CaptureSources;
+use crate::groups::{GroupId, Monitor, SnapshotReader};
+use crate::session_time::SessionNs;
+use dispatcher::Dispatcher;
+use evidence::Evidence;
 use listeners::Listeners;
-use watch::{Counts, Ends};
+use poller::{Poller, StopSignals, WithheldCounts};
 
 /// A group was too slow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -88,31 +90,14 @@ impl Alert {
     }
 }
 
-/// Who watches hears from it that the session ends, and ends soon. The session does not wait for that. All hear the same
-/// channel, so nothing is kept of those who watch no more.
+/// What alerts are made from.
 #[derive(Debug)]
-pub(crate) struct Watches {
-    end: Mutex<Option<Sender<()>>>,
-    ended: Receiver<()>,
-}
-
-impl Default for Watches {
-    fn default() -> Self {
-        let (end, ended) = bounded(0);
-        Self { end: Mutex::new(Some(end)), ended }
-    }
-}
-
-impl Watches {
-    /// Something that is heard when the session ends: it is hung up. Nothing is ever sent.
-    pub(crate) fn join(&self) -> Receiver<()> {
-        self.ended.clone()
-    }
-
-    /// The session ends.
-    pub(crate) fn close(&self) {
-        drop(self.end.lock().unwrap_or_else(PoisonError::into_inner).take());
-    }
+pub(crate) struct AlertSources {
+    pub(crate) groups: Arc<SnapshotReader>,
+    /// For the evidence.
+    pub(crate) captures: Arc<CaptureSources>,
+    /// Disconnected when the session ends.
+    pub(crate) session_end: Receiver<()>,
 }
 
 /// Alerts while this is there. Dropping it ends them, and waits for a callback that runs, or for the evidence that is being
@@ -121,7 +106,7 @@ impl Watches {
 #[must_use = "alerts end when this is dropped"]
 pub struct Alerts {
     listeners: Arc<Listeners>,
-    counts: Counts,
+    counts: WithheldCounts,
     stop: Option<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
     /// What it looks at is measured meanwhile.
@@ -129,35 +114,38 @@ pub struct Alerts {
 }
 
 impl Alerts {
+    /// Starts both threads.
+    ///
+    /// # Errors
+    /// When the system gives no thread, or the directory for the evidence cannot be made.
     pub(crate) fn start(
-        (shared, hub, watches): (&Arc<Shared>, &HubHandle, &Watches),
+        sources: AlertSources,
         monitor: Monitor,
         rules: AlertRules,
         evidence: EvidenceOptions,
     ) -> io::Result<Self> {
-        let (listeners, counts) = (Arc::<Listeners>::default(), Counts::default());
+        let (listeners, counts) = (Arc::<Listeners>::default(), WithheldCounts::default());
         let (stop, stopped) = bounded(0);
-        let ends = Ends([stopped, watches.join()]);
-        let (tell, collections) = bounded(tell::QUEUE);
-        let teller = tell::Teller {
-            shared: Arc::clone(shared),
-            hub: hub.clone(),
+        let signals = StopSignals([stopped, sources.session_end]);
+        let (dispatch, collections) = bounded(dispatcher::QUEUE);
+        let dispatcher = Dispatcher {
+            captures: sources.captures,
             listeners: Arc::clone(&listeners),
             counts: counts.clone(),
-            ends: ends.clone(),
-            evidence: evidence::Evidence::new(evidence)?,
+            signals: signals.clone(),
+            evidence: Evidence::new(evidence)?,
         };
-        let watch = watch::Watch {
-            shared: Arc::clone(shared),
+        let poller = Poller {
+            groups: sources.groups,
             listeners: Arc::clone(&listeners),
             counts: counts.clone(),
-            ends,
-            tell,
+            signals,
+            dispatch,
         };
-        // If there is no second thread, the first one ends for want of anybody who could tell it anything.
-        let teller = spawn_quiet("profiler-tell", move || teller.run(&collections))?;
-        let watch = spawn_quiet("profiler-alerts", move || watch.run(&rules))?;
-        Ok(Self { listeners, counts, stop: Some(stop), threads: vec![watch, teller], _monitor: monitor })
+        // If the second thread cannot be started, the first one ends because its queue is closed.
+        let dispatcher = spawn_quiet("profiler-tell", move || dispatcher.run(&collections))?;
+        let poller = spawn_quiet("profiler-alerts", move || poller.run(&rules))?;
+        Ok(Self { listeners, counts, stop: Some(stop), threads: vec![poller, dispatcher], _monitor: monitor })
     }
 
     /// Calls `callback` with the alerts for this target, from a thread of the alerts; of one collection all at once,
@@ -196,23 +184,5 @@ impl Drop for Alerts {
         for thread in self.threads.drain(..).filter(|thread| !is_own(thread)) {
             let _ = thread.join();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crossbeam_channel::TryRecvError;
-
-    use super::*;
-
-    #[test]
-    fn all_who_watch_hear_the_end_also_late_ones() {
-        let watches = Watches::default();
-        (0..1_000).for_each(|_| drop(watches.join())); // nothing is kept of them: see the type
-        let early = [watches.join(), watches.join()];
-        assert!(early.iter().all(|one| one.try_recv() == Err(TryRecvError::Empty)));
-        watches.close();
-        let heard = |one: &Receiver<()>| one.try_recv() == Err(TryRecvError::Disconnected);
-        assert!(early.iter().all(heard) && heard(&watches.join()));
     }
 }

@@ -73,7 +73,7 @@ impl AlertRules {
         self
     }
 
-    /// Withholds alerts for a group of this kind and name so long after the last one for it.
+    /// Withholds alerts for a group of this kind and name for this time after the last one for it.
     pub fn repeat(mut self, repeat: Duration) -> Self {
         self.repeat_ns = signed(repeat);
         self

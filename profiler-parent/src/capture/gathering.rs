@@ -1,7 +1,8 @@
-//! The course of a capture: who was asked, who answers, who is given up.
+//! The course of a capture in the Gecko format: children are asked for their parts, and the pools of
+//! those that do not answer are read.
 //!
-//! Drives the pure state machine of [`crate::gather::state`] with what the hub forwards and with
-//! the session's clock, and carries its decisions out.
+//! Drives the pure state machine of [`crate::gather::state`] with what the supervisor forwards and
+//! with the session's time, and carries its decisions out.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -15,16 +16,16 @@ use ipc_protocol::message::{GatherId, GatherOutcome};
 use profiler_core::ids::PoolId;
 use profiler_core::profile::gecko::IncompleteProcess;
 use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
-use profiler_core::time::{Anchor, Timestamp};
 
 use super::log::GatheringLog;
 use super::own_part::OwnPart;
+use super::participants::{self, Participant};
 use super::parts::{PartError, Parts};
-use super::roster::{self, Member};
-use super::{CaptureError, CaptureEvent, CapturedProcess, TimeRange};
+use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, TimeRange};
 use crate::gather::state::{Gather, Input, Millis, Output};
 use crate::gather::verdict::{Verdict, Why};
-use crate::hub::{CaptureOrder, HubEvent, HubHandle, Shared};
+use crate::session_time::{SessionNs, SessionTime};
+use crate::supervisor::{CaptureRequest, SupervisorEvent, SupervisorHandle};
 
 /// What children may say while the capture is busy with one of them.
 const INPUTS: usize = 4096;
@@ -33,11 +34,10 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// A running capture.
 struct Gathering<'a, W> {
-    hub: &'a HubHandle,
+    sources: &'a CaptureSources,
     id: GatherId,
-    shared: &'a Shared,
     spec: &'a ProfileSpec,
-    members: &'a [Member],
+    members: &'a [Participant],
     events: &'a Sender<CaptureEvent>,
     parts: Parts<'a, W>,
     log: GatheringLog,
@@ -61,43 +61,47 @@ impl From<io::Error> for End {
     }
 }
 
-/// Ends the capture at the hub, however it ends here.
-struct Order<'a>(&'a HubHandle, GatherId);
+/// Ends the capture at the supervisor when it is dropped.
+struct SupervisorEnd<'a>(&'a SupervisorHandle, GatherId);
 
-impl Drop for Order<'_> {
+impl Drop for SupervisorEnd<'_> {
     fn drop(&mut self) {
-        self.0.send(HubEvent::Capture(CaptureOrder::End { id: self.1 }));
+        self.0.send(SupervisorEvent::Capture(CaptureRequest::End { id: self.1 }));
     }
 }
 
 /// Gathers all parts into `out`; says what became of every process, the parent first.
 pub(super) fn run(
-    shared: &Shared,
-    hub: &HubHandle,
+    sources: &CaptureSources,
     (range, events): (Option<TimeRange>, &Sender<CaptureEvent>),
     out: &mut impl Write,
     path: &Path,
 ) -> Result<Vec<CapturedProcess>, CaptureError> {
     let failed = |source: io::Error| CaptureError::Write { path: path.to_owned(), source };
-    let members = roster::call(shared);
-    let spec = roster::spec(shared, &members, range);
+    let supervisor = &sources.supervisor;
+    let members = participants::list(&sources.processes);
+    let spec = participants::spec(sources, &members, range);
     let id = GatherId::new(NEXT_ID.fetch_add(1, Ordering::Relaxed));
     let (inputs, incoming) = bounded(INPUTS);
     let (reply, asked) = bounded(1);
-    hub.send(HubEvent::Capture(CaptureOrder::Begin { id, spec: spec.clone(), inputs, asked: reply }));
-    let _order = Order(hub, id);
+    supervisor.send(SupervisorEvent::Capture(CaptureRequest::Begin {
+        id,
+        spec: spec.clone(),
+        inputs,
+        asked: reply,
+    }));
+    let _end = SupervisorEnd(supervisor, id);
     let asked = asked.recv().map_err(|_| CaptureError::SessionOver)?;
     let parent = members.iter().find(|member| member.is_parent).ok_or(CaptureError::SessionOver)?;
-    let own = start_own(shared, parent, &spec)?;
+    let own = start_own(sources, parent, &spec)?;
     let mut gathering = Gathering {
-        hub,
+        sources,
         id,
-        shared,
         spec: &spec,
         members: &members,
         events,
         parts: Parts::begin(out).map_err(failed)?,
-        log: GatheringLog::new(shared.clock.converter(spec.later)),
+        log: GatheringLog::new(sources.time.clock().converter(spec.later)),
         settled: Vec::new(),
         shown: ShownRange::default(),
         announced: Vec::new(),
@@ -108,31 +112,35 @@ pub(super) fn run(
         End::SessionOver => CaptureError::SessionOver,
     })?;
     gathering.recover_the_rest(&asked).map_err(failed)?;
-    roster::note_overdrawn(gathering.shared, &mut gathering.log);
+    participants::note_overdrawn(&sources.processes, &mut gathering.log);
     let Gathering { parts, log, settled, shown, .. } = gathering;
     parts.end().map_err(failed)?;
-    finish(shared, &spec, parent, own, log, in_order(&members, settled), shown, out, &failed)
+    finish(sources, &spec, parent, own, log, in_order(&members, settled), shown, out, &failed)
 }
 
-fn start_own(shared: &Shared, parent: &Member, spec: &ProfileSpec) -> Result<OwnPart, CaptureError> {
+fn start_own(
+    sources: &CaptureSources,
+    parent: &Participant,
+    spec: &ProfileSpec,
+) -> Result<OwnPart, CaptureError> {
     let failed = |error: io::Error| CaptureError::OwnPart(error.to_string());
     let pool = Arc::clone(parent.pool().ok_or(CaptureError::SessionOver)?);
-    OwnPart::start(shared.clock, pool, parent.pid, &parent.name, spec).map_err(failed)
+    OwnPart::start(sources.time.clock(), pool, parent.pid, &parent.name, spec).map_err(failed)
 }
 
 impl<'a, W: Write> Gathering<'a, W> {
-    /// Takes the parts of those who were asked, as they come.
+    /// Takes the parts of the children that were asked, as they come.
     fn gather(&mut self, asked: &[PoolId], incoming: &Receiver<Input<PoolId>>) -> Result<(), End> {
-        let mut clock = Stopwatch::start(self.shared);
+        let mut clock = Stopwatch::start(self.sources.time);
         let _ = self.events.try_send(CaptureEvent::Asked(asked.len()));
         self.log.note(format!("asked {} processes", asked.len()));
-        let mut state = Gather::new(clock.now(), self.shared.patience, asked.iter().copied());
+        let mut state = Gather::new(clock.now(), self.sources.patience, asked.iter().copied());
         let mut outputs = state.step(clock.now(), Input::Tick);
         let mut finished = false;
         loop {
             let mut rejected = Vec::new();
             // Children are judged by the time that was spent waiting for them: what they said while
-            // another one's memory was read has not been heard yet.
+            // another one's memory was read has not been handled yet.
             clock.hold();
             for output in outputs {
                 match output {
@@ -184,10 +192,10 @@ impl<'a, W: Write> Gathering<'a, W> {
 
     fn carry_out(&mut self, output: Output<PoolId>) -> io::Result<Option<Input<PoolId>>> {
         match output {
-            Output::RequestProgress(key) => self.order(CaptureOrder::Progress { id: self.id, key }),
+            Output::RequestProgress(key) => self.order(CaptureRequest::Progress { id: self.id, key }),
             Output::Accept(key) => return self.accept(key),
             Output::GiveUp { child, why } => {
-                self.order(CaptureOrder::Cancel { id: self.id, key: child });
+                self.order(CaptureRequest::Cancel { id: self.id, key: child });
                 self.recover(child, why)?;
             }
             Output::Finished => {}
@@ -195,18 +203,18 @@ impl<'a, W: Write> Gathering<'a, W> {
         Ok(None)
     }
 
-    fn order(&self, order: CaptureOrder) {
-        self.hub.send(HubEvent::Capture(order));
+    fn order(&self, order: CaptureRequest) {
+        self.sources.supervisor.send(SupervisorEvent::Capture(order));
     }
 
-    /// Takes a child's own part; if it is not one, the state machine is told.
+    /// Takes a child's own part. If it is not valid, returns an input for the state machine.
     fn accept(&mut self, key: PoolId) -> io::Result<Option<Input<PoolId>>> {
         let Some(member) = self.members.iter().find(|member| member.key == key) else { return Ok(None) };
         let announced = self.announced.iter().position(|(child, ..)| *child == key);
         let announced = announced.map(|at| self.announced.swap_remove(at));
         let (Some((_, length, summary)), Some(outbox)) = (announced, &member.outbox) else { return Ok(None) };
-        // Nobody else is heard meanwhile, so no part may take longer than a whole capture may.
-        let (watch, most) = (Stopwatch::start(self.shared), self.shared.patience.deadline);
+        // No other child is served meanwhile, so no part may take longer than a whole capture may.
+        let (watch, most) = (Stopwatch::start(self.sources.time), self.sources.patience.deadline);
         let taken = self.parts.take(outbox, length, || watch.now() < most);
         let _ = outbox.clear();
         match taken {
@@ -227,19 +235,19 @@ impl<'a, W: Write> Gathering<'a, W> {
     }
 
     /// Reads the memory of a process that writes no part, because it is not trusted with a file.
-    fn read_unasked(&mut self, member: &Member) -> io::Result<()> {
+    fn read_unasked(&mut self, member: &Participant) -> io::Result<()> {
         self.log.note(format!("reading the memory of {} ({}): it is not trusted", member.name, member.pid));
         self.read(member, Why::NeverConnected, Verdict::Complete)
     }
 
     /// Writes the part of a process from its memory. `why` is the reason that is reported if the
     /// memory cannot be read.
-    fn read(&mut self, member: &Member, why: Why, verdict: Verdict) -> io::Result<()> {
-        let died = roster::death_of(self.shared, member.key);
-        match self.parts.recover(member, died, self.shared.clock, self.spec) {
+    fn read(&mut self, member: &Participant, why: Why, verdict: Verdict) -> io::Result<()> {
+        let died = participants::death_of(&self.sources.processes, member.key);
+        match self.parts.recover(member, died, self.sources.time.clock(), self.spec) {
             Ok(Some(summary)) => self.settle(member, &summary, verdict),
             Ok(None) => {
-                let verdict = Verdict::Missing { why: roster::why_untouched(why) };
+                let verdict = Verdict::Missing { why: participants::why_untouched(why) };
                 self.push(member.key, member.settled(&ProcessSummary::default(), verdict));
             }
             Err(PartError::Output(error)) => return Err(error),
@@ -251,14 +259,14 @@ impl<'a, W: Write> Gathering<'a, W> {
         Ok(())
     }
 
-    /// Everybody who was not asked: the dead, the unconnected, those that never recorded.
+    /// The processes that were not asked: dead, not connected, or without a recording.
     fn recover_the_rest(&mut self, asked: &[PoolId]) -> io::Result<()> {
         let rest = self.members.iter().filter(|member| !member.is_parent && !asked.contains(&member.key));
-        let rest: Vec<&Member> = rest.collect();
-        roster::await_news(self.shared, rest.iter().map(|member| member.key));
+        let rest: Vec<&Participant> = rest.collect();
+        participants::await_news(&self.sources.processes, rest.iter().map(|member| member.key));
         for member in rest {
             if member.pool().is_some() {
-                match roster::unable_now(self.shared, member.key) {
+                match participants::unable_now(&self.sources.processes, member.key) {
                     Some(why) => self.recover(member.key, why)?,
                     None if member.outbox.is_none() => self.read_unasked(member)?,
                     // Connected but not asked: it has not answered an earlier capture.
@@ -269,13 +277,13 @@ impl<'a, W: Write> Gathering<'a, W> {
                 self.push(member.key, missing);
             }
         }
-        if let Some(earlier) = roster::earlier(self.shared) {
-            self.push(PoolId::new(0), earlier); // of no pool, and so behind all
+        if let Some(expired) = participants::expired(&self.sources.processes) {
+            self.push(PoolId::new(0), expired); // of no pool, and so behind all
         }
         Ok(())
     }
 
-    fn settle(&mut self, member: &Member, summary: &ProcessSummary, verdict: Verdict) {
+    fn settle(&mut self, member: &Participant, summary: &ProcessSummary, verdict: Verdict) {
         self.shown += summary.shown;
         self.push(member.key, member.settled(summary, verdict));
     }
@@ -287,13 +295,13 @@ impl<'a, W: Write> Gathering<'a, W> {
         self.settled.push((key, process));
     }
 
-    fn member(&self, key: PoolId) -> Option<&'a Member> {
+    fn member(&self, key: PoolId) -> Option<&'a Participant> {
         self.members.iter().find(|member| member.key == key)
     }
 }
 
 fn in_order(
-    members: &[Member],
+    members: &[Participant],
     mut settled: Vec<(PoolId, CapturedProcess)>,
 ) -> Vec<(PoolId, CapturedProcess)> {
     let places: HashMap<PoolId, usize> = members.iter().map(|member| member.key).zip(0..).collect();
@@ -304,9 +312,9 @@ fn in_order(
 /// The parent's own part, the log, and the end of the file.
 #[allow(clippy::too_many_arguments)] // one call, and each part of the end has its own owner
 fn finish(
-    shared: &Shared,
+    sources: &CaptureSources,
     spec: &ProfileSpec,
-    parent: &Member,
+    parent: &Participant,
     own: OwnPart,
     log: GatheringLog,
     children: Vec<(PoolId, CapturedProcess)>,
@@ -318,7 +326,7 @@ fn finish(
     let incomplete = incomplete.map(|(key, child)| IncompleteProcess {
         pid: child.pid,
         name: child.name.clone(),
-        since: roster::death_of(shared, *key).unwrap_or(spec.later.ticks),
+        since: participants::death_of(&sources.processes, *key).unwrap_or(spec.later.ticks),
         verdict: child.verdict.to_string(),
     });
     let mut written = own.finish(incomplete.collect()).map_err(CaptureError::OwnPart)?;
@@ -331,38 +339,34 @@ fn finish(
     let mut json = JsonWriter::new(&mut *out);
     log.write(parent.pid, &processes, &mut json);
     json.finish().map_err(failed)?;
-    written.close(shared.clock, spec, shown, out).map_err(failed)?;
+    written.close(sources.time.clock(), spec, shown, out).map_err(failed)?;
     Ok(processes)
 }
 
-/// Milliseconds that the capture has waited, on the session's clock.
-struct Stopwatch<'a> {
-    shared: &'a Shared,
-    start: i64,
-    held: Option<i64>,
+/// Milliseconds that the capture has waited, in session time.
+struct Stopwatch {
+    time: SessionTime,
+    start: SessionNs,
+    held: Option<SessionNs>,
 }
 
-impl<'a> Stopwatch<'a> {
-    fn start(shared: &'a Shared) -> Self {
-        Self { shared, start: Self::read(shared), held: None }
+impl Stopwatch {
+    fn start(time: SessionTime) -> Self {
+        Self { time, start: time.now(), held: None }
     }
 
-    fn read(shared: &Shared) -> i64 {
-        shared.clock.converter(Anchor::take()).since_start_ns(Timestamp::now())
-    }
-
-    /// Stands still until [`Self::go_on`].
+    /// Stops until [`Self::go_on`].
     fn hold(&mut self) {
-        self.held = Some(Self::read(self.shared));
+        self.held = Some(self.time.now());
     }
 
     fn go_on(&mut self) {
-        let held = self.held.take().map_or(0, |since| Self::read(self.shared).saturating_sub(since));
-        self.start = self.start.saturating_add(held);
+        let held = self.held.take().map_or(0, |since| self.time.now().0.saturating_sub(since.0));
+        self.start = SessionNs(self.start.0.saturating_add(held));
     }
 
     fn now(&self) -> Millis {
-        let ns = self.held.unwrap_or_else(|| Self::read(self.shared)).saturating_sub(self.start);
+        let ns = self.held.unwrap_or_else(|| self.time.now()).0.saturating_sub(self.start.0);
         Millis::new(u64::try_from(ns / 1_000_000).unwrap_or(0))
     }
 

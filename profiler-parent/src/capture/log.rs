@@ -1,7 +1,7 @@
-//! `profileGatheringLog`: what became of every process, and when, for whoever reads the file.
+//! `profileGatheringLog`: the outcome for every process, with times, for readers of the file.
 //!
 //! As in Gecko one object under the parent's number, with rows `[time in ms, text, …]`; ours
-//! also has the verdict and the books of every process.
+//! also has the verdict and the entry counts of every process.
 
 use std::io::Write;
 

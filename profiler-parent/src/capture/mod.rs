@@ -19,35 +19,38 @@ mod gathering;
 pub(crate) mod log;
 pub(crate) mod names;
 pub(crate) mod own_part;
+mod participants;
 pub(crate) mod parts;
 mod processed;
 pub(crate) mod recover;
-mod roster;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::ProcessId;
 use profiler_core::losses::EntryCounts;
 
+use crate::gather::state::Patience;
 use crate::gather::verdict::Verdict;
-use crate::hub::{HubHandle, Shared};
-use crate::observe::SessionNs;
 use crate::output::{OutputError, ProfileFile};
+use crate::process_table::ProcessTable;
 use crate::processed::names::Symbols;
+use crate::session_time::{SessionNs, SessionTime};
+use crate::supervisor::SupervisorHandle;
+use crate::symbols::SymbolStore;
 use crate::symbols::stack::{SymbolStackError, on_symbol_stack};
+use names::SessionSymbols;
 
-/// Events that a capture keeps for whoever listens; more are dropped.
+/// Events that wait for the receiver; more are dropped.
 const EVENTS: usize = 1024;
 
 /// How a capture gets on.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CaptureEvent {
-    /// So many children were asked for their parts.
+    /// The number of children that were asked for their parts.
     Asked(usize),
     /// A child says how far it is.
     Progress {
@@ -69,7 +72,7 @@ pub enum CaptureEvent {
     Naming {
         /// Its file.
         module: String,
-        /// For so many addresses.
+        /// How many addresses.
         addresses: usize,
     },
 }
@@ -115,7 +118,7 @@ pub struct CapturedProcess {
     pub counts: EntryCounts,
     /// How it came into the profile.
     pub verdict: Verdict,
-    /// How long the writing of its part took, by the clock of whoever wrote it.
+    /// How long the writing of its part took, by the clock of the process that wrote it.
     pub writing: Duration,
 }
 
@@ -128,7 +131,7 @@ pub struct CaptureReport {
     /// Size of the file in bytes.
     pub bytes: u64,
     /// All processes of the session, the parent first. Of processes that ended and left nothing the
-    /// latest 1000 are told apart; a last row, `N earlier processes`, has the sum of the others.
+    /// latest 1000 are listed; a last row, `N earlier processes`, has the sum of the others.
     pub processes: Vec<CapturedProcess>,
     /// What found no room in the profile, or could not be named because it would have been too much: in words, as
     /// the profile's own log says it. There is room for about 150,000 different texts of 80 bytes (names of code,
@@ -157,11 +160,25 @@ pub(crate) struct TimeRange {
     pub(crate) to: SessionNs,
 }
 
+/// What all captures of a session are made from.
+#[derive(Debug)]
+pub(crate) struct CaptureSources {
+    pub(crate) processes: Arc<ProcessTable>,
+    pub(crate) supervisor: SupervisorHandle,
+    pub(crate) time: SessionTime,
+    /// How much of the past is kept, in nanoseconds; 0 for all of it.
+    pub(crate) window_ns: u64,
+    pub(crate) patience: Patience,
+    /// Names of code, kept from capture to capture.
+    pub(crate) symbols: SymbolStore,
+    /// Held by the running capture; others wait for it.
+    pub(crate) turn: Mutex<()>,
+}
+
 /// A capture that has not begun.
 #[must_use = "a capture does nothing until it is saved"]
 pub struct Capture {
-    shared: Arc<Shared>,
-    hub: HubHandle,
+    sources: Arc<CaptureSources>,
     events: (Sender<CaptureEvent>, Receiver<CaptureEvent>),
     format: Format,
     range: Option<TimeRange>,
@@ -175,10 +192,10 @@ impl std::fmt::Debug for Capture {
 }
 
 impl Capture {
-    pub(crate) fn new(shared: Arc<Shared>, hub: HubHandle) -> Self {
+    pub(crate) fn new(sources: Arc<CaptureSources>) -> Self {
         let events = bounded(EVENTS);
-        let symbols = Box::new(shared.names.telling(&events.0));
-        Self { shared, hub, events, format: Format::default(), range: None, symbols }
+        let symbols = Box::new(SessionSymbols::new(sources.symbols.clone(), events.0.clone()));
+        Self { sources, events, format: Format::default(), range: None, symbols }
     }
 
     /// How the capture gets on, for another thread to watch. Ends with the capture.
@@ -225,17 +242,17 @@ impl Capture {
 
     /// Needs more stack than a thread of the host may have.
     fn save_here(mut self, path: &Path) -> Result<CaptureReport, CaptureError> {
-        let turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.sources.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = ProfileFile::create(path)?;
         let events = &self.events.0;
         let (processes, left_out) = match self.format {
             Format::Processed => {
                 let what = (self.range, events);
-                processed::run(&self.shared, what, &mut *self.symbols, &mut file, path)?
+                processed::run(&self.sources, what, &mut *self.symbols, &mut file, path)?
             }
             Format::Gecko => {
                 let what = (self.range, events);
-                (gathering::run(&self.shared, &self.hub, what, &mut file, path)?, Vec::new())
+                (gathering::run(&self.sources, what, &mut file, path)?, Vec::new())
             }
         };
         let bytes = file.commit()?;

@@ -1,25 +1,25 @@
-//! Names for the code in a capture: the symbols of the session, as the writer of the processed format asks.
+//! Names for the code in a capture: the symbols of the session, as the writer of the processed format
+//! asks for them.
 //!
-//! Invariant: what was looked up for one capture is there for the next; see [`crate::symbols`].
+//! Invariant: the names that one capture looks up are kept for the next; see [`crate::symbols`].
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::Sender;
 use profiler_core::reader::ModuleDefinition;
 
 use super::CaptureEvent;
 use crate::processed::names::{CodeNames, InlineFrame, Symbols};
-use crate::symbols::{self, ModuleKey, Place};
+use crate::symbols::{self, ModuleKey, Place, SymbolStore};
 
 /// Most remarks on files.
 const MOST_REMARKS: usize = 100;
 
-/// Symbols that captures share.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
-    symbols: Arc<Mutex<symbols::Symbols>>,
-    /// Who hears of every module that is looked into.
+/// The session's symbols, for one capture.
+#[derive(Debug, Default)]
+pub(crate) struct SessionSymbols {
+    symbols: SymbolStore,
+    /// Gets an event for every module that is searched.
     events: Option<Sender<CaptureEvent>>,
     /// Files that this capture asked for.
     asked: HashSet<String>,
@@ -27,14 +27,14 @@ pub(crate) struct Names {
     left: Option<u64>,
 }
 
-impl Names {
-    /// The same symbols, telling this capture's events.
-    pub(super) fn telling(&self, events: &Sender<CaptureEvent>) -> Self {
-        Self { symbols: Arc::clone(&self.symbols), events: Some(events.clone()), ..Self::default() }
+impl SessionSymbols {
+    /// Sends the events of this capture to `events`.
+    pub(super) fn new(symbols: SymbolStore, events: Sender<CaptureEvent>) -> Self {
+        Self { symbols, events: Some(events), ..Self::default() }
     }
 }
 
-impl Symbols for Names {
+impl Symbols for SessionSymbols {
     fn resolve(
         &mut self,
         module: &ModuleDefinition,
@@ -46,7 +46,7 @@ impl Symbols for Names {
             let _ = events.try_send(naming);
         }
         self.asked.insert(module.path.clone());
-        let mut symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut symbols = self.symbols.lock();
         let left = self.left.get_or_insert(symbols.sum_limit());
         let places = symbols.resolve_within(ModuleKey::from(module), addresses, left);
         for (address, place) in addresses.iter().zip(&places) {
@@ -55,7 +55,7 @@ impl Symbols for Names {
     }
 
     fn left_out(&mut self) -> Vec<String> {
-        let reports = self.symbols.lock().unwrap_or_else(PoisonError::into_inner).reports();
+        let reports = self.symbols.lock().reports();
         let asked = reports.iter().filter(|report| self.asked.contains(&report.path));
         let refused = asked.flat_map(|report| &report.problems).filter(|problem| problem.is_refusal());
         refused.take(MOST_REMARKS).map(ToString::to_string).collect()

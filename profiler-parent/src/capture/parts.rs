@@ -10,8 +10,8 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use profiler_core::profile::{ProcessSummary, ProfileSpec};
 use profiler_core::time::{SessionClock, Timestamp};
 
+use super::participants::Participant;
 use super::recover::{self, Subject};
-use super::roster::Member;
 use crate::gather::json_check::check;
 use crate::outbox::{Outbox, Tee};
 
@@ -69,14 +69,14 @@ impl<'a, W: Write> Parts<'a, W> {
     /// never took it.
     pub(super) fn recover(
         &mut self,
-        member: &Member,
+        participant: &Participant,
         died: Option<Timestamp>,
         clock: SessionClock,
         spec: &ProfileSpec,
     ) -> Result<Option<ProcessSummary>, PartError> {
-        let pool = member.pool().ok_or_else(|| PartError::Refused("it has no memory".to_owned()))?;
+        let pool = participant.pool().ok_or_else(|| PartError::Refused("it has no memory".to_owned()))?;
         let mut private = spool().map_err(PartError::Output)?;
-        let subject = Subject { pid: member.pid, name: &member.name, died };
+        let subject = Subject { pid: participant.pid, name: &participant.name, died };
         let written = recover::write(&subject, pool, clock, spec, &mut private);
         let summary = written.map_err(PartError::Refused)?;
         if summary.is_some() {
@@ -101,7 +101,7 @@ fn copy_checked(from: impl Read, private: &mut impl Write) -> io::Result<()> {
     copy.flush() // its end is as much a part of the file as the rest
 }
 
-/// Reads as long as somebody waits for it.
+/// Reads while the capture waits for it.
 struct Patient<R, F> {
     from: R,
     is_patient: F,

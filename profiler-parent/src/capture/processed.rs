@@ -1,4 +1,4 @@
-//! A capture in the processed format: this process reads every pool itself and asks nobody.
+//! A capture in the processed format: this process reads every pool itself, and asks no child.
 //!
 //! Reading a pool needs no help of the process that it belongs to, so a child that stands still costs no more than
 //! one that runs, and nothing is waited for but the news of deaths that are under way. Invariant: who is
@@ -13,16 +13,16 @@ use profiler_core::profile::gecko::IncompleteProcess;
 use profiler_core::profile::{JsonWriter, ProcessSummary};
 
 use super::log::GatheringLog;
-use super::roster::{self, Member};
-use super::{CaptureError, CaptureEvent, CapturedProcess, TimeRange};
+use super::participants::{self, Participant};
+use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, TimeRange};
 use crate::gather::verdict::{Verdict, Why};
-use crate::hub::Shared;
+use crate::process_table::ProcessTable;
 use crate::processed::names::Symbols;
 use crate::processed::{ProcessedProfile, Role};
 
 /// A process and what is known of it before its summary is.
 struct Settled<'a> {
-    member: &'a Member,
+    participant: &'a Participant,
     verdict: Verdict,
     /// Whether the profile has a summary of it.
     is_there: bool,
@@ -31,38 +31,40 @@ struct Settled<'a> {
 /// Writes the profile of all processes to `out`; says what became of every process, the parent first, and what
 /// was left out.
 pub(super) fn run(
-    shared: &Shared,
+    sources: &CaptureSources,
     (range, events): (Option<TimeRange>, &Sender<CaptureEvent>),
     symbols: &mut dyn Symbols,
     out: &mut impl Write,
     path: &Path,
 ) -> Result<(Vec<CapturedProcess>, Vec<String>), CaptureError> {
-    let mut members = roster::call(shared);
-    members.sort_by_key(|member| !member.is_parent);
-    roster::await_news(shared, members.iter().map(|member| member.key));
-    let spec = roster::spec(shared, &members, range);
-    let until = range.map(|range| roster::instant(shared, spec.later, range.to));
-    let root = members.first().filter(|member| member.is_parent).ok_or(CaptureError::SessionOver)?;
-    let mut log = GatheringLog::new(shared.clock.converter(spec.later));
+    let table = &*sources.processes;
+    let clock = sources.time.clock();
+    let mut all = participants::list(table);
+    all.sort_by_key(|participant| !participant.is_parent);
+    participants::await_news(table, all.iter().map(|participant| participant.key));
+    let spec = participants::spec(sources, &all, range);
+    let until = range.map(|range| sources.time.timestamp_of(range.to, spec.later));
+    let root = all.first().filter(|participant| participant.is_parent).ok_or(CaptureError::SessionOver)?;
+    let mut log = GatheringLog::new(clock.converter(spec.later));
     log.note_restarted_counter();
-    let mut profile = ProcessedProfile::new(shared.clock, &spec, members.len()).until(until);
+    let mut profile = ProcessedProfile::new(clock, &spec, all.len()).until(until);
     let mut settled = Vec::new();
-    for (number, member) in members.iter().enumerate() {
-        tell(events, member, number, members.len());
-        let one = settle(shared, member, &mut profile)?;
-        log.note(format!("{} ({}): {}", member.name, member.pid, one.verdict));
-        let event = CaptureEvent::Settled { pid: member.pid, verdict: one.verdict.clone() };
+    for (number, participant) in all.iter().enumerate() {
+        tell(events, participant, number, all.len());
+        let one = settle(table, participant, &mut profile)?;
+        log.note(format!("{} ({}): {}", participant.name, participant.pid, one.verdict));
+        let event = CaptureEvent::Settled { pid: participant.pid, verdict: one.verdict.clone() };
         let _ = events.try_send(event);
         settled.push(one);
     }
-    roster::note_overdrawn(shared, &mut log);
-    let incomplete = incomplete(shared, &settled, spec.later.ticks);
+    participants::note_overdrawn(table, &mut log);
+    let incomplete = incomplete(table, &settled, spec.later.ticks);
     let (mut processes, mut remarks) = (Vec::new(), Vec::new());
     let finish = |summaries: &[ProcessSummary], left_out: Vec<String>, json: &mut JsonWriter<_>| {
         left_out.iter().for_each(|remark| log.note(remark.as_str()));
         remarks = left_out;
         processes = report(&settled, summaries);
-        processes.extend(roster::earlier(shared));
+        processes.extend(participants::expired(table));
         log.write(root.pid, &processes, json);
     };
     let written = profile.write(symbols, &incomplete, finish, out);
@@ -71,73 +73,75 @@ pub(super) fn run(
     Ok((processes, remarks))
 }
 
-fn tell(events: &Sender<CaptureEvent>, member: &Member, number: usize, of: usize) {
+fn tell(events: &Sender<CaptureEvent>, participant: &Participant, number: usize, of: usize) {
     let proportion = number as f64 / of.max(1) as f64;
     let location = "reading its memory".to_owned();
-    let _ = events.try_send(CaptureEvent::Progress { pid: member.pid, proportion, location });
+    let _ = events.try_send(CaptureEvent::Progress { pid: participant.pid, proportion, location });
 }
 
 /// Adds a process to the profile, if there is anything to add.
 fn settle<'a>(
-    shared: &Shared,
-    member: &'a Member,
+    table: &ProcessTable,
+    participant: &'a Participant,
     profile: &mut ProcessedProfile<'a>,
 ) -> Result<Settled<'a>, CaptureError> {
-    let Some(pool) = member.pool() else {
-        if member.is_parent {
+    let Some(pool) = participant.pool() else {
+        if participant.is_parent {
             return Err(CaptureError::SessionOver);
         }
-        return Ok(Settled { member, verdict: member.missing().verdict, is_there: false });
+        return Ok(Settled { participant, verdict: participant.missing().verdict, is_there: false });
     };
-    let ended = roster::death_of(shared, member.key);
-    let role = Role { pid: member.pid, name: member.name.clone(), is_root: member.is_parent, ended };
+    let ended = participants::death_of(table, participant.key);
+    let role =
+        Role { pid: participant.pid, name: participant.name.clone(), is_root: participant.is_parent, ended };
     let added = profile.add(role, Box::new(move || Ok(Arc::clone(pool))));
-    let why = roster::unable_now(shared, member.key);
+    let why = participants::unable_now(table, participant.key);
     let (verdict, is_there) = match (added, why) {
-        (Err(message), _) if member.is_parent => return Err(CaptureError::OwnPart(message)),
+        (Err(message), _) if participant.is_parent => return Err(CaptureError::OwnPart(message)),
         (Err(message), _) => (Verdict::Missing { why: Why::Unreadable { message } }, false),
         (Ok(false), why) => {
-            let why = roster::why_untouched(why.unwrap_or(Why::NeverConnected));
+            let why = participants::why_untouched(why.unwrap_or(Why::NeverConnected));
             (Verdict::Missing { why }, false)
         }
         (Ok(true), None) => (Verdict::Complete, true),
         (Ok(true), Some(why)) if why.is_orderly() => (Verdict::Complete, true),
         (Ok(true), Some(why)) => (Verdict::Recovered { why }, true),
     };
-    Ok(Settled { member, verdict, is_there })
+    Ok(Settled { participant, verdict, is_there })
 }
 
 /// What the parent's main thread shows of those that are not complete.
 fn incomplete(
-    shared: &Shared,
+    table: &ProcessTable,
     settled: &[Settled<'_>],
     capture: profiler_core::time::Timestamp,
 ) -> Vec<IncompleteProcess> {
     let incomplete = settled.iter().filter(|one| one.verdict != Verdict::Complete);
     let all = incomplete.map(|one| IncompleteProcess {
-        pid: one.member.pid,
-        name: one.member.name.clone(),
-        since: roster::death_of(shared, one.member.key).unwrap_or(capture),
+        pid: one.participant.pid,
+        name: one.participant.name.clone(),
+        since: participants::death_of(table, one.participant.key).unwrap_or(capture),
         verdict: one.verdict.to_string(),
     });
-    let earlier = roster::earlier(shared).map(|earlier| IncompleteProcess {
-        pid: earlier.pid,
-        name: earlier.name,
+    let expired = participants::expired(table).map(|expired| IncompleteProcess {
+        pid: expired.pid,
+        name: expired.name,
         since: capture,
-        verdict: earlier.verdict.to_string(),
+        verdict: expired.verdict.to_string(),
     });
-    all.chain(earlier).collect()
+    all.chain(expired).collect()
 }
 
-/// All processes with their books. Summaries are of those that are there, in the same order.
+/// All processes with their entry counts. `summaries` has those that are in the profile, in the same
+/// order.
 fn report(settled: &[Settled<'_>], summaries: &[ProcessSummary]) -> Vec<CapturedProcess> {
     let mut summaries = summaries.iter();
     let all = settled.iter().map(|one| {
         let summary = if one.is_there { summaries.next() } else { None };
         match summary {
-            Some(summary) => one.member.settled(summary, one.verdict.clone()),
-            // Also of one that has nothing left the final books are known.
-            None => CapturedProcess { verdict: one.verdict.clone(), ..one.member.missing() },
+            Some(summary) => one.participant.settled(summary, one.verdict.clone()),
+            // The final entry counts are known also of a process that has no data left.
+            None => CapturedProcess { verdict: one.verdict.clone(), ..one.participant.missing() },
         }
     });
     all.collect()

@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering;
 
-use profiler_core::ids::{ByteLimit, ProcessKey};
+use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::manager::update::Update;
 use profiler_core::time::Timestamp;
 
@@ -50,7 +50,7 @@ pub(super) struct Account {
     /// It owes for so long that nobody counts on it any more.
     pub(super) late: bool,
     /// For whom it was asked.
-    pub(super) creditor: Option<ProcessKey>,
+    pub(super) creditor: Option<PoolId>,
     /// Bytes that others were asked to give back for it.
     pub(super) coming: u64,
     /// What its pool really occupies beyond all that is booked for it.
@@ -199,13 +199,7 @@ impl Account {
     }
 
     /// Decides that it gives back `bytes` and loses its chunks up to `at_or_before`.
-    pub(super) fn cut(
-        &mut self,
-        bytes: u64,
-        at_or_before: Timestamp,
-        now: u64,
-        creditor: Option<ProcessKey>,
-    ) {
+    pub(super) fn cut(&mut self, bytes: u64, at_or_before: Timestamp, now: u64, creditor: Option<PoolId>) {
         self.target = self.target.saturating_sub(bytes);
         self.listed.drop_at_or_before(at_or_before);
         self.destroying = true;

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use profiler_core::ids::ProcessKey;
+use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
 
 use super::account::Account;
@@ -53,17 +53,17 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Books {
     floor: u64,
-    accounts: HashMap<ProcessKey, Account>,
-    by_age: BTreeSet<(Timestamp, ProcessKey)>,
-    by_quiet: BTreeSet<(Quiet, ProcessKey)>,
-    by_asked: BTreeSet<(u64, ProcessKey)>,
+    accounts: HashMap<PoolId, Account>,
+    by_age: BTreeSet<(Timestamp, PoolId)>,
+    by_quiet: BTreeSet<(Quiet, PoolId)>,
+    by_asked: BTreeSet<(u64, PoolId)>,
     booked: u64,
     planned: u64,
     late: u64,
     excess: u64,
     alive: u64,
     /// Whose account was changed since somebody asked.
-    changed: Vec<ProcessKey>,
+    changed: Vec<PoolId>,
 }
 
 impl Books {
@@ -83,12 +83,12 @@ impl Books {
         }
     }
 
-    pub(super) fn get(&self, key: ProcessKey) -> Option<&Account> {
+    pub(super) fn get(&self, key: PoolId) -> Option<&Account> {
         self.accounts.get(&key)
     }
 
     /// All accounts, in the order of their keys. Costs O(n log n).
-    pub(super) fn iter(&self) -> impl Iterator<Item = (ProcessKey, &Account)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PoolId, &Account)> {
         let mut all: Vec<_> = self.accounts.iter().map(|(key, account)| (*key, account)).collect();
         all.sort_by_key(|(key, _)| *key);
         all.into_iter()
@@ -110,7 +110,7 @@ impl Books {
     }
 
     /// Whose account was changed since the last call.
-    pub(super) fn take_changed(&mut self) -> Vec<(ProcessKey, &Account)> {
+    pub(super) fn take_changed(&mut self) -> Vec<(PoolId, &Account)> {
         let changed = std::mem::take(&mut self.changed);
         for key in &changed {
             if let Some(account) = self.accounts.get_mut(key) {
@@ -124,20 +124,20 @@ impl Books {
         self.alive
     }
 
-    pub(super) fn insert(&mut self, key: ProcessKey, account: Account) {
+    pub(super) fn insert(&mut self, key: PoolId, account: Account) {
         self.enter(key, Place::of(&account, self.floor));
         self.accounts.insert(key, account);
         self.change(key, |_| ()); // and thereby list it as changed
     }
 
-    pub(super) fn remove(&mut self, key: ProcessKey) -> Option<Account> {
+    pub(super) fn remove(&mut self, key: PoolId) -> Option<Account> {
         let account = self.accounts.remove(&key)?;
         self.leave(key, Place::of(&account, self.floor));
         Some(account)
     }
 
     /// Changes one account; `None` when the process is not in the books.
-    pub(super) fn change<R>(&mut self, key: ProcessKey, change: impl FnOnce(&mut Account) -> R) -> Option<R> {
+    pub(super) fn change<R>(&mut self, key: PoolId, change: impl FnOnce(&mut Account) -> R) -> Option<R> {
         let account = self.accounts.get_mut(&key)?;
         if !std::mem::replace(&mut account.is_listed_as_changed, true) {
             self.changed.push(key);
@@ -153,12 +153,12 @@ impl Books {
     }
 
     /// Who can be asked for data, oldest data first.
-    pub(super) fn oldest_first(&self) -> impl Iterator<Item = (Timestamp, ProcessKey)> {
+    pub(super) fn oldest_first(&self) -> impl Iterator<Item = (Timestamp, PoolId)> {
         self.by_age.iter().copied()
     }
 
     /// Who can be asked for unused allowance.
-    pub(super) fn quietest_first(&self) -> impl Iterator<Item = (Quiet, ProcessKey)> {
+    pub(super) fn quietest_first(&self) -> impl Iterator<Item = (Quiet, PoolId)> {
         self.by_quiet.iter().copied()
     }
 
@@ -172,7 +172,7 @@ impl Books {
         }
     }
 
-    fn enter(&mut self, key: ProcessKey, place: Place) {
+    fn enter(&mut self, key: PoolId, place: Place) {
         self.booked = self.booked.saturating_add(place.booked);
         self.planned = self.planned.saturating_add(place.planned);
         self.late = self.late.saturating_add(place.late);
@@ -183,7 +183,7 @@ impl Books {
         self.by_asked.extend(place.asked.map(|asked| (asked, key)));
     }
 
-    fn leave(&mut self, key: ProcessKey, place: Place) {
+    fn leave(&mut self, key: PoolId, place: Place) {
         self.booked = self.booked.saturating_sub(place.booked);
         self.planned = self.planned.saturating_sub(place.planned);
         self.late = self.late.saturating_sub(place.late);

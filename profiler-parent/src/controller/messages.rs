@@ -4,7 +4,7 @@
 //! The session translates messages and deaths into events and carries out the commands.
 //! Invariant: nothing here does anything; these are plain values that compare and print.
 
-use profiler_core::ids::{ByteLimit, ProcessKey};
+use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::manager::update::{ReleasedChunk, Update};
 use profiler_core::time::Timestamp;
 
@@ -53,37 +53,37 @@ pub enum Event {
     /// [`Command::Admit`] or [`Command::Refuse`].
     Join {
         /// Who joins.
-        key: ProcessKey,
+        key: PoolId,
     },
     /// Its control channel is open. Answered with the first [`Command::Await`].
     Connected {
         /// Whose channel.
-        key: ProcessKey,
+        key: PoolId,
     },
     /// Its control channel is closed, or its manager sent its final update. It stays in the
     /// books as it is until [`Event::Died`], [`Event::Forgotten`] or another connection.
     Disconnected {
         /// Whose channel.
-        key: ProcessKey,
+        key: PoolId,
     },
     /// A report arrived; it answers the outstanding [`Command::Await`].
     Update {
         /// Who reports.
-        key: ProcessKey,
+        key: PoolId,
         /// What it reports.
         update: Update,
     },
     /// A process is dead; its pool remains.
     Died {
         /// Who died.
-        key: ProcessKey,
+        key: PoolId,
         /// What it left.
         pool: DeadPool,
     },
     /// A [`Command::DestroyDead`] was carried out.
     DeadDestroyed {
         /// Whose chunks were destroyed.
-        key: ProcessKey,
+        key: PoolId,
         /// What its pool still occupies.
         held_bytes: u64,
     },
@@ -91,12 +91,12 @@ pub enum Event {
     /// or a refused process will not try again.
     Forgotten {
         /// Who is gone.
-        key: ProcessKey,
+        key: PoolId,
     },
     /// The pool of a live process was looked at.
     Occupies {
         /// Whose pool.
-        key: ProcessKey,
+        key: PoolId,
         /// What it really occupies.
         true_bytes: u64,
     },
@@ -116,35 +116,35 @@ pub enum Command {
     /// The joining process may be spawned with this first allowance.
     Admit {
         /// Who may join.
-        key: ProcessKey,
+        key: PoolId,
         /// Its first allowance.
         allowance: ByteLimit,
     },
     /// The joining process cannot be profiled, or not yet.
     Refuse {
         /// Who may not join.
-        key: ProcessKey,
+        key: PoolId,
         /// Why.
         why: Refusal,
     },
     /// Send `AwaitNextChunkManagerUpdate`.
     Await {
         /// To whom.
-        key: ProcessKey,
+        key: PoolId,
         /// The allowance from now on.
         allowance: ByteLimit,
     },
     /// Send `DestroyReleasedChunksAtOrBefore`.
     Destroy {
         /// To whom.
-        key: ProcessKey,
+        key: PoolId,
         /// Done time of the youngest chunk to go; zero asks for nothing but an update.
         at_or_before: Timestamp,
     },
     /// Destroy chunks in the pool of a dead process, then report [`Event::DeadDestroyed`].
     DestroyDead {
         /// In whose pool.
-        key: ProcessKey,
+        key: PoolId,
         /// Done time of the youngest chunk to go.
         at_or_before: Timestamp,
     },
@@ -152,7 +152,7 @@ pub enum Command {
     /// [`Event::Forgotten`].
     DropDead {
         /// Whose pool.
-        key: ProcessKey,
+        key: PoolId,
     },
 }
 

@@ -82,25 +82,27 @@
 //!   may touch all.
 
 mod account;
+mod admission;
 mod books;
-mod graves;
-mod joins;
+mod dead_pools;
+mod limit;
 mod messages;
 mod pressure;
+mod reclaim;
 mod rows;
 mod rule;
-mod take;
 
 use std::collections::BTreeSet;
 
-use profiler_core::ids::{ByteLimit, ProcessKey};
+use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::manager::update::Update;
 use profiler_core::time::Timestamp;
 
 use account::Account;
 use books::Books;
-use take::{Demand, take};
+use reclaim::{Demand, reclaim};
 
+pub(crate) use limit::MemoryLimit;
 pub use messages::{Command, DeadPool, Event, Policy, ProcessFigures, Refusal};
 
 /// The global controller. See the module's head.
@@ -110,7 +112,7 @@ pub struct Controller {
     policy: Policy,
     books: Books,
     /// Refused processes that try again: their floors are kept free.
-    waiting: BTreeSet<ProcessKey>,
+    waiting: BTreeSet<PoolId>,
     /// Bytes recorded so far: the time of the books.
     now: u64,
 }
@@ -172,22 +174,22 @@ impl Controller {
     }
 
     /// What a process is to hold at most.
-    pub fn allowance(&self, key: ProcessKey) -> Option<ByteLimit> {
+    pub fn allowance(&self, key: PoolId) -> Option<ByteLimit> {
         self.books.get(key).map(|account| ByteLimit::new(account.target))
     }
 
     /// What the books say about one process.
-    pub fn figures(&self, key: ProcessKey) -> Option<ProcessFigures> {
+    pub fn figures(&self, key: PoolId) -> Option<ProcessFigures> {
         self.books.get(key).map(Account::figures)
     }
 
     /// What the books say about the processes whose account was changed since the last call.
-    pub fn take_changed_figures(&mut self) -> impl Iterator<Item = (ProcessKey, ProcessFigures)> {
+    pub fn take_changed_figures(&mut self) -> impl Iterator<Item = (PoolId, ProcessFigures)> {
         self.books.take_changed().into_iter().map(|(key, account)| (key, account.figures()))
     }
 
     /// What the books say about all processes, in the order of their keys.
-    pub fn all_figures(&self) -> impl Iterator<Item = (ProcessKey, ProcessFigures)> {
+    pub fn all_figures(&self) -> impl Iterator<Item = (PoolId, ProcessFigures)> {
         self.books.iter().map(|(key, account)| (key, account.figures()))
     }
 
@@ -206,12 +208,12 @@ impl Controller {
         self.books.give_up_on_debts_before(Some(then));
     }
 
-    fn connect(&mut self, key: ProcessKey, out: &mut Vec<Command>) {
+    fn connect(&mut self, key: PoolId, out: &mut Vec<Command>) {
         self.books.change(key, |account| account.set_connected(true));
         self.send(key, out);
     }
 
-    fn send(&mut self, key: ProcessKey, out: &mut Vec<Command>) {
+    fn send(&mut self, key: PoolId, out: &mut Vec<Command>) {
         let sent = self.books.change(key, |account| (account.send(), account.provoke()));
         let (allowance, provoked) = sent.unwrap_or_default();
         out.extend(allowance.map(|allowance| Command::Await { key, allowance }));
@@ -220,7 +222,7 @@ impl Controller {
         }
     }
 
-    fn update(&mut self, key: ProcessKey, update: &Update, out: &mut Vec<Command>) {
+    fn update(&mut self, key: PoolId, update: &Update, out: &mut Vec<Command>) {
         if !self.books.get(key).is_some_and(Account::is_alive) {
             return;
         }
@@ -248,11 +250,11 @@ impl Controller {
             owners: usize::MAX,
         };
         if demand.bytes > 0 {
-            take(&mut self.books, &demand, &self.policy, self.now, out);
+            reclaim(&mut self.books, &demand, &self.policy, self.now, out);
         }
     }
 
-    fn forget(&mut self, key: ProcessKey) {
+    fn forget(&mut self, key: PoolId) {
         self.waiting.remove(&key);
         self.settle(key, |account, _, _| account.found(0));
         self.books.remove(key);

@@ -4,18 +4,18 @@
 //! free; a process that owes is given nothing; what is on its way to a process is not asked
 //! for a second time.
 
-use profiler_core::ids::ProcessKey;
+use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
 
 use super::Controller;
 use super::account::Account;
 use super::messages::Command;
+use super::reclaim::{Demand, reclaim};
 use super::rule::{self, Need};
-use super::take::{Demand, take};
 
 impl Controller {
     /// Takes in what `learn` learns about a process; what it has freed goes to whom it was asked for.
-    pub(super) fn settle(&mut self, key: ProcessKey, learn: impl FnOnce(&mut Account, u64, u64)) {
+    pub(super) fn settle(&mut self, key: PoolId, learn: impl FnOnce(&mut Account, u64, u64)) {
         let (now, page) = (self.now, self.policy.page);
         let settled = self.books.change(key, |account| {
             let owed = account.owed();
@@ -30,7 +30,7 @@ impl Controller {
     }
 
     /// Gives a process what was asked back for it, as far as it is free; its next `Await` tells it.
-    fn pay(&mut self, creditor: ProcessKey, paid: u64) {
+    fn pay(&mut self, creditor: PoolId, paid: u64) {
         let (spare, page) = (self.spare(), self.policy.page);
         self.books.change(creditor, |account| {
             let paid = paid.min(account.coming);
@@ -43,7 +43,7 @@ impl Controller {
     }
 
     /// Serves the need that a report tells of.
-    pub(super) fn serve(&mut self, key: ProcessKey, wanted: u64, recorded: u64, out: &mut Vec<Command>) {
+    pub(super) fn serve(&mut self, key: PoolId, wanted: u64, recorded: u64, out: &mut Vec<Command>) {
         let Some(account) = self.books.get(key).filter(|account| account.may_be_served()) else { return };
         let newest = account.listed().last();
         let mut need = Need {
@@ -67,7 +67,7 @@ impl Controller {
 
     /// Asks others for `bytes` on behalf of `key`, less what is on its way to it already. Hope in what
     /// is on its way fades with each report, in case it never comes.
-    fn ask_for(&mut self, key: ProcessKey, bytes: u64, older_than: Timestamp, out: &mut Vec<Command>) {
+    fn ask_for(&mut self, key: PoolId, bytes: u64, older_than: Timestamp, out: &mut Vec<Command>) {
         if bytes == 0 && self.books.get(key).is_none_or(|account| account.coming == 0) {
             return;
         }
@@ -79,7 +79,8 @@ impl Controller {
         let quiet_since = Some(self.now.saturating_sub(rule::quiet_after(self.limit).max(1)));
         let demand =
             Demand { bytes, older_than, quiet_since, creditor: Some(key), owners: rule::ASKED_AT_ONCE };
-        let taken = if bytes > 0 { take(&mut self.books, &demand, &self.policy, self.now, out) } else { 0 };
+        let taken =
+            if bytes > 0 { reclaim(&mut self.books, &demand, &self.policy, self.now, out) } else { 0 };
         if taken > 0 {
             self.books.change(key, |account| account.coming = account.coming.saturating_add(taken));
         }

@@ -1,23 +1,25 @@
-//! Who is slow, now: the groups of all processes, read straight from their pools.
+//! The groups of all processes, read from their pools: which are slow now.
 //!
-//! [`Session::groups`](crate::Session::groups) and [`Session::monitor`](crate::Session::monitor) are the doors; alerts and the live
-//! page stand on them. No child is asked, so none can hold a snapshot up: one that stands still is read and named as frozen,
-//! one that is dead keeps its final totals, one whose pool cannot be read is named as missing.
-//! What groups are and how they are counted is in [`profiler_core::groups`].
+//! Applications call [`Session::groups`](crate::Session::groups) and
+//! [`Session::monitor`](crate::Session::monitor); alerts and the live page use the same reader. No child
+//! is asked, so no child can delay a snapshot. A process that is stopped is read and reported as
+//! frozen, a process that is dead keeps its final totals, and a process whose pool cannot be read is
+//! listed as missing. What groups are and how they are counted is in [`profiler_core::groups`].
 
 mod delta;
-mod desk;
 mod merged;
-mod read;
+mod probe_registry;
+mod reader_cache;
 mod snapshot;
-mod standings;
+mod snapshot_reader;
+mod stopped_cache;
 
-pub(crate) use desk::Desk;
-pub use desk::Monitor;
 pub use merged::{Member, MergedGroup};
+pub use probe_registry::Monitor;
+pub(crate) use probe_registry::ProbeRegistry;
 pub use profiler_core::groups::{GroupKind, Probes};
 pub use profiler_core::reader::groups::{GroupTotals, Histogram, Peak};
-pub(crate) use read::{final_groups, lately, snapshot};
 pub use snapshot::{
     GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
 };
+pub(crate) use snapshot_reader::{SnapshotReader, final_groups};

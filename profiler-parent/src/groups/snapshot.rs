@@ -91,7 +91,7 @@ pub struct ProcessGroups {
     pub name: String,
     /// What it is doing.
     pub standing: ProcessStanding,
-    /// What it measures. A child that has just been started, or stands still, may not have heard yet.
+    /// What it measures. A child that has just been started, or is stopped, may still measure what it did before.
     #[serde(serialize_with = "as_names")]
     pub probes: Probes,
     /// Groups that found no room: their numbers are nowhere.

@@ -1,6 +1,6 @@
-//! Counters of all processes together, with what they were lately, for the page's small graphs.
+//! Counters of all processes together, with their recent values, for the page's small graphs.
 //!
-//! Invariant: bounded: so many counters, so many values of each.
+//! Invariant: the number of counters, and of values of each, is bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -40,7 +40,7 @@ pub(super) struct CounterBook(BTreeMap<String, VecDeque<f64>>);
 impl CounterBook {
     /// Notes what they are now: those of the profiler itself, then those of the programs.
     #[allow(clippy::cast_precision_loss)] // shown with few digits
-    pub(super) fn look(&mut self, known: &ProcessBook, processes: &[ProcessRow]) -> Vec<CounterRow> {
+    pub(super) fn update(&mut self, known: &ProcessBook, processes: &[ProcessRow]) -> Vec<CounterRow> {
         let sum = |of: fn(&ProcessRow) -> f64| processes.iter().map(of).sum::<f64>();
         let mut now = vec![
             ("recording memory".to_owned(), Unit::Bytes, sum(|row| row.held_bytes as f64)),
@@ -78,7 +78,7 @@ mod tests {
     fn counters_are_remembered_and_bounded() {
         let mut book = CounterBook::default();
         let mut rows = Vec::new();
-        (0..200).for_each(|_| rows = book.look(&ProcessBook::default(), &[]));
+        (0..200).for_each(|_| rows = book.update(&ProcessBook::default(), &[]));
         assert_eq!(rows.len(), 4);
         assert!(rows.iter().all(|row| row.values.len() == VALUES));
     }

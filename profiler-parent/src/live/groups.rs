@@ -1,7 +1,7 @@
-//! The table of groups: merged over processes, sorted, the first so many.
+//! The table of groups: merged over processes, sorted, and cut at the top.
 //!
-//! Made of a snapshot, or of the difference of two, for one request. Sorting and cutting is done here and not in the page, so
-//! that a thousand groups cost the page no more than it shows.
+//! Made of a snapshot, or of the difference of two, for one request. Sorting and cutting is done here
+//! and not in the page, so the page pays only for the rows that it shows.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -166,7 +166,7 @@ impl<'a> MemberRow<'a> {
 /// A group in all processes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Row<'a> {
-    /// What opens it; the same in every look.
+    /// What opens it; the same in every snapshot.
     key: String,
     kind: GroupKind,
     name: &'a str,
@@ -209,7 +209,7 @@ pub(super) fn merged_since(now: &GroupsSnapshot, before: &GroupsSnapshot) -> Vec
     merged
 }
 
-/// The rows that somebody asked for.
+/// The rows of one answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Table<'a> {
     window: &'static str,
@@ -231,7 +231,7 @@ pub(super) fn wants_lately(query: &Query) -> bool {
 }
 
 impl<'a> Table<'a> {
-    /// The table of these groups of this snapshot, which came to this in so many nanoseconds.
+    /// The table of these groups of this snapshot, with their totals over `interval` nanoseconds.
     pub(super) fn of(
         snapshot: &'a GroupsSnapshot,
         interval_ns: i64,
@@ -271,7 +271,7 @@ fn is_wanted(group: &MergedGroup, query: &Query) -> bool {
         && (part.is_empty() || group.name.to_lowercase().contains(&part))
 }
 
-/// Leaves out what is not among the first so many, equal ones kept: names are compared only of those that are shown.
+/// Keeps the first rows, and those equal to the last of them: only names of shown rows are compared.
 fn keep_top(groups: &mut Vec<&MergedGroup>, column: Column, is_ascending: bool, most: usize) {
     let Some(last) = most.checked_sub(1).filter(|last| *last < groups.len()) else { return };
     if column.starts_ascending() {

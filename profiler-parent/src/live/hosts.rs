@@ -1,6 +1,6 @@
 //! By which names a client may call this server: what keeps pages away that have a name of their own point to this machine.
 //!
-//! Used by [`super::site`] for each request. Invariant: only names of loopback, with the port that is listened on.
+//! Used by [`super::routes`] for each request. Invariant: only names of loopback, with the port that is listened on.
 
 use std::net::SocketAddr;
 

@@ -30,7 +30,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
 use super::admission::{Admission, Admitted};
-use super::site::{Answered, Site};
+use super::routes::{Answered, Routes};
 
 /// Bytes of a request's head.
 const HEAD: usize = 16 * 1024;
@@ -39,9 +39,10 @@ const HEAD: usize = 16 * 1024;
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long a connection may last. A page that is open makes a new one.
 const CONNECTION_TIME: Duration = Duration::from_secs(600);
-/// Time between two looks whether the session is over. Each wakes the thread, so it costs something when nobody asks, too.
+/// Time between two checks whether the session is over. Each wakes the thread, also when there are no
+/// requests.
 const LOOK: Duration = Duration::from_millis(250);
-/// Such looks until what nobody asks for any more is let go.
+/// Checks between two calls of [`Routes::tidy`].
 const TIDY: u32 = 8;
 /// Pause when the system has no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -56,15 +57,15 @@ pub(super) struct RunningServer {
 }
 
 impl RunningServer {
-    /// Serves until this is dropped, or `over` is heard.
-    pub(super) fn start(listener: TcpListener, site: Arc<Site>, over: Receiver<()>) -> io::Result<Self> {
+    /// Serves until this is dropped, or `over` is disconnected.
+    pub(super) fn start(listener: TcpListener, routes: Arc<Routes>, over: Receiver<()>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let stop = Arc::new(Notify::new());
         let stopped = Arc::clone(&stop);
         let body = move || {
             // A panic ends the page and not the host's thread in some other way.
-            let _ = catch_unwind(AssertUnwindSafe(|| run(runtime, listener, &site, &stopped, &over)));
+            let _ = catch_unwind(AssertUnwindSafe(|| run(runtime, listener, &routes, &stopped, &over)));
         };
         let thread = spawn_quiet("profiler-live", body)?;
         Ok(Self { stop, thread: Some(thread) })
@@ -80,8 +81,8 @@ impl Drop for RunningServer {
     }
 }
 
-fn run(runtime: Runtime, listener: TcpListener, site: &Arc<Site>, stop: &Notify, over: &Receiver<()>) {
-    let theirs = Arc::clone(site);
+fn run(runtime: Runtime, listener: TcpListener, routes: &Arc<Routes>, stop: &Notify, over: &Receiver<()>) {
+    let theirs = Arc::clone(routes);
     let is_over = || over.try_recv() == Err(TryRecvError::Disconnected);
     runtime.block_on(async {
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
@@ -93,7 +94,7 @@ fn run(runtime: Runtime, listener: TcpListener, site: &Arc<Site>, stop: &Notify,
             }
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(TIDY) {
-                site.tidy();
+                routes.tidy();
             }
         }
     });
@@ -101,14 +102,14 @@ fn run(runtime: Runtime, listener: TcpListener, site: &Arc<Site>, stop: &Notify,
     runtime.shutdown_background();
 }
 
-async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
+async fn accept(listener: tokio::net::TcpListener, routes: Arc<Routes>) {
     let admission = Admission::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (site, admitted) = (Arc::clone(&site), Arc::new(admission.enter().await));
+                let (routes, admitted) = (Arc::clone(&routes), Arc::new(admission.enter().await));
                 tokio::spawn(async move {
-                    let _ = tokio::time::timeout(CONNECTION_TIME, converse(stream, site, admitted)).await;
+                    let _ = tokio::time::timeout(CONNECTION_TIME, converse(stream, routes, admitted)).await;
                 });
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -116,10 +117,10 @@ async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
     }
 }
 
-async fn converse(stream: TcpStream, site: Arc<Site>, admitted: Arc<Admitted>) {
+async fn converse(stream: TcpStream, routes: Arc<Routes>, admitted: Arc<Admitted>) {
     let asked = Arc::clone(&admitted);
     let answer = service_fn(move |request: Request<Incoming>| {
-        let answer = catch_unwind(AssertUnwindSafe(|| site.answer(&request)));
+        let answer = catch_unwind(AssertUnwindSafe(|| routes.answer(&request)));
         let failed = || Answered { response: status(StatusCode::INTERNAL_SERVER_ERROR), has_token: false };
         let answered = answer.unwrap_or_else(|_| failed());
         if answered.has_token {
@@ -129,7 +130,7 @@ async fn converse(stream: TcpStream, site: Arc<Site>, admitted: Arc<Admitted>) {
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
-    // Who says no more may still listen.
+    // A client that sends no more may still read.
     server.half_close(true);
     let connection: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>> =
         Box::pin(server.serve_connection(TokioIo::new(stream), answer));
@@ -160,7 +161,7 @@ pub(super) fn status(status: StatusCode) -> Response<Answer> {
 #[derive(Debug)]
 pub(super) enum Answer {
     Text(Option<Bytes>),
-    /// So many more bytes of a file.
+    /// This many more bytes of a file.
     File(File, u64),
 }
 

@@ -1,7 +1,8 @@
-//! Observed markers for whoever watches, and only while somebody does.
+//! Observed markers for the page, only while the page requests them.
 //!
-//! A request with a filter begins to observe; when nobody has asked for a while, that ends. Invariants: few filters at once,
-//! few markers kept of each, and few bytes; so an answer is bounded, too. What is left out is counted, here or by the observer.
+//! A request with a filter begins to observe; that ends when no request has come for a while.
+//! Invariants: the number of filters, and the markers and bytes kept of each, are bounded, and so is
+//! an answer; markers that are left out are counted, here or by the observer.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::query::Query;
-use crate::observe::{Filter, Observatory, ObservedMarker, Observer, ObserverOptions};
+use crate::observe::{Filter, ObservedMarker, Observer, ObserverOptions, ObserverRegistry};
 
 /// Filters that are watched at once; a further one takes the place of the one that was asked for longest ago.
 const WATCHED: usize = 4;
@@ -23,7 +24,7 @@ const RUNNING: usize = 50;
 const RUNNING_BYTES: usize = 256 << 10;
 /// Batches that are taken in one request.
 const BATCHES: usize = 64;
-/// Nanoseconds after which nobody watches any more.
+/// Nanoseconds without a request after which a filter is dropped.
 const PATIENCE: i64 = 10_000_000_000;
 /// Bytes that may wait until the next request.
 const QUEUE: usize = 4 << 20;
@@ -36,10 +37,10 @@ struct Numbered {
     marker: ObservedMarker,
 }
 
-/// What is new for whoever watches.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct MarkersView {
-    /// Of the latest one so far: what to ask after next. Less than before if nobody had asked for a while.
+    /// Of the latest one so far: what to ask after next. Less than before if no request had come for a while.
     number: u64,
     /// The latest first.
     rows: Vec<Numbered>,
@@ -48,7 +49,7 @@ pub(super) struct MarkersView {
     running: Vec<ObservedMarker>,
     /// Running spans that are not listed.
     running_left_out: u64,
-    /// Lost because nobody asked in time.
+    /// Lost because no request came in time.
     dropped: u64,
     /// Evicted before they could be read.
     missed: u64,
@@ -97,7 +98,7 @@ fn shown(mut running: Vec<ObservedMarker>) -> (Vec<ObservedMarker>, u64) {
     (running, left_out as u64)
 }
 
-/// Somebody watches this.
+/// A filter that is observed.
 #[derive(Debug)]
 struct Watched {
     filter: Filter,
@@ -135,13 +136,13 @@ impl Watched {
 /// What is watched now.
 #[derive(Debug)]
 pub(super) struct Markers {
-    observatory: Observatory,
+    observers: ObserverRegistry,
     watched: Mutex<Vec<Watched>>,
 }
 
 impl Markers {
-    pub(super) fn new(observatory: Observatory) -> Self {
-        Self { observatory, watched: Mutex::default() }
+    pub(super) fn new(observers: ObserverRegistry) -> Self {
+        Self { observers, watched: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
@@ -165,14 +166,14 @@ impl Markers {
         Ok(one.view(query.number("after").unwrap_or(0)))
     }
 
-    /// Ends the watching of what nobody asks for any more.
+    /// Drops filters that are no longer requested.
     pub(super) fn tidy(&self, now: i64) {
         self.lock().retain(|one| now.saturating_sub(one.asked_ns) < PATIENCE);
     }
 
     fn watch(&self, filter: Filter, now: i64) -> io::Result<Watched> {
         let options = ObserverOptions::default().queue_bytes(QUEUE);
-        let observer = self.observatory.observe(filter.clone(), options)?;
+        let observer = self.observers.observe(filter.clone(), options)?;
         let (latest, running) = (Latest::default(), (Vec::new(), 0));
         Ok(Watched { filter, observer, asked_ns: now, latest, running, dropped: 0, missed: 0 })
     }
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
     use crate::observe::{Detail, Origin, SessionNs, Shape};
 
-    /// A marker with so many bytes of text.
+    /// A marker with this many bytes of text.
     fn marker(bytes: usize) -> ObservedMarker {
         let (process, thread) = (ProcessId::new(1), ThreadId::new(1));
         ObservedMarker {

@@ -1,18 +1,23 @@
-//! The live page: who is slow, now, in a browser, and the same as JSON for programs.
+//! The live page: which groups are slow now, in a browser, and the same as JSON for programs.
 //!
-//! [`Session::serve_live`](crate::Session::serve_live) starts one thread with a small web server on loopback; `profiler record --live`
-//! and `profiler top` use it. Nothing is read of any process unless somebody asks: a request has the pools of all processes looked
-//! at, at most once a second ([`desk`]); the timeline is observed only while somebody watches it ([`markers`]). Invariants:
-//! it listens on loopback only; who does not know the token (128 random bits in the address) learns nothing; a page of
-//! another site cannot reach it under a name of its own (the `Host` header is checked); the token is told to nobody, also not to the
-//! viewer, which gets a profile by a path with a secret of its own; what is kept is bounded; no child is asked
-//! for anything but what a capture asks; it ends with the session.
+//! [`Session::serve_live`](crate::Session::serve_live) starts one thread with a small web server on
+//! loopback; `profiler record --live` and `profiler top` use it. Processes are read only on request: a
+//! request reads the pools of all processes, at most once a second ([`snapshot_cache`]), and the
+//! timeline is observed only while the page shows it ([`markers`]). Invariants:
+//!
+//! - The server listens on loopback only, and ends with the session.
+//! - A client without the token (128 random bits in the address) learns nothing. The token is given to
+//!   no other program, also not to the viewer, which gets a profile by a path with a secret of its own.
+//! - A page of another site cannot reach the server under a name of its own: the `Host` header is
+//!   checked.
+//! - Everything that is kept is bounded. Children get no request but those of a capture.
 //!
 //! ```text
-//! browser, profiler top ──▶ http: one thread ──▶ site: token, paths ──▶ desk: a look at most once a second ──▶ pools
-//!                                                  ├─▶ groups, processes, counters: rows of that look
-//!                                                  ├─▶ alerts: what a listener heard    markers: an observer while watched
-//!                                                  └─▶ profiles: a thread per capture ──▶ files in a temporary directory
+//! browser, profiler top ──▶ http: one thread ──▶ routes: token, paths
+//!                                                  ├─▶ snapshot_cache: at most one a second ──▶ pools
+//!                                                  ├─▶ groups, processes, counters: rows of it
+//!                                                  ├─▶ alerts: the latest    markers: an observer
+//!                                                  └─▶ profiles: a thread per capture ──▶ files
 //! ```
 //!
 //! # Paths
@@ -34,7 +39,6 @@
 mod admission;
 mod alerts;
 mod counters;
-mod desk;
 mod groups;
 mod hosts;
 mod http;
@@ -42,7 +46,8 @@ mod markers;
 mod processes;
 mod profiles;
 mod query;
-mod site;
+mod routes;
+mod snapshot_cache;
 
 use std::io;
 use std::net::SocketAddr;
@@ -53,17 +58,18 @@ use ipc_protocol::environment::{EnvironmentError, Token};
 use profiler_core::groups::Probes;
 
 use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Target};
-use crate::groups::Monitor;
-use crate::hub::{HubHandle, Shared};
-use crate::observe::Observatory;
-use crate::session::Session;
+use crate::capture::CaptureSources;
+use crate::controller::MemoryLimit;
+use crate::groups::{Monitor, SnapshotReader};
+use crate::observe::ObserverRegistry;
+use crate::process_table::ProcessTable;
 use alerts::AlertBook;
-use desk::Desk;
 use hosts::Hosts;
 use http::RunningServer;
 use markers::Markers;
 use profiles::Profiles;
-use site::Site;
+use routes::Routes;
+use snapshot_cache::SnapshotCache;
 
 /// What is measured of groups while the page is served.
 pub(crate) const PROBES: Probes = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);
@@ -120,12 +126,19 @@ impl LiveOptions {
         self
     }
 
-    pub(crate) fn start_alerts(self, session: &Session) -> io::Result<(Arc<AlertBook>, Option<Alerts>)> {
+    /// Starts the alerts of the page with `start`, if it shows alerts, and keeps the latest of them.
+    ///
+    /// # Errors
+    /// Those of `start`.
+    pub(crate) fn start_alerts(
+        self,
+        start: impl FnOnce(AlertRules, EvidenceOptions) -> io::Result<Alerts>,
+    ) -> io::Result<(Arc<AlertBook>, Option<Alerts>)> {
         let book = Arc::<AlertBook>::default();
         let Some(rules) = self.rules else { return Ok((book, None)) };
-        let alerts = session.alerts(rules, self.evidence)?;
+        let alerts = start(rules, self.evidence)?;
         let theirs = Arc::clone(&book);
-        // Nobody else can have added one.
+        // These are the first listeners, so there is no duplicate.
         let _ = alerts.add(Target::All, "live", move |alerts| theirs.add(alerts));
         Ok((book, Some(alerts)))
     }
@@ -133,12 +146,14 @@ impl LiveOptions {
 
 /// What the page is made from.
 #[derive(Debug)]
-pub(crate) struct Sources {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) hub: HubHandle,
-    pub(crate) observatory: Observatory,
-    /// Heard when the session ends.
-    pub(crate) over: Receiver<()>,
+pub(crate) struct LiveSources {
+    pub(crate) processes: Arc<ProcessTable>,
+    pub(crate) limit: Arc<MemoryLimit>,
+    pub(crate) groups: Arc<SnapshotReader>,
+    pub(crate) captures: Arc<CaptureSources>,
+    pub(crate) observers: ObserverRegistry,
+    /// Disconnected when the session ends.
+    pub(crate) session_end: Receiver<()>,
 }
 
 /// The live page, while this is there and the session lasts. Dropping it ends it and removes the profiles that it captured.
@@ -161,7 +176,7 @@ impl std::fmt::Debug for LiveServer {
 impl LiveServer {
     pub(crate) fn start(
         address: SocketAddr,
-        sources: Sources,
+        sources: LiveSources,
         (book, alerts): (Arc<AlertBook>, Option<Alerts>),
         monitor: Monitor,
     ) -> Result<Self, LiveError> {
@@ -172,16 +187,16 @@ impl LiveServer {
         let listener = std::net::TcpListener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let token = Token::generate()?.to_hex();
-        let Sources { shared, hub, observatory, over } = sources;
-        let site = Site {
+        let LiveSources { processes, limit, groups, captures, observers, session_end } = sources;
+        let routes = Routes {
             token: token.clone(),
             hosts: Hosts::of(address),
-            desk: Desk::new(Arc::clone(&shared)),
+            snapshots: SnapshotCache::new(processes, limit, groups),
             alerts: book,
-            markers: Markers::new(observatory),
-            profiles: Profiles::new(shared, hub)?,
+            markers: Markers::new(observers),
+            profiles: Profiles::new(captures)?,
         };
-        let server = RunningServer::start(listener, Arc::new(site), over)?;
+        let server = RunningServer::start(listener, Arc::new(routes), session_end)?;
         Ok(Self { address, token, _server: server, _alerts: alerts, _monitor: monitor })
     }
 
@@ -190,8 +205,8 @@ impl LiveServer {
         self.address
     }
 
-    /// The page's address, with a slash at the end. Whoever knows it sees what the page shows: it is a secret of
-    /// this machine's user.
+    /// The page's address, with a slash at the end. It is a secret of the user: every program that knows
+    /// it can read the page.
     pub fn url(&self) -> String {
         format!("http://{}/{}/", self.address, self.token)
     }

@@ -1,7 +1,8 @@
-//! The table of processes: what each holds, uses, records and loses, and how it is.
+//! The table of processes: what each holds, uses, records and loses, and its state.
 //!
-//! Invariants: reading the books of a pool costs more than all else together, so of many processes only those are read each
-//! time that were not read for longest; their rates are over the time between. Nothing is asked of a process.
+//! Reading the entry counts of a pool costs more than all else together. With many processes a
+//! snapshot therefore reads only the pools that were not read for the longest time; rates are over
+//! the time between two reads. Invariant: no process is asked.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,12 +15,12 @@ use serde::Serialize;
 
 use super::query::Query;
 use crate::groups::{GroupsSnapshot, ProcessStanding};
-use crate::hub::{Process, ProcessReport, ProcessState, Remains, Shared};
+use crate::process_table::{Process, ProcessReport, ProcessState, ProcessTable, Remains};
 use crate::sys::{self, Usage};
 
-/// Pools of which the books are read in one look.
+/// Pools whose entry counts are read for one snapshot.
 const BOOKS_AT_ONCE: usize = 16;
-/// Processes of which the system is asked in one look.
+/// Processes that the system is asked about for one snapshot.
 const USAGES_AT_ONCE: usize = 50;
 
 /// A process.
@@ -57,7 +58,7 @@ pub(super) struct ProcessRow {
     pub(super) groups: usize,
 }
 
-/// What is known of a process from earlier looks.
+/// What is known of a process from earlier snapshots.
 #[derive(Debug, Default)]
 struct Known {
     usage: Option<(i64, Usage)>,
@@ -141,9 +142,9 @@ impl Listed {
 pub(super) struct ProcessBook(HashMap<PoolId, Known>);
 
 impl ProcessBook {
-    /// Looks at all processes, of which this snapshot of groups was just taken.
-    pub(super) fn look(&mut self, shared: &Shared, groups: &GroupsSnapshot) -> Vec<ProcessRow> {
-        let listed = list(shared);
+    /// Reads all processes, of which this snapshot of groups was just taken.
+    pub(super) fn update(&mut self, table: &ProcessTable, groups: &GroupsSnapshot) -> Vec<ProcessRow> {
+        let listed = list(table);
         let mut known = std::mem::take(&mut self.0);
         let keep = |one: &Listed| (one.key, known.remove(&one.key).unwrap_or_default());
         self.0 = listed.iter().map(keep).collect();
@@ -180,7 +181,7 @@ impl ProcessBook {
         }
     }
 
-    /// So many of these, those first of which something was noted longest ago, or never.
+    /// At most `most` of these: those whose last note is the oldest, or missing.
     fn longest_ago<'a>(
         &self,
         listed: impl Iterator<Item = &'a Listed>,
@@ -228,8 +229,8 @@ impl ProcessBook {
 }
 
 /// All processes, in the order in which they came.
-fn list(shared: &Shared) -> Vec<Listed> {
-    let all = shared.processes.lock();
+fn list(table: &ProcessTable) -> Vec<Listed> {
+    let all = table.lock();
     let mut listed: Vec<Listed> = all.iter().map(|(key, process)| Listed::of(*key, process)).collect();
     drop(all);
     listed.sort_by_key(|one| one.order);
@@ -242,16 +243,16 @@ fn is_the_programs(counter: &CounterInfo) -> bool {
     !matches!(category.as_str(), "Group" | "CPU") && name != "Resident memory"
 }
 
-/// The rows that somebody asked for.
+/// The rows of one answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct ProcessTable<'a> {
+pub(super) struct ProcessListing<'a> {
     total: usize,
     sort: &'a str,
     order: &'static str,
     rows: Vec<&'a ProcessRow>,
 }
 
-impl<'a> ProcessTable<'a> {
+impl<'a> ProcessListing<'a> {
     pub(super) fn of(all: &'a [ProcessRow], query: &'a Query) -> Self {
         let sort = query.get("psort").unwrap_or("order");
         let mut rows: Vec<&ProcessRow> = all.iter().collect();
@@ -322,12 +323,12 @@ mod tests {
             ("psort=memory&porder=asc", ["a", "b", "c"]),
         ] {
             let query = Query::parse(query);
-            let table = ProcessTable::of(&all, &query);
+            let table = ProcessListing::of(&all, &query);
             let names: Vec<&str> = table.rows.iter().map(|row| row.name.as_str()).collect();
             assert_eq!(names, expected, "{query:?}");
         }
         let query = Query::parse("psort=memory&ptop=1");
-        let table = ProcessTable::of(&all, &query);
+        let table = ProcessListing::of(&all, &query);
         assert_eq!((table.rows.len(), table.total, table.rows[0].name.as_str()), (1, 3, "c"));
     }
 

@@ -1,7 +1,8 @@
 //! Profiles that were captured from the page: one at a time, on a thread of its own, into a temporary directory.
 //!
-//! Invariants: the latest so many are kept; their files go with the server, or with the capture that was still running then;
-//! only names that stand in the list are served. Each has a secret of its own, for the path that the viewer's page is told.
+//! Invariants: the number of profiles is bounded, and the latest are kept; their files are removed with
+//! the server, or with the capture that still runs then; only files in the list are served. Each has a
+//! secret of its own, for the path that the viewer's page gets.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,9 +16,8 @@ use profiler_core::sys::spawn_quiet;
 use serde::{Serialize, Serializer};
 use tempfile::TempDir;
 
-use crate::capture::{Capture, CaptureReport};
-use crate::hub::{HubHandle, Shared};
-use crate::observe::SessionNs;
+use crate::capture::{Capture, CaptureReport, CaptureSources};
+use crate::session_time::SessionNs;
 use crate::token::is_same;
 
 /// Profiles that are kept.
@@ -45,13 +45,13 @@ pub(super) enum NotBegun {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum State {
+enum ProfileState {
     Writing,
     Ready,
     Failed,
 }
 
-/// The first part of a path, then the last. Never shown but to those who know the token.
+/// The first part of a path, then the last. Shown only to clients that know the token.
 #[derive(Clone, PartialEq, Eq)]
 struct Link(String, String);
 
@@ -77,7 +77,7 @@ pub(super) struct Profile {
     link: Link,
     /// What it is of, as the page said.
     what: String,
-    state: State,
+    state: ProfileState,
     /// Where it is on this machine, for `profiler view`.
     path: PathBuf,
     bytes: u64,
@@ -94,8 +94,7 @@ struct List {
 /// See the head of this file.
 #[derive(Debug)]
 pub(super) struct Profiles {
-    shared: Arc<Shared>,
-    hub: HubHandle,
+    captures: Arc<CaptureSources>,
     kept: Arc<Kept>,
 }
 
@@ -107,9 +106,9 @@ struct Kept {
 }
 
 impl Profiles {
-    pub(super) fn new(shared: Arc<Shared>, hub: HubHandle) -> io::Result<Self> {
+    pub(super) fn new(captures: Arc<CaptureSources>) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("profiler-live-").tempdir()?;
-        Ok(Self { shared, hub, kept: Arc::new(Kept { directory, list: Mutex::default() }) })
+        Ok(Self { captures, kept: Arc::new(Kept { directory, list: Mutex::default() }) })
     }
 
     /// All of them, the latest first.
@@ -129,14 +128,14 @@ impl Profiles {
 
     fn find(&self, is_it: impl Fn(&Profile) -> bool) -> Option<File> {
         let list = self.kept.lock();
-        let profile = list.profiles.iter().find(|one| one.state == State::Ready && is_it(one))?;
+        let profile = list.profiles.iter().find(|one| one.state == ProfileState::Ready && is_it(one))?;
         File::open(&profile.path).ok()
     }
 
     /// Begins to write a profile, and says its number.
     pub(super) fn begin(&self, wanted: Wanted, what: String) -> Result<u64, NotBegun> {
         let number = self.kept.add(what)?;
-        let capture = Capture::new(Arc::clone(&self.shared), self.hub.clone());
+        let capture = Capture::new(Arc::clone(&self.captures));
         let kept = Arc::clone(&self.kept);
         let write = move || {
             let written = catch_unwind(AssertUnwindSafe(|| kept.write(number, wanted, capture)));
@@ -165,7 +164,7 @@ impl Kept {
 
     fn add(&self, what: String) -> Result<u64, NotBegun> {
         let mut list = self.lock();
-        if list.profiles.iter().any(|one| one.state == State::Writing) {
+        if list.profiles.iter().any(|one| one.state == ProfileState::Writing) {
             return Err(NotBegun::Busy);
         }
         let secret = Token::generate().map_err(|_| NotBegun::System)?.to_hex();
@@ -178,7 +177,7 @@ impl Kept {
             name,
             link,
             what,
-            state: State::Writing,
+            state: ProfileState::Writing,
             path,
             bytes: 0,
             error: None,
@@ -205,8 +204,8 @@ impl Kept {
         let mut list = self.lock();
         let Some(profile) = list.profiles.iter_mut().find(|one| one.number == number) else { return };
         match written {
-            Ok(bytes) => (profile.state, profile.bytes) = (State::Ready, bytes),
-            Err(error) => (profile.state, profile.error) = (State::Failed, Some(error)),
+            Ok(bytes) => (profile.state, profile.bytes) = (ProfileState::Ready, bytes),
+            Err(error) => (profile.state, profile.error) = (ProfileState::Failed, Some(error)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From an entry of a pool to what an observer is told of it.
+//! From an entry of a pool to what an observer gets of it.
 //!
 //! One [`Names`] per process remembers what its call sites are. Invariant: what it makes of a payload is bounded,
 //! whatever the bytes say; the rest is left out, and that is said.
@@ -15,11 +15,11 @@ use profiler_core::reader::Definitions;
 
 use super::event::{Field, Flow, SharedText, Value};
 
-/// Bytes of a payload that an observer is told.
+/// Bytes of a payload that an observer gets.
 const MAX_BYTES: usize = 16 << 10;
-/// Values of a payload that an observer is told, also those in lists.
+/// Values of a payload that an observer gets, also those in lists.
 const MAX_VALUES: usize = 256;
-/// Bytes of a name that an observer is told, and of each of a payload's keys.
+/// Bytes of a name that an observer gets, and of each of a payload's keys.
 const MAX_NAME_BYTES: usize = 1024;
 /// Call sites that are remembered per process; entries may name any number.
 const MOST_SITES: usize = 1 << 14;
@@ -100,7 +100,7 @@ impl SiteInfo {
             name: short(name),
             category: short(category.map_or("Other", |category| category.name.as_str())),
             role: marker_type.map_or(Role::Plain, |known| Role::of(&known.schema.name)),
-            // No more values than that are told.
+            // No more values than that are passed on.
             fields: keys.iter().take(MAX_VALUES).map(field).collect(),
             is_cut: name.len() > MAX_NAME_BYTES,
         }
@@ -152,10 +152,10 @@ impl FieldInfo {
     }
 }
 
-/// What an observer is told of a marker, before that has a place in a batch.
+/// What an observer gets of a marker.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct DecodedMarker {
     pub name: SharedText,
     pub category: SharedText,
     pub group: Option<SharedText>,
@@ -165,18 +165,19 @@ pub struct Told {
     pub cut: bool,
 }
 
-/// Tells what an observer is told of a process's markers: for the fuzzer. Never panics, whatever they say.
+/// Decodes the markers of a process as an observer gets them: for the fuzzer. Never panics, whatever
+/// the bytes are.
 #[doc(hidden)]
 #[derive(Debug, Default)]
-pub struct Teller(Names);
+pub struct MarkerDecoder(Names);
 
-impl Teller {
-    /// Of one marker.
-    pub fn tell(&mut self, marker: &MarkerEntry<'_>, definitions: &Definitions) -> Told {
+impl MarkerDecoder {
+    /// Decodes one marker.
+    pub fn decode(&mut self, marker: &MarkerEntry<'_>, definitions: &Definitions) -> DecodedMarker {
         let site = self.0.site(marker.site, definitions);
         let (name, is_cut) = site.name_of(marker);
         let Payload { fields, flows, group, cut } = Payload::of(marker, &site).cut_if(is_cut);
-        Told { name, category: site.category.clone(), group, fields, flows, cut }
+        DecodedMarker { name, category: site.category.clone(), group, fields, flows, cut }
     }
 }
 
@@ -254,7 +255,7 @@ fn flow_id(value: &Value) -> Option<String> {
     }
 }
 
-/// What may still be told of a payload.
+/// What is left of the bounds of a payload.
 struct Room {
     bytes: usize,
     values: usize,
@@ -293,12 +294,12 @@ impl Room {
     }
 }
 
-/// As much of a name as is told.
+/// As much of a name as an observer gets.
 fn short(name: &str) -> SharedText {
     start_of(name, MAX_NAME_BYTES).into()
 }
 
-/// The first whole characters of a text, at most so many bytes.
+/// The first whole characters of a text, at most this many bytes.
 fn start_of(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {

@@ -11,6 +11,8 @@ use profiler_core::ids::{ProcessId, ThreadId};
 use profiler_core::time::{MonotonicNs, UnixNs};
 use serde::{Serialize, Serializer};
 
+use crate::session_time::SessionNs;
+
 /// A text that many markers share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedText(Arc<str>);
@@ -46,11 +48,6 @@ impl Serialize for SharedText {
         serializer.serialize_str(&self.0)
     }
 }
-
-/// Nanoseconds since the start of the session; negative before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct SessionNs(pub i64);
 
 /// Number of a span among all spans of all processes that are observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -184,7 +181,7 @@ impl ObservedMarker {
         Some(u64::try_from(end.0.saturating_sub(self.start.0)).unwrap_or(0))
     }
 
-    /// About how many bytes it takes, if it shares its texts with nobody.
+    /// About how many bytes it takes, if it shares its texts with no other marker.
     pub(crate) fn weight(&self) -> usize {
         let fields: usize = self.fields.iter().map(Field::weight).sum();
         let details: usize = self.details.iter().map(Detail::weight).sum();

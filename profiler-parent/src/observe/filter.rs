@@ -74,7 +74,7 @@ impl Filter {
         self
     }
 
-    /// What takes at least so long.
+    /// What takes at least this long.
     #[must_use]
     pub fn min_duration(mut self, duration: std::time::Duration) -> Self {
         self.min_duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);

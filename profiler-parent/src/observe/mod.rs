@@ -2,7 +2,7 @@
 //!
 //! [`Session::observe`](crate::Session::observe) gives an [`Observer`], from which batches are taken. Processes know
 //! nothing of it: one thread of this process reads what was committed to their pools ([`profiler_core::reader::Follower`]),
-//! for all observers at once, and is there only while somebody observes. What a slow observer does not take is
+//! for all observers at once, and exists only while there is an observer. What a slow observer does not take is
 //! counted in its batches ([`Batch::dropped`]), what was evicted before it could be read too ([`Batch::missed`]).
 //!
 //! ```text
@@ -12,8 +12,8 @@
 mod decode;
 mod event;
 mod filter;
-mod inbox;
 mod process;
+mod queue;
 mod reader;
 mod schedule;
 mod spans;
@@ -29,34 +29,35 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 use profiler_core::sys::spawn_quiet;
 
 #[doc(hidden)]
-pub use decode::{Teller, Told};
+pub use decode::{DecodedMarker, MarkerDecoder};
 pub use event::{
-    Batch, BatchClock, Detail, Field, Flow, ObservedMarker, Origin, SessionNs, Shape, SharedText, SpanNumber,
-    Value,
+    Batch, BatchClock, Detail, Field, Flow, ObservedMarker, Origin, Shape, SharedText, SpanNumber, Value,
 };
 pub use filter::{ALL_GROUPS, Filter};
-pub use inbox::NoBatch;
+pub use queue::NoBatch;
 pub use subscriber::ObserverOptions;
 
-use crate::hub::Shared;
-use inbox::Inbox;
-use reader::{Command, Hushed, Quiet, clock_now};
+use crate::process_table::ProcessTable;
+pub use crate::session_time::SessionNs;
+use crate::session_time::SessionTime;
+use queue::BatchQueue;
+use reader::{Command, Hushed, ObservedPools, Quiet, clock_now};
 use subscriber::Subscriber;
 
-/// How long a callback's thread waits before it looks whether it is to end.
+/// How long a callback's thread waits before it checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The session's side: the reader thread, while somebody observes.
+/// All observers of a session, with the reader thread, which exists only while there is an observer.
 #[derive(Clone, Debug)]
-pub(crate) struct Observatory {
-    shared: Arc<Shared>,
-    state: Arc<Mutex<State>>,
+pub(crate) struct ObserverRegistry {
+    pools: ObservedPools,
+    state: Arc<Mutex<ReaderThreads>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReaderThreads {
     running: Option<Running>,
-    /// Reader threads that were told to end.
+    /// Reader threads that are ending.
     ending: Vec<JoinHandle<()>>,
     quiet: Quiet,
     started: u64,
@@ -72,32 +73,35 @@ struct Running {
     number: u64,
 }
 
-impl Observatory {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, state: Arc::new(Mutex::new(State::default())) }
+impl ObserverRegistry {
+    pub(crate) fn new(processes: Arc<ProcessTable>, time: SessionTime) -> Self {
+        Self {
+            pools: ObservedPools { processes, time },
+            state: Arc::new(Mutex::new(ReaderThreads::default())),
+        }
     }
 
     /// Serves another observer.
     pub(crate) fn observe(&self, filter: Filter, options: ObserverOptions) -> io::Result<Observer> {
-        let inbox = Arc::new(Inbox::new(options.queue_bytes));
-        let clock = clock_now(&self.shared);
-        let subscriber = Box::new(Subscriber::new(filter, options, Arc::downgrade(&inbox), clock));
+        let queue = Arc::new(BatchQueue::new(options.queue_bytes));
+        let clock = clock_now(self.pools.time);
+        let subscriber = Box::new(Subscriber::new(filter, options, Arc::downgrade(&queue), clock));
         let mut state = lock(&self.state);
         let quiet = Arc::clone(&state.quiet);
         let mut number = 0;
         if state.is_over {
-            inbox.close();
+            queue.close();
         } else {
             let (attach, attached) = bounded(0);
-            number = state.attach(&self.shared, Command::Attach(subscriber, attach))?;
+            number = state.attach(&self.pools, Command::Attach(subscriber, attach))?;
             drop(state);
             let _ = attached.recv();
         }
-        Ok(Observer { inbox, state: Arc::clone(&self.state), number, quiet })
+        Ok(Observer { queue, state: Arc::clone(&self.state), number, quiet })
     }
 
     /// The session ends: sends what was recorded until now, then nothing more. Waits for the reader thread, which
-    /// waits for nobody.
+    /// does not wait.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.is_over = true;
@@ -108,13 +112,13 @@ impl Observatory {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<ReaderThreads>) -> MutexGuard<'_, ReaderThreads> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
+impl ReaderThreads {
     /// Gives an observer to the reader thread, which is started if there is none; says which one it is.
-    fn attach(&mut self, shared: &Arc<Shared>, attach: Command) -> io::Result<u64> {
+    fn attach(&mut self, pools: &ObservedPools, attach: Command) -> io::Result<u64> {
         let mut command = attach;
         if let Some(running) = &mut self.running {
             match running.commands.send(command) {
@@ -126,19 +130,19 @@ impl State {
             }
         }
         self.end();
-        let running = self.start(shared)?;
+        let running = self.start(pools)?;
         let number = running.number;
         let _ = running.commands.send(command);
         self.running = Some(running);
         Ok(number)
     }
 
-    fn start(&mut self, shared: &Arc<Shared>) -> io::Result<Running> {
+    fn start(&mut self, pools: &ObservedPools) -> io::Result<Running> {
         let (commands, told) = unbounded();
-        let (shared, quiet) = (Arc::clone(shared), Arc::clone(&self.quiet));
+        let (pools, quiet) = (pools.clone(), Arc::clone(&self.quiet));
         let thread = spawn_quiet("profiler-observe", move || {
-            // Observers hear of a panic by the end of their batches.
-            let _ = catch_unwind(AssertUnwindSafe(|| reader::run(&shared, &told, &quiet)));
+            // After a panic observers get no more batches.
+            let _ = catch_unwind(AssertUnwindSafe(|| reader::run(pools, &told, &quiet)));
         })?;
         self.started += 1;
         Ok(Running { commands, thread, observers: 1, number: self.started })
@@ -164,19 +168,19 @@ impl State {
 /// Gets what all processes record, in batches. Dropping it ends that, and frees what waits.
 #[derive(Debug)]
 pub struct Observer {
-    inbox: Arc<Inbox>,
-    state: Arc<Mutex<State>>,
+    queue: Arc<BatchQueue>,
+    state: Arc<Mutex<ReaderThreads>>,
     number: u64,
     quiet: Quiet,
 }
 
 impl Observer {
-    /// The next batch; waits for it, at most so long. Takes no processor time meanwhile.
+    /// The next batch; waits for it for at most `patience`. Takes no processor time meanwhile.
     ///
     /// # Errors
     /// [`NoBatch`]: nothing happened, or the session is over.
     pub fn next(&self, patience: Duration) -> Result<Batch, NoBatch> {
-        self.inbox.take(patience)
+        self.queue.take(patience)
     }
 
     /// Calls `each` with every batch, on a thread of its own, until this or the session ends. What that thread

@@ -12,12 +12,11 @@ use profiler_core::sys::OwnFile;
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::decode::{Names, Payload, Role, SiteInfo};
-use super::event::{
-    BatchClock, Detail, ObservedMarker, Origin, SessionNs, Shape, SharedText, SpanNumber, Value,
-};
+use super::event::{BatchClock, Detail, ObservedMarker, Origin, Shape, SharedText, SpanNumber, Value};
 use super::filter::Head;
 use super::spans::{OpenSpan, Spans};
 use super::subscriber::{Subscriber, Tallies};
+use crate::session_time::SessionNs;
 
 /// Threads whose names are remembered per process.
 const MOST_THREADS: usize = 1 << 16;
@@ -83,7 +82,7 @@ impl Watched {
         }
     }
 
-    /// Reads what was added, and tells whoever wants it.
+    /// Reads what was added, and passes it to the subscribers that want it.
     pub(super) fn advance(&mut self, pass: &mut Pass<'_>) {
         let Self { identity, follower, names, spans, threads, .. } = self;
         let Some(follower) = follower else { return };
@@ -111,8 +110,8 @@ impl Watched {
         }
     }
 
-    /// What a thread left open without a number nobody can end when it has ended itself. What it recorded last is read
-    /// after it was seen to have ended, so it is looked at twice.
+    /// Drops the open spans without a number of threads that have exited. A thread may record until it
+    /// exits, so its spans are dropped one check after it was seen to have exited.
     fn forget_who_ended(&mut self) {
         let Some(follower) = &self.follower else { return };
         for tid in self.spans.threads().collect::<Vec<_>>() {
@@ -132,7 +131,7 @@ impl Watched {
     pub(super) fn conclude(&mut self, pass: &mut Pass<'_>) {
         pass.budget = u64::MAX;
         self.advance(pass);
-        self.advance(pass); // by then the books of what was evicted are known
+        self.advance(pass); // by then the number of evicted entries is known
         for (number, span) in self.spans.take_all() {
             let marker = span.as_shown(number, pass.converter);
             let marker = ObservedMarker { unfinished: true, ..marker };
@@ -176,7 +175,7 @@ fn since_ns(end: SessionNs, start: SessionNs) -> u64 {
     u64::try_from(end.0.saturating_sub(start.0)).unwrap_or(0)
 }
 
-/// Tells all who want it.
+/// Passes a marker to all subscribers that want it.
 fn tell(pass: &mut Pass<'_>, marker: &ObservedMarker, began: Timestamp, last: Timestamp, duration_ns: u64) {
     let head = Head::of(marker, duration_ns);
     for subscriber in pass.subscribers.iter_mut().filter(|one| one.wants(&head, last)) {
@@ -218,7 +217,7 @@ impl Taking<'_, '_> {
         self.site.name_of(marker).0
     }
 
-    /// What tells timers of one name apart.
+    /// What distinguishes timers of one name.
     fn label(&self, payload: &Payload) -> Option<String> {
         let is_text = self.site.role == Role::Text;
         payload.text("name").filter(|_| is_text).map(str::to_owned)

@@ -1,11 +1,12 @@
-//! The reader thread: one for all observers of a session, there only while somebody observes.
+//! The reader thread: one for all observers of a session, only while there is an observer.
 //!
-//! It sleeps until a pass is due ([`Pace`]), then reads what was added to the pools of all processes, once for everybody. A
-//! process that came meanwhile is read from its beginning; one that has ended is read to its end and forgotten, within
-//! about a second whatever observers wish, because its pool stays open until then. The processes notice nothing of it.
+//! It sleeps until a pass is due ([`Pace`]). A pass reads what was added to the pools of all
+//! processes, once for all observers. A new process is read from its beginning. A process that has
+//! ended is read to its end and forgotten, within about a second whatever the periods of observers
+//! are, because its pool stays open until then. The processes do not notice.
 //!
-//! An observer that comes is served from what ended after it came; spans that were open already are found by reading
-//! what is still there of the past, which the first observer pays for.
+//! A new observer gets what ends after it came. Spans that were open already are found by reading what
+//! is still there of the past; only the first observer causes that read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,18 +16,26 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use profiler_core::ids::{PoolId, ThreadId};
 use profiler_core::time::{Anchor, Timestamp};
 
-use super::event::{BatchClock, SessionNs};
+use super::event::BatchClock;
 use super::process::{Pass, Watched};
 use super::schedule::Pace;
 use super::subscriber::{Subscriber, Tallies};
-use crate::hub::{Process, ProcessState, Remains, Shared};
+use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::session_time::{SessionNs, SessionTime};
 
-/// What the reader thread is told.
+/// What a reader thread reads.
+#[derive(Clone, Debug)]
+pub(super) struct ObservedPools {
+    pub(super) processes: Arc<ProcessTable>,
+    pub(super) time: SessionTime,
+}
+
+/// A command to the reader thread.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Somebody observes, and waits for this to be dropped: from then on everything is told.
+    /// A new observer, which waits until the sender is dropped: from then on it gets everything.
     Attach(Box<Subscriber>, Sender<()>),
-    /// Somebody observes no more.
+    /// An observer has left.
     Left,
 }
 
@@ -37,23 +46,23 @@ pub(super) type Quiet = Arc<Mutex<BTreeSet<ThreadId>>>;
 /// than an honest one records in a period; what is left is read next.
 const BUDGET: u64 = 16 << 20;
 
-/// Nobody is due for so long if nobody is there.
+/// The longest sleep, without observers.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The time now, on the clock of all batches.
-pub(super) fn clock_now(shared: &Shared) -> BatchClock {
-    let later = Anchor::take();
+pub(super) fn clock_now(time: SessionTime) -> BatchClock {
+    let (clock, later) = (time.clock(), Anchor::take());
     BatchClock {
-        start_monotonic: shared.clock.start.monotonic,
-        start_unix: shared.clock.start_unix,
-        now: SessionNs(shared.clock.converter(later).since_start_ns(later.ticks)),
+        start_monotonic: clock.start.monotonic,
+        start_unix: clock.start_unix,
+        now: SessionNs(clock.converter(later).since_start_ns(later.ticks)),
     }
 }
 
-/// Reads for observers until nobody can tell it anything any more.
-pub(super) fn run(shared: &Arc<Shared>, commands: &Receiver<Command>, quiet: &Quiet) {
+/// Reads for observers until the channel of commands is disconnected.
+pub(super) fn run(pools: ObservedPools, commands: &Receiver<Command>, quiet: &Quiet) {
     let _hushed = Hushed::new(quiet);
-    let mut reader = Reader::new(Arc::clone(shared), Arc::clone(quiet));
+    let mut reader = Reader::new(pools, Arc::clone(quiet));
     loop {
         match commands.recv_timeout(reader.until_due()) {
             Ok(Command::Attach(subscriber, attached)) => {
@@ -98,7 +107,7 @@ fn lock(quiet: &Quiet) -> std::sync::MutexGuard<'_, BTreeSet<ThreadId>> {
 }
 
 struct Reader {
-    shared: Arc<Shared>,
+    pools: ObservedPools,
     quiet: Quiet,
     subscribers: Vec<Subscriber>,
     watched: BTreeMap<PoolId, Watched>,
@@ -112,9 +121,9 @@ struct Reader {
 }
 
 impl Reader {
-    const fn new(shared: Arc<Shared>, quiet: Quiet) -> Self {
+    const fn new(pools: ObservedPools, quiet: Quiet) -> Self {
         Self {
-            shared,
+            pools,
             quiet,
             subscribers: Vec::new(),
             watched: BTreeMap::new(),
@@ -131,7 +140,7 @@ impl Reader {
         let batch = self.subscribers.iter_mut().map(|one| one.schedule().due()).min();
         let by_size = self.subscribers.iter().any(Subscriber::wants_batches_by_size);
         batch.map(|due| due.min(self.pace.due(by_size))).map_or(LONG, |due| {
-            let ns = due.0.saturating_sub(clock_now(&self.shared).now.0);
+            let ns = due.0.saturating_sub(clock_now(self.pools.time).now.0);
             Duration::from_nanos(u64::try_from(ns).unwrap_or(0)).min(LONG)
         })
     }
@@ -156,7 +165,7 @@ impl Reader {
         self.forget_who_left();
         let clock = self.read(Timestamp::ZERO, if all { u64::MAX } else { BUDGET });
         let tallies = self.tallies();
-        let converter = self.shared.clock.converter(Anchor::take());
+        let converter = self.pools.time.converter();
         for subscriber in &mut self.subscribers {
             if all || subscriber.schedule().is_due(clock.now) {
                 let open = self.watched.values().flat_map(Watched::open);
@@ -170,13 +179,13 @@ impl Reader {
     /// Reads what was added to all pools, of each about so many bytes at most. Processes that ended before `since` are of
     /// no interest.
     fn read(&mut self, since: Timestamp, budget: u64) -> BatchClock {
-        self.take_the_roll(since);
+        self.update_processes(since);
         self.passes += 1;
-        let clock = clock_now(&self.shared);
+        let clock = clock_now(self.pools.time);
         let quiet = lock(&self.quiet).clone();
         let mut pass = Pass {
             number: self.passes,
-            converter: self.shared.clock.converter(Anchor::take()),
+            converter: self.pools.time.converter(),
             clock,
             quiet: &quiet,
             subscribers: &mut self.subscribers,
@@ -192,14 +201,14 @@ impl Reader {
             self.gone = self.gone.plus(watched.tallies());
             self.done.insert(key);
         }
-        self.pace.note(clock.now, clock_now(&self.shared).now);
+        self.pace.note(clock.now, clock_now(self.pools.time).now);
         clock
     }
 
-    /// Who is there, and who is no more.
-    fn take_the_roll(&mut self, since: Timestamp) {
-        let shared = Arc::clone(&self.shared);
-        let all = shared.processes.lock();
+    /// Finds processes that are new, and processes that are over.
+    fn update_processes(&mut self, since: Timestamp) {
+        let processes = Arc::clone(&self.pools.processes);
+        let all = processes.lock();
         for (key, process) in all.iter() {
             if !self.done.contains(key) {
                 self.meet(*key, process, since);

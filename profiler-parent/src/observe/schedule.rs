@@ -1,9 +1,8 @@
 //! When the next batch is due: on a fixed grid, so that a late one does not push back all that follow; and when pools are
 //! read, which is no rarer.
 
+use crate::session_time::SessionNs;
 use std::time::Duration;
-
-use super::event::SessionNs;
 
 /// The shortest time between two batches.
 const SHORTEST: Duration = Duration::from_millis(5);
@@ -40,9 +39,11 @@ impl Schedule {
 
 /// Time between two passes while batches may become large before their time, as long as passes are cheap.
 const SOON: i64 = 50_000_000;
-/// Where there are many processes: so many times as long as a pass took, so that such passes take a fiftieth of a processor.
+/// With many processes: interval = 50 × the cost of the last pass, so passes use at most 2 % of a
+/// processor.
 const REST: i64 = 50;
-/// No observer's period is so long that the roll is taken less often: the pools of the dead are open until then.
+/// The longest time between two passes, whatever the periods of observers are: the pools of dead
+/// processes stay open until then.
 const ROLL: i64 = 1_000_000_000;
 
 /// When the next pass is due for its own sake.
@@ -63,7 +64,7 @@ impl Pace {
         (self.last, self.soon_ns) = (ended, took.saturating_mul(REST).clamp(SOON, ROLL));
     }
 
-    /// When the next one is due; soon if somebody wants batches by their size.
+    /// When the next one is due; soon if an observer wants batches by their size.
     pub(super) const fn due(&self, by_size: bool) -> SessionNs {
         SessionNs(self.last.0.saturating_add(if by_size { self.soon_ns } else { ROLL }))
     }

@@ -6,20 +6,21 @@
 //! Invariants: a start is given back at most once; an end is never given another thread's start by its name; at most
 //! [`MOST_OPEN`] are kept, of at most [`MOST_BYTES`], so a process that never ends anything costs a bounded amount: the
 //! oldest go first, because what was begun last is likeliest to end. One that went is counted then, and not again when it
-//! ends after all ([`given_up`]).
+//! ends after all ([`evicted`]).
 //!
 //! Threads are read one after the other, so the end of a numbered span may be read before its start; it waits for one
 //! more pass.
 
-mod given_up;
+mod evicted;
 
 use std::collections::{BTreeMap, HashMap};
 
 use profiler_core::ids::ThreadId;
 use profiler_core::time::{TimeConverter, Timestamp};
 
-use super::event::{Detail, ObservedMarker, SessionNs, SharedText, SpanNumber};
-use given_up::GivenUp;
+use super::event::{Detail, ObservedMarker, SharedText, SpanNumber};
+use crate::session_time::SessionNs;
+use evicted::EvictedSpans;
 
 /// Open spans of one process that are kept.
 const MOST_OPEN: usize = 1024;
@@ -40,7 +41,7 @@ pub(super) struct OpenSpan {
     pub(super) start: Timestamp,
     /// Its number in its process, if it has one.
     pub(super) id: Option<u64>,
-    /// What tells it from others of the same name, if it has no number.
+    /// What distinguishes it from others of the same name, if it has no number.
     pub(super) label: Option<String>,
     /// The group of what its thread records meanwhile.
     pub(super) group: Option<SharedText>,
@@ -102,7 +103,7 @@ pub(super) struct Spans {
     by_id: HashMap<u64, SpanNumber>,
     by_thread: HashMap<ThreadId, OfThread>,
     early: HashMap<u64, (Timestamp, u64)>,
-    given_up: GivenUp,
+    evicted: EvictedSpans,
     orphans: u64,
 }
 
@@ -123,15 +124,15 @@ impl Spans {
         None
     }
 
-    /// Gives up the oldest until there is room for one more of so many bytes.
+    /// Evicts the oldest until there is room for one more of `bytes` bytes.
     fn make_room(&mut self, weight: usize) {
         while self.open.len() >= MOST_OPEN || self.bytes.saturating_add(weight) > MOST_BYTES {
             let Some(oldest) = self.open.keys().next().copied() else { return };
             let Some(span) = self.remove(oldest) else { continue };
             self.orphans += 1;
             match span.id {
-                Some(id) => self.given_up.add_numbered(id),
-                None => self.given_up.add_named(
+                Some(id) => self.evicted.add_numbered(id),
+                None => self.evicted.add_named(
                     span.marker.origin.thread,
                     &span.marker.name,
                     span.label.as_deref(),
@@ -145,7 +146,7 @@ impl Spans {
         if let Some(number) = self.by_id.get(&id).copied() {
             return self.remove(number);
         }
-        if self.given_up.end_numbered(id) {
+        if self.evicted.end_numbered(id) {
             return None;
         }
         if self.early.len() < MOST_EARLY {
@@ -171,7 +172,7 @@ impl Spans {
             })
         };
         let found = numbers.iter().rev().find(is_it).copied();
-        if found.is_none() && !self.given_up.end_named(thread, name, label) {
+        if found.is_none() && !self.evicted.end_named(thread, name, label) {
             self.orphans += 1;
         }
         self.remove(found?)
@@ -180,7 +181,7 @@ impl Spans {
     /// Something more is said of an open span.
     pub(super) fn detail(&mut self, id: u64, detail: Detail) {
         let Some(span) = self.by_id.get(&id).and_then(|number| self.open.get_mut(number)) else {
-            self.orphans += u64::from(!self.given_up.knows_numbered(id));
+            self.orphans += u64::from(!self.evicted.knows_numbered(id));
             return;
         };
         let bytes = self.bytes.saturating_add(detail.weight());
@@ -215,14 +216,14 @@ impl Spans {
         self.orphans += (before - self.early.len()) as u64;
     }
 
-    /// The thread that had this number has ended: what it left open without a number nobody can end.
+    /// Drops the open spans without a number of a thread that has exited.
     pub(super) fn forget_thread(&mut self, thread: ThreadId) {
         let unnumbered = |number: &&SpanNumber| self.open.get(number).is_some_and(|span| span.id.is_none());
         let numbers: Vec<SpanNumber> = self.numbers(thread).iter().filter(unnumbered).copied().collect();
         for number in numbers {
             self.orphans += u64::from(self.remove(number).is_some());
         }
-        self.given_up.forget_thread(thread);
+        self.evicted.forget_thread(thread);
     }
 
     /// All open spans, the oldest first.
@@ -235,7 +236,7 @@ impl Spans {
         self.by_id.clear();
         self.by_thread.clear();
         self.bytes = 0;
-        self.given_up = GivenUp::default();
+        self.evicted = EvictedSpans::default();
         std::mem::take(&mut self.open).into_iter().collect()
     }
 

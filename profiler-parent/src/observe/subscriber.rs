@@ -1,18 +1,19 @@
 //! One observer as the reader thread sees it: its filter, its schedule, and what waits for its next batch.
 //!
 //! Invariants: a batch is sent only if something happened; what does not fit into the observer's queue is counted,
-//! and the reader thread never waits for it. Dropping this tells the observer that nothing more comes.
+//! and the reader thread never waits for it. When this is dropped the observer's queue is closed.
 
 use std::sync::Weak;
 use std::time::Duration;
 
 use profiler_core::time::{TimeConverter, Timestamp};
 
-use super::event::{Batch, BatchClock, ObservedMarker, SessionNs, SpanNumber};
+use super::event::{Batch, BatchClock, ObservedMarker, SpanNumber};
 use super::filter::{Filter, Head};
-use super::inbox::Inbox;
+use super::queue::BatchQueue;
 use super::schedule::Schedule;
 use super::spans::OpenSpan;
+use crate::session_time::SessionNs;
 
 /// Running spans that a batch lists.
 const MOST_RUNNING: usize = 256;
@@ -45,14 +46,14 @@ impl ObserverOptions {
         self
     }
 
-    /// With at most about so many markers in a batch.
+    /// With at most about this many markers in a batch.
     #[must_use]
     pub const fn batch_markers(mut self, markers: usize) -> Self {
         self.batch_markers = markers;
         self
     }
 
-    /// With a queue of so many bytes.
+    /// With a queue of this many bytes.
     #[must_use]
     pub const fn queue_bytes(mut self, bytes: usize) -> Self {
         self.queue_bytes = bytes;
@@ -86,9 +87,9 @@ impl Tallies {
     }
 }
 
-/// What the observer was told last, besides markers.
+/// What the observer was reported last, besides markers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Told {
+struct ReportedState {
     running: Vec<(SpanNumber, usize)>,
     tallies: Tallies,
     dropped: u64,
@@ -104,14 +105,14 @@ pub(super) struct Subscriber {
     /// What was there before it came has been read.
     caught_up: bool,
     schedule: Schedule,
-    inbox: Weak<Inbox>,
+    queue: Weak<BatchQueue>,
     pending: Vec<ObservedMarker>,
     pending_bytes: usize,
     running: (Vec<ObservedMarker>, u64),
     at_first: Tallies,
     tallies: Tallies,
     dropped: u64,
-    told: Told,
+    reported: ReportedState,
     sequence: u64,
 }
 
@@ -119,7 +120,7 @@ impl Subscriber {
     pub(super) fn new(
         filter: Filter,
         options: ObserverOptions,
-        inbox: Weak<Inbox>,
+        queue: Weak<BatchQueue>,
         clock: BatchClock,
     ) -> Self {
         Self {
@@ -128,21 +129,21 @@ impl Subscriber {
             since: Timestamp::MAX,
             caught_up: false,
             schedule: Schedule::new(options.period, clock.now),
-            inbox,
+            queue,
             pending: Vec::new(),
             pending_bytes: 0,
             running: (Vec::new(), 0),
             at_first: Tallies::default(),
             tallies: Tallies::default(),
             dropped: 0,
-            told: Told::default(),
+            reported: ReportedState::default(),
             sequence: 0,
         }
     }
 
     /// Whether the observer is still there.
     pub(super) fn is_there(&self) -> bool {
-        self.inbox.strong_count() > 0
+        self.queue.strong_count() > 0
     }
 
     /// Whether a number of markers is a reason to send a batch before its time.
@@ -163,7 +164,7 @@ impl Subscriber {
     /// Everything that was there when it came has been read: from now on all that is read is new.
     pub(super) fn catch_up(&mut self, tallies: Tallies) {
         (self.caught_up, self.at_first, self.tallies) = (true, tallies, tallies);
-        self.told.tallies = Tallies { unreadable: tallies.unreadable, ..Tallies::default() };
+        self.reported.tallies = Tallies { unreadable: tallies.unreadable, ..Tallies::default() };
     }
 
     /// Whether it wants something that ended then.
@@ -197,7 +198,7 @@ impl Subscriber {
         let mut wanted: Vec<(SpanNumber, &OpenSpan)> = open.filter(|(_, span)| wants(span)).collect();
         wanted.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
         let (mut running, mut bytes) = (Vec::new(), 0_usize);
-        // The latest: what nobody ends any more must not hide what does run.
+        // The latest: spans that never end must not hide those that run.
         for (number, span) in wanted.iter().take(MOST_RUNNING) {
             bytes = bytes.saturating_add(span.weight());
             if bytes > self.large() && !running.is_empty() {
@@ -219,14 +220,14 @@ impl Subscriber {
     /// Sends what waits if anything happened since the last batch.
     pub(super) fn flush(&mut self, tallies: Tallies, clock: BatchClock) {
         self.tallies = tallies;
-        if !self.pending.is_empty() || self.news() != self.told {
+        if !self.pending.is_empty() || self.news() != self.reported {
             self.send(clock);
         }
     }
 
-    fn news(&self) -> Told {
+    fn news(&self) -> ReportedState {
         let running = self.running.0.iter();
-        Told {
+        ReportedState {
             running: running.filter_map(|one| Some((one.span?, one.details.len()))).collect(),
             tallies: self.tallies.since(self.at_first),
             dropped: self.dropped,
@@ -235,7 +236,7 @@ impl Subscriber {
 
     fn send(&mut self, clock: BatchClock) {
         let (markers, bytes) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.pending_bytes));
-        let Some(inbox) = self.inbox.upgrade() else { return };
+        let Some(queue) = self.queue.upgrade() else { return };
         let (news, count) = (self.news(), markers.len() as u64);
         let running_bytes: usize = self.running.0.iter().map(ObservedMarker::weight).sum();
         let batch = Batch {
@@ -249,9 +250,9 @@ impl Subscriber {
             orphans: news.tallies.orphans,
             unreadable: news.tallies.unreadable,
         };
-        if inbox.put(batch, bytes.saturating_add(running_bytes).saturating_add(size_of::<Batch>())) {
+        if queue.put(batch, bytes.saturating_add(running_bytes).saturating_add(size_of::<Batch>())) {
             self.sequence += 1;
-            self.told = news;
+            self.reported = news;
         } else {
             self.dropped = self.dropped.saturating_add(count);
         }
@@ -260,8 +261,8 @@ impl Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        if let Some(inbox) = self.inbox.upgrade() {
-            inbox.close();
+        if let Some(queue) = self.queue.upgrade() {
+            queue.close();
         }
     }
 }
@@ -276,7 +277,7 @@ mod tests {
     use super::super::event::{Detail, Origin, Shape};
     use super::*;
 
-    /// What one observer with a queue of so many bytes is told of these.
+    /// What one observer with a queue of this many bytes gets of these.
     fn running(spans: &[(SpanNumber, OpenSpan)], queue_bytes: usize) -> Batch {
         let start = SessionClock::start_now();
         let clock = BatchClock {
@@ -285,13 +286,13 @@ mod tests {
             now: SessionNs(1),
         };
         let options = ObserverOptions::default().queue_bytes(queue_bytes);
-        let inbox = Arc::new(Inbox::new(queue_bytes));
-        let mut subscriber = Subscriber::new(Filter::default(), options, Arc::downgrade(&inbox), clock);
+        let queue = Arc::new(BatchQueue::new(queue_bytes));
+        let mut subscriber = Subscriber::new(Filter::default(), options, Arc::downgrade(&queue), clock);
         subscriber.begin();
         let open = spans.iter().map(|(number, span)| (*number, span));
         subscriber.look_at(open, start.converter(Anchor::take()), clock);
         subscriber.flush(Tallies::default(), clock);
-        inbox.take(Duration::ZERO).unwrap()
+        queue.take(Duration::ZERO).unwrap()
     }
 
     fn span(number: u64, details: usize) -> (SpanNumber, OpenSpan) {

@@ -32,9 +32,9 @@ pub(super) fn write<W: Write>(
     rows: &RowStore,
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
-    let sifted = process.sifted;
-    for counter in &sifted.snapshot.counters {
-        let over_time = sifted.counters.get(&counter.definition.cell).filter(|rows| !rows.is_empty());
+    let sorted = process.sorted;
+    for counter in &sorted.snapshot.counters {
+        let over_time = sorted.counters.get(&counter.definition.cell).filter(|rows| !rows.is_empty());
         match over_time {
             Some(values) => {
                 let points = |show: &mut dyn FnMut(Point)| over_time_of(process, counter, values, rows, show);
@@ -59,7 +59,7 @@ fn over_time_of(
     show: &mut dyn FnMut(Point),
 ) -> io::Result<()> {
     let mut last: Option<i64> = None;
-    let is_whole = process.sifted.has_all_counters;
+    let is_whole = process.sorted.has_all_counters;
     let mut base = (0, 0);
     values.for_each(rows, |[at, value, number]| {
         let (at, value) = (process.ns_of_raw(at), value.cast_signed());
@@ -101,11 +101,11 @@ fn write_total<W: Write>(
 /// The memory of a process that lives, if the session wants memory counters and nobody took values of it.
 fn resident_memory(process: &Process<'_>) -> Option<CounterInfo> {
     const NAME: &str = "Resident memory";
-    let sifted = process.sifted;
-    let params = sifted.snapshot.header.params.as_ref();
+    let sorted = process.sorted;
+    let params = sorted.snapshot.header.params.as_ref();
     let wanted = params.is_some_and(|params| params.features.contains(Features::MEMORY));
-    let is_known = sifted.snapshot.counters.iter().any(|counter| counter.definition.name == NAME);
-    if !wanted || is_known || sifted.role.ended.is_some() {
+    let is_known = sorted.snapshot.counters.iter().any(|counter| counter.definition.name == NAME);
+    if !wanted || is_known || sorted.role.ended.is_some() {
         return None;
     }
     let definition = CounterDefinition {
@@ -114,7 +114,7 @@ fn resident_memory(process: &Process<'_>) -> Option<CounterInfo> {
         category: MEMORY.to_owned(),
         description: "Memory that the process has resident".to_owned(),
     };
-    let bytes = resident_bytes(sifted.role.pid)?;
+    let bytes = resident_bytes(sorted.role.pid)?;
     Some(CounterInfo { definition, value: i64::try_from(bytes).unwrap_or(i64::MAX), number: 1 })
 }
 

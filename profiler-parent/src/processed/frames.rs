@@ -15,7 +15,7 @@ use profiler_core::reader::Definitions;
 use super::interned::Interned;
 use super::libs::{LibId, Libs};
 use super::quota::Quota;
-use super::texts::Texts;
+use super::strings::ProfileStrings;
 
 /// Most different frames of a profile; what is more is shown as one.
 pub(super) const MAX_FRAMES: usize = 1 << 17;
@@ -154,7 +154,7 @@ pub(super) struct Translation<'a> {
     pub(super) definitions: &'a Definitions,
     pub(super) categories: &'a [CategoryRow],
     pub(super) libs: &'a mut Libs,
-    pub(super) strings: &'a mut Texts,
+    pub(super) strings: &'a mut ProfileStrings,
     pub(super) known: &'a mut Known,
 }
 

@@ -1,6 +1,6 @@
 //! The markers of one thread, column by column.
 //!
-//! A row is a name, two times, a phase, a category, and the payload with the stack as its `cause`. Texts go to
+//! A row is a name, two times, a phase, a category, and the payload with the stack as its `cause`. ProfileStrings go to
 //! the table that all threads share.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use profiler_core::profile::{JsonWriter, ShownRange, StringId};
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::spill::{Column, column, end};
-use super::texts::Texts;
+use super::strings::ProfileStrings;
 
 const UNNAMED: &str = "(unnamed)";
 /// Call sites that are remembered.
@@ -41,7 +41,7 @@ impl<'a> Sites<'a> {
         Self { plans, known: HashMap::new() }
     }
 
-    fn site(&mut self, id: DefinitionId, strings: &mut Texts) -> KnownSite<'a> {
+    fn site(&mut self, id: DefinitionId, strings: &mut ProfileStrings) -> KnownSite<'a> {
         if let Some(known) = self.known.get(&id) {
             return *known;
         }
@@ -106,7 +106,7 @@ impl MarkerColumns {
         marker: &MarkerEntry<'_>,
         stack: Option<u32>,
         sites: &mut Sites<'_>,
-        strings: &mut Texts,
+        strings: &mut ProfileStrings,
     ) {
         let site = sites.site(marker.site, strings);
         let name = match (marker.name, site.name) {
@@ -176,7 +176,7 @@ fn write_data(
     marker_type: Option<&TypePlan>,
     payload: &[u8],
     cause: Option<(i64, u32)>,
-    strings: &mut Texts,
+    strings: &mut ProfileStrings,
     out: &mut Column,
 ) {
     out.begin_object();
@@ -205,7 +205,7 @@ fn write_data(
 /// Type of the payload of markers that have a stack and nothing else.
 pub(super) const STACK_ONLY: &str = "NoPayloadUserData";
 
-fn write_field(shape: Shape, value: FieldValue<'_>, strings: &mut Texts, out: &mut Column) {
+fn write_field(shape: Shape, value: FieldValue<'_>, strings: &mut ProfileStrings, out: &mut Column) {
     match shape {
         Shape::Plain => write_value(value, out),
         Shape::StringIndex => out.u64(u64::from(intern_value(value, strings).get())),
@@ -214,8 +214,8 @@ fn write_field(shape: Shape, value: FieldValue<'_>, strings: &mut Texts, out: &m
     }
 }
 
-/// Texts are interned as they are, numbers (flow identifiers) in hexadecimal.
-fn intern_value(value: FieldValue<'_>, strings: &mut Texts) -> StringId {
+/// ProfileStrings are interned as they are, numbers (flow identifiers) in hexadecimal.
+fn intern_value(value: FieldValue<'_>, strings: &mut ProfileStrings) -> StringId {
     match value {
         FieldValue::Str(text) => strings.intern(text),
         FieldValue::U64(number) => strings.intern(&format!("{number:x}")),

@@ -55,7 +55,7 @@ pub(super) fn write<W: Write>(
     rows: &RowStore,
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
-    let ticks = &process.sifted.overhead;
+    let ticks = &process.sorted.overhead;
     if ticks.is_empty() {
         return Ok(());
     }

@@ -13,11 +13,11 @@ use profiler_core::reader::PoolReader;
 use profiler_core::sys::OwnFile;
 use profiler_core::time::{SessionClock, Timestamp};
 
+use super::first_pass::{FirstPassTerms, ProfileTables, Role, SortedProcess, SortedThread, sort_process};
 use super::meta::Meta;
-use super::named::{Named, Numbers};
 use super::names::Symbols;
 use super::process::{Process, Written};
-use super::sift::{Role, Shared, Sifted, SiftedThread, Terms, sift};
+use super::symbolicated::{Numbers, SymbolicatedFrames};
 use super::visible::{Activity, Visible, choose};
 use super::window::Window;
 use super::{counters, overhead, tables};
@@ -30,12 +30,12 @@ pub(crate) struct ProcessedProfile<'a> {
     clock: SessionClock,
     spec: &'a ProfileSpec,
     window: Window,
-    shared: Shared,
+    shared: ProfileTables,
     members: Vec<Member<'a>>,
 }
 
 struct Member<'a> {
-    sifted: Sifted,
+    sorted: SortedProcess,
     open: OpenPool<'a>,
     pid: String,
     sifting_ns: u64,
@@ -45,7 +45,7 @@ impl<'a> ProcessedProfile<'a> {
     /// A profile of so many processes at most.
     pub(crate) fn new(clock: SessionClock, spec: &'a ProfileSpec, processes: usize) -> Self {
         let window = Window { since: spec.since, until: None };
-        Self { clock, spec, window, shared: Shared::new(processes), members: Vec::new() }
+        Self { clock, spec, window, shared: ProfileTables::new(processes), members: Vec::new() }
     }
 
     /// Nothing that began after this.
@@ -73,11 +73,11 @@ impl<'a> ProcessedProfile<'a> {
         }
         let interval_ns = snapshot.header.params.as_ref().map_or(0, |params| params.interval_ns);
         let tick = self.clock.converter(self.spec.later).ticks_in(interval_ns);
-        let terms = Terms { window: self.window, categories: &self.spec.categories, tick };
-        let sifted =
-            sift(&reader, snapshot, role, terms, &mut self.shared).map_err(|error| error.to_string())?;
+        let terms = FirstPassTerms { window: self.window, categories: &self.spec.categories, tick };
+        let sorted = sort_process(&reader, snapshot, role, terms, &mut self.shared)
+            .map_err(|error| error.to_string())?;
         let sifting_ns = self.since(began);
-        self.members.push(Member { sifted, open, pid: String::new(), sifting_ns });
+        self.members.push(Member { sorted, open, pid: String::new(), sifting_ns });
         Ok(true)
     }
 
@@ -101,9 +101,9 @@ impl<'a> ProcessedProfile<'a> {
     ) -> io::Result<()> {
         give_numbers(&mut self.members);
         self.shared.close();
-        let Shared { frames, libs, strings, .. } = &mut self.shared;
+        let ProfileTables { frames, libs, strings, .. } = &mut self.shared;
         let user = find_category(&self.spec.categories, USER.name());
-        let named = Named::new((frames, libs, user), strings, symbols);
+        let named = SymbolicatedFrames::new((frames, libs, user), strings, symbols);
         strings.code_is_named(self.members.len());
         let numbers = named.nodes(&self.shared.stacks, |_, _| {});
         let mut left_out = self.left_out(&named, &numbers);
@@ -113,7 +113,7 @@ impl<'a> ProcessedProfile<'a> {
         out.begin_object();
         let (written, shown) = self.write_processes(incomplete, &numbers, &mut out)?;
         self.shared.libs.write(&mut out);
-        let Shared { stacks, frames, libs, strings, .. } = &mut self.shared;
+        let ProfileTables { stacks, frames, libs, strings, .. } = &mut self.shared;
         tables::write(&named, (stacks, frames), libs, strings, &mut out);
         left_out.extend(count(strings.left_out(), "texts are shown as one: too many different texts"));
         let summaries = self.write_logs(&written, &mut out);
@@ -126,22 +126,22 @@ impl<'a> ProcessedProfile<'a> {
     /// What is missing from the parts of processes.
     fn notices(&self) -> Vec<String> {
         let of = |member: &Member<'_>| {
-            let Role { name, pid, .. } = &member.sifted.role;
+            let Role { name, pid, .. } = &member.sorted.role;
             let say = |notice: &String| format!("{name} ({pid}): {notice}");
-            member.sifted.snapshot.definitions.notices().iter().map(say).collect::<Vec<_>>()
+            member.sorted.snapshot.definitions.notices().iter().map(say).collect::<Vec<_>>()
         };
         self.members.iter().flat_map(of).collect()
     }
 
     /// What found no room, but for texts of markers, which are still to come.
-    fn left_out(&self, named: &Named, numbers: &Numbers) -> Vec<String> {
-        let Shared { frames, stacks, libs, roll, .. } = &self.shared;
+    fn left_out(&self, named: &SymbolicatedFrames, numbers: &Numbers) -> Vec<String> {
+        let ProfileTables { frames, stacks, libs, thread_cap, .. } = &self.shared;
         let inlined = named.inlined_left_out().saturating_add(numbers.left_out);
         let all = [
             count(stacks.lost(), "frames left out: too many different stacks"),
             count(frames.lost(), "frames are shown as one: too many different frames"),
             count(inlined, "inlined functions left out: too many"),
-            count(roll.left_out(), "threads are not shown: too many"),
+            count(thread_cap.left_out(), "threads are not shown: too many"),
             count(libs.left_out(), "files are not named: too many, or names too long"),
         ];
         all.into_iter().flatten().collect()
@@ -161,8 +161,8 @@ impl<'a> ProcessedProfile<'a> {
             let began = Timestamp::now();
             let file = (member.open)()?;
             let reader = PoolReader::open(&*file).map_err(io::Error::other)?;
-            let late = if member.sifted.role.is_root { incomplete } else { &[] };
-            self.shared.strings.begin_process(member.sifted.role.is_root);
+            let late = if member.sorted.role.is_root { incomplete } else { &[] };
+            self.shared.strings.begin_process(member.sorted.role.is_root);
             let process = process(member, self.clock, self.spec, self.window);
             let written = process.write_threads(&reader, next, late, (&mut self.shared, numbers), out)?;
             next += u64::from(written.threads);
@@ -206,19 +206,19 @@ impl<'a> ProcessedProfile<'a> {
         summaries
     }
 
-    fn write_meta<W: Write>(&self, shown: ShownRange, named: &Named, out: &mut JsonWriter<W>) {
+    fn write_meta<W: Write>(&self, shown: ShownRange, named: &SymbolicatedFrames, out: &mut JsonWriter<W>) {
         let root = self.members.first();
-        let params = root.and_then(|root| root.sifted.snapshot.header.params.clone());
+        let params = root.and_then(|root| root.sorted.snapshot.header.params.clone());
         let converter = self.clock.converter(self.spec.later);
         let (addresses, with_names) = named.addresses;
         let meta = Meta {
-            product: root.map_or("", |root| &root.sifted.role.name),
+            product: root.map_or("", |root| &root.sorted.role.name),
             params: &params.unwrap_or_default(),
             clock: self.clock,
             capture_ns: converter.since_start_ns(self.spec.later.ticks),
             shown,
             categories: &self.spec.categories,
-            definitions: self.members.iter().map(|member| &member.sifted.snapshot.definitions).collect(),
+            definitions: self.members.iter().map(|member| &member.sorted.snapshot.definitions).collect(),
             visible: &self.visible(),
             // With no address at all there is nothing left to be named.
             is_symbolicated: addresses == 0 || with_names > 0,
@@ -232,15 +232,15 @@ impl<'a> ProcessedProfile<'a> {
             let process = process(member, self.clock, self.spec, self.window);
             let nothing = Activity { process: number, is_main: true, ..Activity::default() };
             threads.extend(process.lacks_main().then_some(nothing));
-            let activity = |is_main: bool, sifted: &SiftedThread| Activity {
+            let activity = |is_main: bool, sorted: &SortedThread| Activity {
                 process: number,
                 is_main,
-                cpu_ns: sifted.cpu_ns,
-                busy_samples: sifted.busy_samples,
-                markers: sifted.markers,
+                cpu_ns: sorted.cpu_ns,
+                busy_samples: sorted.busy_samples,
+                markers: sorted.markers,
             };
-            threads.extend(process.listed().map(|(_, info, sifted)| activity(info.is_main, sifted)));
-            threads.extend(process.sampled_only().map(|(_, sifted)| activity(false, sifted)));
+            threads.extend(process.listed().map(|(_, info, sorted)| activity(info.is_main, sorted)));
+            threads.extend(process.sampled_only().map(|(_, sorted)| activity(false, sorted)));
         }
         choose(&threads)
     }
@@ -257,7 +257,7 @@ fn process<'a>(
     window: Window,
 ) -> Process<'a> {
     Process {
-        sifted: &member.sifted,
+        sorted: &member.sorted,
         pid: &member.pid,
         converter: clock.converter(spec.later),
         capture: spec.later.ticks,
@@ -270,7 +270,7 @@ fn process<'a>(
 fn give_numbers(members: &mut [Member<'_>]) {
     let mut lives: HashMap<u32, u32> = HashMap::new();
     for member in members {
-        let pid = member.sifted.role.pid.get();
+        let pid = member.sorted.role.pid.get();
         let life = lives.entry(pid).or_insert(0);
         member.pid = if *life == 0 { pid.to_string() } else { format!("{pid}.{life}") };
         *life += 1;

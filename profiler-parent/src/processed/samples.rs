@@ -6,9 +6,9 @@ use profiler_core::ids::ThreadId;
 use profiler_core::profile::{JsonWriter, ShownRange};
 use profiler_core::time::{TimeConverter, Timestamp};
 
-use super::named::Numbers;
 use super::rows::Rows;
 use super::store::RowStore;
+use super::symbolicated::Numbers;
 
 /// What rows are turned into columns with.
 #[derive(Clone, Copy, Debug)]

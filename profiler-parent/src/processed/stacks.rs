@@ -1,6 +1,6 @@
 //! Stacks of all processes as one tree, frames as they were observed.
 //!
-//! Filled while pools are looked through, before anything has a name. A node is a frame and the node
+//! Filled in the first pass, before anything has a name. A node is a frame and the node
 //! of its caller; equal stacks share all nodes. [`PathCache`] makes a sample cost its new frames and not
 //! its depth. Invariants: a node's caller has a smaller number; memory is bounded by [`MAX_NODES`], and
 //! what does not fit loses inner frames, counted.

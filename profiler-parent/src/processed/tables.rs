@@ -10,19 +10,19 @@ use profiler_core::profile::{JsonWriter, StringId};
 
 use super::frames::Frames;
 use super::libs::Libs;
-use super::named::{Func, Named};
 use super::stacks::Stacks;
-use super::texts::Texts;
+use super::strings::ProfileStrings;
+use super::symbolicated::{Func, SymbolicatedFrames};
 
 /// What viewers call a resource that is a library.
 const LIBRARY: u64 = 1;
 
 /// Writes the key `shared`.
 pub(super) fn write<W: Write>(
-    named: &Named,
+    named: &SymbolicatedFrames,
     (stacks, frames): (&Stacks, &Frames),
     libs: &Libs,
-    strings: &mut Texts,
+    strings: &mut ProfileStrings,
     out: &mut JsonWriter<W>,
 ) {
     out.key("shared");
@@ -62,7 +62,7 @@ fn length<W: Write>(len: usize, out: &mut JsonWriter<W>) {
     out.entry_u64("length", u64::try_from(len).unwrap_or(u64::MAX));
 }
 
-fn write_stacks<W: Write>(named: &Named, stacks: &Stacks, out: &mut JsonWriter<W>) {
+fn write_stacks<W: Write>(named: &SymbolicatedFrames, stacks: &Stacks, out: &mut JsonWriter<W>) {
     out.key("stackTable");
     out.begin_object();
     let mut len = 0;
@@ -81,7 +81,7 @@ fn write_stacks<W: Write>(named: &Named, stacks: &Stacks, out: &mut JsonWriter<W
     out.end_object();
 }
 
-fn write_frames<W: Write>(named: &Named, raw: &Frames, out: &mut JsonWriter<W>) {
+fn write_frames<W: Write>(named: &SymbolicatedFrames, raw: &Frames, out: &mut JsonWriter<W>) {
     let (frames, user) = (&named.frames, named.user);
     out.key("frameTable");
     out.begin_object();
@@ -136,7 +136,7 @@ fn write_funcs<W: Write>(funcs: &[Func], out: &mut JsonWriter<W>) -> Vec<StringI
 }
 
 /// One resource per file, with its number.
-fn write_resources<W: Write>(libs: &Libs, strings: &mut Texts, out: &mut JsonWriter<W>) {
+fn write_resources<W: Write>(libs: &Libs, strings: &mut ProfileStrings, out: &mut JsonWriter<W>) {
     let names: Vec<StringId> = libs.iter().map(|(id, _)| strings.own(libs.name(id))).collect();
     out.key("resourceTable");
     out.begin_object();
@@ -148,7 +148,7 @@ fn write_resources<W: Write>(libs: &Libs, strings: &mut Texts, out: &mut JsonWri
     out.end_object();
 }
 
-fn write_natives<W: Write>(named: &Named, out: &mut JsonWriter<W>) {
+fn write_natives<W: Write>(named: &SymbolicatedFrames, out: &mut JsonWriter<W>) {
     let natives = named.natives.all();
     out.key("nativeSymbols");
     out.begin_object();

@@ -7,10 +7,10 @@ use profiler_core::profile::{JsonWriter, ShownRange};
 use profiler_core::reader::ThreadInfo;
 use profiler_core::time::Timestamp;
 
+use super::first_pass::SortedThread;
 use super::markers::MarkerColumns;
 use super::process::Process;
 use super::samples::Ledger;
-use super::sift::SiftedThread;
 
 /// What viewers know the main thread by, apart from the flag.
 const MAIN_THREAD: &str = "GeckoMain";
@@ -41,20 +41,20 @@ impl<'a> Head<'a> {
     /// Stands for a main thread of which nothing is left: without one, viewers show neither
     /// the process's name nor its counters.
     pub(super) fn missing_main(process: &Process<'_>) -> Self {
-        let tid = ThreadId::new(u64::from(process.sifted.role.pid.get()));
-        let registered = process.sifted.snapshot.header.recording_start;
-        Self { name: MAIN_THREAD, tid, registered, ended: process.sifted.role.ended, is_main: true }
+        let tid = ThreadId::new(u64::from(process.sorted.role.pid.get()));
+        let registered = process.sorted.snapshot.header.recording_start;
+        Self { name: MAIN_THREAD, tid, registered, ended: process.sorted.role.ended, is_main: true }
     }
 
     /// Of a thread of which there are samples and nothing else.
     pub(super) fn without_row(process: &Process<'_>, tid: ThreadId, name: &'a str) -> Self {
-        let header = &process.sifted.snapshot.header;
-        let ended = process.sifted.role.ended;
+        let header = &process.sorted.snapshot.header;
+        let ended = process.sorted.role.ended;
         Self { name, tid, registered: header.recording_start, ended, is_main: false }
     }
 
     fn write<W: Write>(&self, process: &Process<'_>, out: &mut JsonWriter<W>) {
-        let role = &process.sifted.role;
+        let role = &process.sorted.role;
         out.entry_str("name", self.name);
         out.entry_bool("isMainThread", self.is_main);
         out.entry_str("processType", if role.is_root { "default" } else { "child" });
@@ -67,7 +67,7 @@ impl<'a> Head<'a> {
         out.entry_millis_ns("unregisterTime", self.ended.or(role.ended).map(|at| process.ns(at)));
         out.key("pausedRanges");
         out.begin_array();
-        for pause in &process.sifted.snapshot.pauses {
+        for pause in &process.sorted.snapshot.pauses {
             out.begin_object();
             out.entry_millis_ns("startTime", Some(process.ns(pause.start)));
             out.entry_millis_ns("endTime", pause.end.map(|end| process.ns(end)));
@@ -82,15 +82,15 @@ impl<'a> Head<'a> {
 pub(super) fn write<W: Write>(
     process: &Process<'_>,
     head: &Head<'_>,
-    sifted: &SiftedThread,
+    sorted: &SortedThread,
     markers: MarkerColumns,
     ledger: Ledger<'_>,
     out: &mut JsonWriter<W>,
 ) -> io::Result<ShownRange> {
     out.begin_object();
     head.write(process, out);
-    let mut shown = ledger.samples((&sifted.samples, sifted.has_rests), out)?;
-    shown += ledger.allocations(&sifted.allocations, head.tid, out)?;
+    let mut shown = ledger.samples((&sorted.samples, sorted.has_rests), out)?;
+    shown += ledger.allocations(&sorted.allocations, head.tid, out)?;
     shown += markers.finish(out)?;
     out.end_object();
     Ok(shown)

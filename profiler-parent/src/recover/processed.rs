@@ -14,7 +14,7 @@ use super::survey::{Survey, SurveyedProcess};
 use super::{RecoverError, find};
 use crate::capture::CapturedProcess;
 use crate::capture::log::GatheringLog;
-use crate::capture::names::Names;
+use crate::capture::names::SessionSymbols;
 use crate::gather::verdict::{Verdict, Why};
 use crate::output::ProfileFile;
 use crate::processed::{ProcessedProfile, Role};
@@ -45,7 +45,7 @@ pub(super) fn recover(survey: Survey, target: &Path) -> Result<Recovery, Recover
         processes = report(&all, summaries);
         log.write(pid, &processes, json);
     };
-    let written = profile.write(&mut Names::default(), &incomplete(&all), finish, &mut file);
+    let written = profile.write(&mut SessionSymbols::default(), &incomplete(&all), finish, &mut file);
     written.map_err(|source| RecoverError::Write { path: target.to_owned(), source })?;
     let bytes = file.commit()?;
     let (directory, passed_over) = (survey.directory, survey.passed_over);

@@ -1,17 +1,19 @@
-//! Deciding how a session is to be.
+//! The options of a session, and its start.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipc_protocol::transport::ipc_channel::leftovers;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::{Features, SessionParams, StartError};
-use profiler_core::time::{ClockKind, SessionClock, best_clock, use_clock};
+use profiler_core::time::{ClockKind, best_clock, use_clock};
 
-use super::{Limit, Session};
+use super::{Session, SessionConfig};
 use crate::gather::state::{Millis, Patience};
-use crate::hub::{Processes, Shared};
 use crate::pools::{PoolDirectory, PoolDirectoryError};
+use crate::session_time::SessionTime;
+use crate::supervisor::LocalProcessError;
 
 /// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +39,16 @@ pub enum SessionError {
     /// The system gave no thread or descriptor.
     #[error("cannot start the session: {0}")]
     System(#[from] std::io::Error),
+}
+
+impl From<LocalProcessError> for SessionError {
+    fn from(error: LocalProcessError) -> Self {
+        match error {
+            LocalProcessError::LimitTooSmall { limit, needed } => Self::LimitTooSmall { limit, needed },
+            LocalProcessError::Start(error) => Self::Start(error),
+            LocalProcessError::System(error) => Self::System(error),
+        }
+    }
 }
 
 /// Builds a [`Session`].
@@ -165,7 +177,7 @@ impl SessionBuilder {
     /// `path` is made if it is not there; a symbolic link, and a directory that others own or may
     /// enter, are refused. A session that ends in order ([`Session`] dropped) removes its directory,
     /// whatever children live on, as it ends all data: capture before. A parent that is killed, or
-    /// exits without dropping its session, leaves it; nobody else ever removes it.
+    /// exits without dropping its session, leaves it, and nothing removes it later.
     ///
     /// What it costs: the kernel writes the pages of a file on disk back from time to time, and a
     /// thread that records into one of them then may wait for the disk. Where only processes die and
@@ -195,19 +207,16 @@ impl SessionBuilder {
         use_clock(self.clock.unwrap_or_else(best_clock));
         let params = self.params.normalized();
         let most = ByteLimit::new(self.most).min(SessionParams::MAX_LIMIT);
-        let shared = Shared {
-            limit: Limit::new(params.limit, most),
+        let config = SessionConfig {
+            name: self.name.unwrap_or_else(program_name),
+            own_features: self.own_features.unwrap_or(params.features),
             params,
-            own_features: self.own_features,
-            clock: SessionClock::start_now(),
+            most,
+            time: SessionTime::start_now(),
             patience: self.patience,
-            processes: Processes::default(),
-            pools: self.pools.as_deref().map(PoolDirectory::create).transpose()?,
-            names: crate::capture::names::Names::default(),
-            groups: std::sync::Arc::default(),
-            turn: std::sync::Mutex::new(()),
+            pools: self.pools.as_deref().map(PoolDirectory::create).transpose()?.map(Arc::new),
         };
-        Session::start(shared, &self.name.unwrap_or_else(program_name))
+        Session::start(config)
     }
 }
 

@@ -1,22 +1,24 @@
 //! Changing the memory limit of a running session.
 //!
-//! Part of [`super::Session`]. The hub owns the limit; here is what the caller waits for. Invariant:
-//! the parameters of a session, and with them its children, never hear of a change: they obey
-//! their allowances, and pools have addresses for the largest limit from the beginning.
+//! Part of [`super::Session`]. The supervisor owns the limit; this file checks a new limit, sends it
+//! and waits for the effect. Invariant: the parameters of a session never change, so its children
+//! do not learn of the new limit. They obey their allowances, and pools have addresses for the
+//! largest limit from the beginning.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use profiler_core::ids::ByteLimit;
 use profiler_core::{pool, sys};
 
-use crate::hub::{HubEvent, HubHandle};
+use crate::controller::{Event, MemoryLimit};
+use crate::supervisor::{SupervisorEvent, SupervisorHandle};
 
-/// How long a lowered limit waits for those who are asked, and then for the others in their place.
+/// How long a lowered limit waits for the processes that are asked, and then for the others in their
+/// place.
 const ASKED: Duration = Duration::from_millis(500);
 
-/// Why a limit is refused; the one before holds on.
+/// Why a limit is refused; the limit before stays in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitError {
@@ -40,58 +42,24 @@ pub enum LimitError {
     },
 }
 
-/// The limit as everybody may see it. Written by the hub.
-#[derive(Debug)]
-pub(crate) struct Limit {
-    now: AtomicU64,
-    over: AtomicU64,
-    most: ByteLimit,
+fn check(limit: &MemoryLimit, bytes: u64) -> Result<(), LimitError> {
+    let needed = pool::FLOOR_PAGES.saturating_mul(sys::page_size());
+    if bytes < needed {
+        return Err(LimitError::TooSmall { limit: bytes, needed });
+    }
+    let most = limit.most().get();
+    if bytes > most { Err(LimitError::TooLarge { limit: bytes, most }) } else { Ok(()) }
 }
 
-impl Limit {
-    /// A limit of `first` bytes, which may become `most`.
-    pub(crate) fn new(first: ByteLimit, most: ByteLimit) -> Self {
-        Self { now: AtomicU64::new(first.get()), over: AtomicU64::new(0), most: most.max(first) }
-    }
-
-    pub(crate) fn now(&self) -> ByteLimit {
-        ByteLimit::new(self.now.load(Ordering::Acquire))
-    }
-
-    /// The largest limit: what pools have addresses for.
-    pub(crate) const fn most(&self) -> ByteLimit {
-        self.most
-    }
-
-    /// What is booked beyond the limit.
-    fn over(&self) -> u64 {
-        self.over.load(Ordering::Acquire)
-    }
-
-    /// Says how things are.
-    pub(crate) fn publish(&self, now: ByteLimit, over: u64) {
-        self.now.store(now.get(), Ordering::Release);
-        self.over.store(over, Ordering::Release);
-    }
-
-    fn check(&self, limit: u64) -> Result<(), LimitError> {
-        let needed = pool::FLOOR_PAGES.saturating_mul(sys::page_size());
-        if limit < needed {
-            return Err(LimitError::TooSmall { limit, needed });
-        }
-        let most = self.most.get();
-        if limit > most { Err(LimitError::TooLarge { limit, most }) } else { Ok(()) }
-    }
-}
-
-/// Sets the limit, and waits until it is obeyed. Gives what is still held beyond it.
-pub(super) fn set(limit: &Limit, hub: &HubHandle, bytes: u64) -> Result<u64, LimitError> {
-    limit.check(bytes)?;
+/// Sets the limit, and waits until all processes obey it. Returns the bytes that are still held
+/// beyond it.
+pub(super) fn set(limit: &MemoryLimit, supervisor: &SupervisorHandle, bytes: u64) -> Result<u64, LimitError> {
+    check(limit, bytes)?;
     let (obeyed, answer) = bounded(1);
-    hub.send(HubEvent::SetLimit { limit: ByteLimit::new(bytes), obeyed });
+    supervisor.send(SupervisorEvent::SetLimit { limit: ByteLimit::new(bytes), obeyed });
     if answer.recv_timeout(ASKED).is_err() {
-        // Who stands still cannot obey: from now on the others give what it owes.
-        hub.send(HubEvent::Overdue);
+        // A process that stands still cannot obey: from now on the others give what it owes.
+        supervisor.send(SupervisorEvent::Accounting(Event::Overdue));
         let _ = answer.recv_timeout(ASKED);
     }
     Ok(limit.over())

@@ -1,34 +1,41 @@
 //! A session: the parent's one handle to everything.
 //!
-//! [`SessionBuilder::start`] starts recording in this process and the hub ([`crate::hub`]);
-//! [`Session::spawn`] starts children that record for it; [`Session::capture`] gathers one profile
-//! of all of them.
+//! [`SessionBuilder::start`] starts recording in this process and the supervisor
+//! ([`crate::supervisor`]); [`Session::spawn`] starts children that record for it;
+//! [`Session::capture`] gathers one profile of all of them. Each part of a session gets only what it
+//! uses; this file puts them together.
 
 mod builder;
+mod end_signal;
 mod limit;
 
 use std::io;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use profiler_core::groups::Probes;
 use profiler_core::ids::ByteLimit;
+use profiler_core::session::{Features, SessionParams};
 
 pub use builder::{SessionBuilder, SessionError};
-pub(crate) use limit::Limit;
 pub use limit::LimitError;
 
-use profiler_core::groups::Probes;
-
-use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Watches};
-use crate::capture::Capture;
-use crate::groups::{GroupsSnapshot, Monitor};
-use crate::hub::{self, Control, ProcessReport, ProfiledChild, RunningHub, Shared, SpawnedError, Trust};
+use crate::alerts::{AlertRules, AlertSources, Alerts, EvidenceOptions};
+use crate::capture::{Capture, CaptureSources};
+use crate::controller::MemoryLimit;
+use crate::gather::state::Patience;
+use crate::groups::{GroupsSnapshot, Monitor, ProbeRegistry, SnapshotReader};
 #[cfg(feature = "live")]
-use crate::live::{LiveOptions, LiveServer};
-use crate::observe::{Filter, Observatory, Observer, ObserverOptions};
+use crate::live::{LiveOptions, LiveServer, LiveSources};
+use crate::observe::{Filter, Observer, ObserverOptions, ObserverRegistry};
 use crate::pools::PoolDirectory;
+use crate::process_table::{ProcessReport, ProcessTable};
+use crate::session_time::SessionTime;
+use crate::supervisor::{Control, ProfiledChild, SpawnedError, Supervisor, SupervisorContext, Trust};
+use crate::symbols::SymbolStore;
+use end_signal::EndSignal;
 
 /// How long a session waits for its children to confirm a command.
 const CONFIRM: Duration = Duration::from_secs(1);
@@ -41,10 +48,30 @@ const GROUPS_TIMEOUT: Duration = Duration::from_secs(5);
 /// A running session. Dropping it stops recording everywhere; all data is gone then.
 #[derive(Debug)]
 pub struct Session {
-    shared: Arc<Shared>,
-    hub: RunningHub,
-    observatory: Observatory,
-    watches: Watches,
+    processes: Arc<ProcessTable>,
+    limit: Arc<MemoryLimit>,
+    pools: Option<Arc<PoolDirectory>>,
+    groups: Arc<SnapshotReader>,
+    probes: Arc<ProbeRegistry>,
+    captures: Arc<CaptureSources>,
+    observers: ObserverRegistry,
+    end: EndSignal,
+    supervisor: Supervisor,
+}
+
+/// How a session starts.
+struct SessionConfig {
+    /// How the profile shows this process.
+    name: String,
+    params: SessionParams,
+    /// What this process records.
+    own_features: Features,
+    /// The largest limit that may be set later.
+    most: ByteLimit,
+    time: SessionTime,
+    patience: Patience,
+    /// Where pools are kept that outlive all processes; otherwise they are in memory.
+    pools: Option<Arc<PoolDirectory>>,
 }
 
 impl Session {
@@ -61,7 +88,7 @@ impl Session {
     /// # Errors
     /// When the program cannot be started; nothing runs then.
     pub fn spawn(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnedError> {
-        hub::spawn_child(&self.shared, &self.hub.handle, name, command, Trust::Trusted)
+        self.supervisor.spawn(name, command, Trust::Trusted)
     }
 
     /// Starts a child that records for this session and is not trusted: one that runs foreign code, or
@@ -75,29 +102,29 @@ impl Session {
     /// # Errors
     /// As [`Session::spawn`]; [`SpawnedError::Channel`] on other systems than Linux.
     pub fn spawn_untrusted(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnedError> {
-        hub::spawn_child(&self.shared, &self.hub.handle, name, command, Trust::Untrusted)
+        self.supervisor.spawn(name, command, Trust::Untrusted)
     }
 
     /// All processes of the session, the parent first, with live figures of their memory.
     pub fn processes(&self) -> Vec<ProcessReport> {
-        self.shared.processes.reports()
+        self.processes.reports()
     }
 
     /// Entries that all processes together have recorded until now, whether they are still kept or not. Reads
-    /// the books of every pool: meant for a line that tells a user how things go, not for a loop.
+    /// every pool: meant for a line of progress for a user, not for a loop.
     pub fn recorded(&self) -> u64 {
-        self.shared.processes.recorded()
+        self.processes.recorded()
     }
 
     /// A capture, to be saved. Recording goes on meanwhile; several captures queue.
     pub fn capture(&self) -> Capture {
-        Capture::new(Arc::clone(&self.shared), self.hub.handle.clone())
+        Capture::new(Arc::clone(&self.captures))
     }
 
     /// What all processes record from now on, as it happens, in batches every 200 ms: processes that come later
     /// too, and the last of those that end. They notice nothing of it; one thread of this process reads their memory.
     /// Returns when that thread has looked through what is there already, for spans that are open: everything that is
-    /// recorded afterwards is told.
+    /// recorded afterwards is reported.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -110,7 +137,7 @@ impl Session {
     /// # Errors
     /// As [`Session::observe`].
     pub fn observe_with(&self, filter: Filter, options: ObserverOptions) -> io::Result<Observer> {
-        self.observatory.observe(filter, options)
+        self.observers.observe(filter, options)
     }
 
     /// Alerts when groups of any process are too slow, by these rules, with evidence if that is wanted. What is needed for
@@ -120,7 +147,12 @@ impl Session {
     /// When the system gives no thread, or the directory for the evidence cannot be made.
     pub fn alerts(&self, rules: AlertRules, evidence: EvidenceOptions) -> io::Result<Alerts> {
         let monitor = self.monitor(Probes::JANK.with(Probes::BLOCKING));
-        Alerts::start((&self.shared, &self.hub.handle, &self.watches), monitor, rules, evidence)
+        let sources = AlertSources {
+            groups: Arc::clone(&self.groups),
+            captures: Arc::clone(&self.captures),
+            session_end: self.end.receiver(),
+        };
+        Alerts::start(sources, monitor, rules, evidence)
     }
 
     /// Serves a page with everything that can be seen of this session now, on this address of this machine (port 0:
@@ -143,13 +175,15 @@ impl Session {
         address: std::net::SocketAddr,
         options: LiveOptions,
     ) -> Result<LiveServer, crate::live::LiveError> {
-        let sources = crate::live::Sources {
-            shared: Arc::clone(&self.shared),
-            hub: self.hub.handle.clone(),
-            observatory: self.observatory.clone(),
-            over: self.watches.join(),
+        let sources = LiveSources {
+            processes: Arc::clone(&self.processes),
+            limit: Arc::clone(&self.limit),
+            groups: Arc::clone(&self.groups),
+            captures: Arc::clone(&self.captures),
+            observers: self.observers.clone(),
+            session_end: self.end.receiver(),
         };
-        let alerts = options.start_alerts(self)?;
+        let alerts = options.start_alerts(|rules, evidence| self.alerts(rules, evidence))?;
         LiveServer::start(address, sources, alerts, self.monitor(crate::live::PROBES))
     }
 
@@ -157,34 +191,34 @@ impl Session {
     /// after a second, with how many have not.
     pub fn pause(&self) -> usize {
         profiler_core::session::pause();
-        self.hub.handle.control(Control::Pause, CONFIRM)
+        self.supervisor.handle.control(Control::Pause, CONFIRM)
     }
 
     /// Ends [`Session::pause`].
     pub fn resume(&self) -> usize {
         profiler_core::session::resume();
-        self.hub.handle.control(Control::Resume, CONFIRM)
+        self.supervisor.handle.control(Control::Resume, CONFIRM)
     }
 
     /// Takes no periodic samples anywhere until [`Session::resume_sampling`]; markers go on.
     pub fn pause_sampling(&self) -> usize {
         profiler_core::session::pause_sampling();
-        self.hub.handle.control(Control::PauseSampling, CONFIRM)
+        self.supervisor.handle.control(Control::PauseSampling, CONFIRM)
     }
 
     /// Ends [`Session::pause_sampling`].
     pub fn resume_sampling(&self) -> usize {
         profiler_core::session::resume_sampling();
-        self.hub.handle.control(Control::ResumeSampling, CONFIRM)
+        self.supervisor.handle.control(Control::ResumeSampling, CONFIRM)
     }
 
     /// Waits until every selected thread of every child has been sampled once more.
     pub fn wait_one_periodic_sampling(&self) -> usize {
         profiler_core::session::wait_one_periodic_sampling();
-        self.hub.handle.control(Control::WaitOnePeriodicSampling, CONFIRM)
+        self.supervisor.handle.control(Control::WaitOnePeriodicSampling, CONFIRM)
     }
 
-    /// The groups of all processes as they are now: who is slow. Read from the pools without asking anybody, see
+    /// The groups of all processes as they are now. Read from the pools without asking a process, see
     /// [`crate::groups`]. Costs some ten microseconds per process and a microsecond per group.
     pub fn groups(&self) -> GroupsSnapshot {
         self.groups_within(GROUPS_TIMEOUT)
@@ -192,43 +226,46 @@ impl Session {
 
     /// The same with another time-out than 5 s, after which no further pool is read. It matters only where pools are files.
     pub fn groups_within(&self, timeout: Duration) -> GroupsSnapshot {
-        crate::groups::snapshot(&self.shared, timeout)
+        self.groups.snapshot(timeout)
     }
 
     /// Has this measured of groups in all processes, also in those that are started later, until the monitor is dropped.
-    /// Several may want the same. Does not wait: a child measures as soon as it has heard, and
+    /// Several monitors may want the same. Does not wait: a child measures as soon as it gets the message, and
     /// [`GroupsSnapshot`] says of each what it measures. Children that are not trusted are not asked for
     /// [`Probes::CPU`]: it needs a system call for which their sandbox might kill them.
     pub fn monitor(&self, probes: Probes) -> Monitor {
-        Monitor::new(Arc::clone(&self.shared.groups), self.hub.handle.bell(), probes)
+        let waker = self.supervisor.handle.waker();
+        Monitor::new(Arc::clone(&self.probes), move || waker.wake(), probes)
     }
 
     /// The limit on the bytes that all processes together may hold.
     pub fn memory_limit(&self) -> ByteLimit {
-        self.shared.limit.now()
+        self.limit.now()
     }
 
-    /// Changes the limit, without a gap in what is recorded. More is there at once for whoever
-    /// needs it. For less, the oldest data of all processes goes first; this returns when all have
-    /// shown that they obey, or after a second, with how many bytes are still held beyond the limit.
+    /// Changes the limit, without a gap in the recording. A higher limit is available at once to the
+    /// processes that need it. For a lower limit the oldest data of all processes is destroyed; this
+    /// returns when all have shown that they obey, or after a second, with the number of bytes that
+    /// are still held beyond the limit.
     ///
-    /// That is not zero where a process stands still (stopped, or in a debugger) with more than the others
-    /// can give in its place, and where the limit is below what all processes need at least, each of
-    /// which keeps its header, two small chunks, and the chunks (up to 1 MiB each) into which threads
-    /// are recording until they are full or rest for a second; [`ProcessReport::owed_bytes`] says who was
-    /// asked to give. While more than the limit is held nobody gets more, and no process joins; the sum
-    /// shrinks whenever somebody can give. What is over-held goes when its process goes on or ends.
+    /// That number is not zero in two cases. A process may be stopped (for example in a debugger) and
+    /// hold more than the others can give in its place. Or the limit is below what all processes need
+    /// at least: each keeps its header, two small chunks, and the chunks (up to 1 MiB each) into which
+    /// threads are recording until they are full or idle for a second. [`ProcessReport::owed_bytes`]
+    /// says which processes were asked to give. While more than the limit is held, no process gets
+    /// more and none joins; the sum shrinks whenever a process can give. The excess goes when its
+    /// process continues or ends.
     ///
     /// # Errors
     /// [`LimitError`]: less than this process needs, or more than [`SessionBuilder::max_memory_limit`].
     pub fn set_memory_limit(&self, bytes: u64) -> Result<u64, LimitError> {
-        limit::set(&self.shared.limit, &self.hub.handle, bytes)
+        limit::set(&self.limit, &self.supervisor.handle, bytes)
     }
 
     /// Where the pools of this session are, if they are files: what `profiler recover` and
     /// `profiler info` are to be given.
     pub fn pool_directory(&self) -> Option<&Path> {
-        self.shared.pools.as_ref().map(PoolDirectory::path)
+        self.pools.as_deref().map(PoolDirectory::path)
     }
 
     /// Stops recording everywhere. Children go on running; all data is gone.
@@ -236,25 +273,49 @@ impl Session {
         drop(self);
     }
 
-    fn start(shared: Shared, name: &str) -> Result<Self, SessionError> {
-        let shared = Arc::new(shared);
-        let hub = RunningHub::start(Arc::clone(&shared))?;
-        hub::join_own(&shared, &hub.handle, name)?;
-        let observatory = Observatory::new(Arc::clone(&shared));
-        Ok(Self { shared, hub, observatory, watches: Watches::default() })
+    fn start(config: SessionConfig) -> Result<Self, SessionError> {
+        let SessionConfig { name, params, own_features, most, time, patience, pools } = config;
+        let window_ns = params.window_ns;
+        let limit = Arc::new(MemoryLimit::new(params.limit, most));
+        let processes = Arc::<ProcessTable>::default();
+        let groups = Arc::new(SnapshotReader::new(Arc::clone(&processes), time));
+        let probes = Arc::<ProbeRegistry>::default();
+        let supervisor = Supervisor::start(SupervisorContext {
+            params,
+            time,
+            limit: Arc::clone(&limit),
+            processes: Arc::clone(&processes),
+            pools: pools.clone(),
+            groups: Arc::clone(&groups),
+            probes: Arc::clone(&probes),
+        })?;
+        supervisor.join_local_process(&name, own_features)?;
+        let captures = Arc::new(CaptureSources {
+            processes: Arc::clone(&processes),
+            supervisor: supervisor.handle.clone(),
+            time,
+            window_ns,
+            patience,
+            symbols: SymbolStore::default(),
+            turn: Mutex::default(),
+        });
+        let observers = ObserverRegistry::new(Arc::clone(&processes), time);
+        let end = EndSignal::default();
+        Ok(Self { processes, limit, pools, groups, probes, captures, observers, end, supervisor })
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.watches.close();
-        self.observatory.close();
-        self.shared.groups.close();
-        self.hub.handle.control(Control::Stop, FAREWELL);
+        self.end.send();
+        self.observers.close();
+        self.probes.close();
+        self.groups.close();
+        self.supervisor.handle.control(Control::Stop, FAREWELL);
         profiler_core::session::stop();
-        self.shared.processes.hang_up();
-        if let Some(pools) = &self.shared.pools {
-            pools.remove(); // handles of children keep what is shared
+        self.processes.hang_up();
+        if let Some(pools) = &self.pools {
+            pools.remove(); // now, whatever still refers to it
         }
     }
 }

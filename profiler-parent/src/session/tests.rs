@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use super::*;
 
-/// An argument by which the child is found, and no child of another process that runs this test.
+/// An argument by which the child is found; other runs of this test use another one.
 fn seconds() -> String {
     format!("86399.{}", std::process::id())
 }
@@ -33,7 +33,7 @@ fn a_child_that_cannot_be_watched_is_ended_and_forgotten() {
         std::thread::yield_now();
     }
     let before = session.processes().len();
-    session.hub.handle.watcher().stop();
+    session.supervisor.handle.watcher().stop();
     let error = session.spawn("not watched", sleeping()).unwrap_err();
     assert!(matches!(error, SpawnedError::System(_)), "{error}");
     assert!(!is_running(), "the caller is told that nothing was started");

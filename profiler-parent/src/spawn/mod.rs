@@ -41,41 +41,41 @@ pub enum SpawnError {
 
 /// A file for the child.
 #[derive(Clone, Copy, Debug)]
-pub enum Gift<'a> {
+pub enum ChildFile<'a> {
     /// Inherited. Linux only.
     Open(&'a File),
     /// Opened by the child, under this path.
     At(&'a Path),
 }
 
-/// All that a child gets.
+/// What a child gets.
 #[derive(Clone, Debug)]
-pub struct Gifts<'a> {
+pub struct ChildResources<'a> {
     /// The memory to record into.
-    pub pool: Gift<'a>,
+    pub pool: ChildFile<'a>,
     /// The file to write profiles to; a child that is not trusted gets none.
-    pub outbox: Option<Gift<'a>>,
-    /// What it proves itself with.
+    pub outbox: Option<ChildFile<'a>>,
+    /// The token that authenticates it.
     pub token: Token,
     /// Where the parent listens for it.
     pub server: &'a Line,
 }
 
-/// Starts the child. `command` is used up, so that nothing can start a second process with the
-/// same gifts.
+/// Starts the child. It takes `command`, so no second process can be started with the same
+/// resources.
 ///
 /// # Errors
 /// All of [`SpawnError`]; then no process was started.
-pub fn spawn(mut command: Command, gifts: &Gifts<'_>) -> Result<Child, SpawnError> {
+pub fn spawn(mut command: Command, resources: &ChildResources<'_>) -> Result<Child, SpawnError> {
     let mut inherited = Vec::new();
     let environment = ChildEnvironment {
-        pool: hand_over("pool", gifts.pool, &mut inherited)?,
-        outbox: gifts.outbox.map(|outbox| hand_over("outbox", outbox, &mut inherited)).transpose()?,
-        token: gifts.token.clone(),
-        server: match gifts.server {
+        pool: hand_over("pool", resources.pool, &mut inherited)?,
+        outbox: resources.outbox.map(|outbox| hand_over("outbox", outbox, &mut inherited)).transpose()?,
+        token: resources.token.clone(),
+        server: match resources.server {
             Line::Named(name) => Server::Named(name.clone()),
             Line::Inherited(socket) => {
-                Server::Inherited(hand_over("socket", Gift::Open(socket), &mut inherited)?)
+                Server::Inherited(hand_over("socket", ChildFile::Open(socket), &mut inherited)?)
             }
         },
     };
@@ -84,11 +84,15 @@ pub fn spawn(mut command: Command, gifts: &Gifts<'_>) -> Result<Child, SpawnErro
     command.spawn().map_err(|source| SpawnError::Start { program: command.get_program().into(), source })
 }
 
-fn hand_over(what: &'static str, gift: Gift<'_>, inherited: &mut Vec<File>) -> Result<Handover, SpawnError> {
+fn hand_over(
+    what: &'static str,
+    file: ChildFile<'_>,
+    inherited: &mut Vec<File>,
+) -> Result<Handover, SpawnError> {
     let failed = |source| SpawnError::HandOver { what, source };
-    match gift {
-        Gift::At(path) => Ok(Handover::Path(path.to_owned())),
-        Gift::Open(file) => {
+    match file {
+        ChildFile::At(path) => Ok(Handover::Path(path.to_owned())),
+        ChildFile::Open(file) => {
             let copy = sys::copy_for_child(file).map_err(failed)?;
             let handover = Handover::of(&copy).map_err(failed)?;
             inherited.push(copy);

@@ -14,8 +14,8 @@ fn server(name: &str) -> Line {
     Line::Named(name.into())
 }
 
-fn output(command: Command, gifts: &Gifts<'_>) -> String {
-    let mut child = spawn(command, gifts).unwrap();
+fn output(command: Command, resources: &ChildResources<'_>) -> String {
+    let mut child = spawn(command, resources).unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut text).unwrap();
     assert!(child.wait().unwrap().success());
@@ -32,13 +32,13 @@ fn shell(script: &str) -> Command {
 #[test]
 fn the_child_finds_its_gifts_in_the_environment() {
     let (pool, outbox) = (Path::new("/tmp/pool of mine"), Path::new("/tmp/outbox"));
-    let gifts = Gifts {
-        pool: Gift::At(pool),
-        outbox: Some(Gift::At(outbox)),
+    let resources = ChildResources {
+        pool: ChildFile::At(pool),
+        outbox: Some(ChildFile::At(outbox)),
         token: token(),
         server: &server("/tmp/server"),
     };
-    let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &gifts);
+    let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &resources);
     let environment = ChildEnvironment::parse(&value).unwrap();
     assert_eq!(environment.pool, Handover::Path(pool.to_owned()));
     assert_eq!(environment.outbox, Some(Handover::Path(outbox.to_owned())));
@@ -48,8 +48,9 @@ fn the_child_finds_its_gifts_in_the_environment() {
 #[test]
 fn a_program_that_is_not_there_is_named() {
     let nowhere = Path::new("/nowhere");
-    let gifts = Gifts { pool: Gift::At(nowhere), outbox: None, token: token(), server: &server("s") };
-    let error = spawn(Command::new("/no/such/program"), &gifts).unwrap_err();
+    let resources =
+        ChildResources { pool: ChildFile::At(nowhere), outbox: None, token: token(), server: &server("s") };
+    let error = spawn(Command::new("/no/such/program"), &resources).unwrap_err();
     assert!(matches!(error, SpawnError::Start { .. }));
     assert!(error.to_string().contains("/no/such/program"), "{error}");
 }
@@ -70,9 +71,9 @@ mod inherited {
     #[test]
     fn the_child_can_read_and_write_what_it_was_given() {
         let (pool, mut outbox) = (file("from the parent"), file(""));
-        let gifts = Gifts {
-            pool: Gift::Open(&pool),
-            outbox: Some(Gift::Open(&outbox)),
+        let resources = ChildResources {
+            pool: ChildFile::Open(&pool),
+            outbox: Some(ChildFile::Open(&outbox)),
             token: token(),
             server: &server("/tmp/s"),
         };
@@ -81,7 +82,7 @@ mod inherited {
         let script = format!(
             "IFS=';:'; set -- ${VARIABLE}; cat /proc/self/fd/$3; printf 'from the child' > /proc/self/fd/$7"
         );
-        assert_eq!(output(shell(&script), &gifts), "from the parent");
+        assert_eq!(output(shell(&script), &resources), "from the parent");
         let mut written = String::new();
         outbox.rewind().unwrap();
         outbox.read_to_string(&mut written).unwrap();
@@ -98,13 +99,13 @@ mod inherited {
     #[test]
     fn the_child_gets_these_two_files_once_and_no_other() {
         let (pool, outbox, secret) = (file("p"), file("o"), file("s"));
-        let gifts = Gifts {
-            pool: Gift::Open(&pool),
-            outbox: Some(Gift::Open(&outbox)),
+        let resources = ChildResources {
+            pool: ChildFile::Open(&pool),
+            outbox: Some(ChildFile::Open(&outbox)),
             token: token(),
             server: &server("/tmp/s"),
         };
-        let text = output(shell(LIST), &gifts);
+        let text = output(shell(LIST), &resources);
         let times = |file: &File| text.lines().filter(|line| *line == inode(file)).count();
         assert_eq!((times(&pool), times(&outbox), times(&secret)), (1, 1, 0), "{text}");
     }
@@ -112,13 +113,13 @@ mod inherited {
     #[test]
     fn nothing_of_it_stays_inheritable_or_open_in_the_parent() {
         let (pool, outbox) = (file("p"), file("o"));
-        let gifts = Gifts {
-            pool: Gift::Open(&pool),
-            outbox: Some(Gift::Open(&outbox)),
+        let resources = ChildResources {
+            pool: ChildFile::Open(&pool),
+            outbox: Some(ChildFile::Open(&outbox)),
             token: token(),
             server: &server("/tmp/s"),
         };
-        let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &gifts);
+        let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &resources);
         let environment = ChildEnvironment::parse(&value).unwrap();
         // The copies are closed: their numbers are free, or another test's files.
         assert!(environment.pool.open().is_err());

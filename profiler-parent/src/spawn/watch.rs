@@ -42,19 +42,19 @@ pub struct WatchError {
 /// Watches children, each under a key of the caller's.
 #[derive(Debug)]
 pub struct ExitWatcher<K: Ord> {
-    shared: Arc<Shared<K>>,
+    shared: Arc<WatcherState<K>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
-struct Shared<K> {
+struct WatcherState<K> {
     /// Made again if the program has closed it.
     bell: Mutex<Arc<Bell>>,
-    state: Mutex<State<K>>,
+    state: Mutex<WatchedChildren<K>>,
 }
 
 #[derive(Debug)]
-struct State<K> {
+struct WatchedChildren<K> {
     children: BTreeMap<K, Watched>,
     stopped: bool,
 }
@@ -73,8 +73,8 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     /// # Errors
     /// When the system gives no thread or descriptor.
     pub fn start(on_exit: impl FnMut(K, Option<ExitStatus>) + Send + 'static) -> io::Result<Self> {
-        let state = Mutex::new(State { children: BTreeMap::new(), stopped: false });
-        let shared = Arc::new(Shared { bell: Mutex::new(Arc::new(Bell::new()?)), state });
+        let state = Mutex::new(WatchedChildren { children: BTreeMap::new(), stopped: false });
+        let shared = Arc::new(WatcherState { bell: Mutex::new(Arc::new(Bell::new()?)), state });
         let theirs = Arc::clone(&shared);
         let thread = profiler_core::sys::spawn_quiet("profiler-exits", move || theirs.run(on_exit))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
@@ -155,8 +155,8 @@ impl<K: Ord> Drop for ExitWatcher<K> {
     }
 }
 
-impl<K> Shared<K> {
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
+impl<K> WatcherState<K> {
+    fn lock(&self) -> MutexGuard<'_, WatchedChildren<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -183,7 +183,7 @@ struct Round<K> {
     timeout: Duration,
 }
 
-impl<K: Clone + Ord> Shared<K> {
+impl<K: Clone + Ord> WatcherState<K> {
     fn run(&self, mut on_exit: impl FnMut(K, Option<ExitStatus>)) {
         loop {
             // Before the list, so that a child that is added after the list rings this bell.

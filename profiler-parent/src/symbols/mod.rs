@@ -38,6 +38,7 @@ mod reading;
 mod report;
 pub mod server_api;
 pub(crate) mod stack;
+mod store;
 mod table;
 mod texts;
 
@@ -50,6 +51,7 @@ pub use self::options::SymbolOptions;
 pub use self::place::{CodeRange, Place, SourceFrame, without_name};
 pub use self::problem::Problem;
 pub use self::report::{ModuleReport, NameSource};
+pub(crate) use self::store::SymbolStore;
 
 use self::cache::{Cache, Identity};
 use self::module::Outcome;

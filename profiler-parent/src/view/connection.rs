@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 
 use super::request::{MAX_HEAD, Method, Refusal, Request, end_of_head, parse};
 use super::response::Response;
-use super::site::{Place, Site};
+use super::routes::{ViewResource, ViewRoutes};
 use crate::symbols::stack::on_symbol_stack;
 
 /// Reads in which a head must be there: it comes in one, unless somebody wants to occupy us.
@@ -21,7 +21,7 @@ const BODY_READS: usize = 4096;
 /// token.
 pub(super) fn serve(
     stream: &mut (impl Read + Write),
-    site: &Site,
+    site: &ViewRoutes,
     has_token: impl FnOnce(),
 ) -> io::Result<()> {
     let Some((head, beginning)) = read_head(stream)? else {
@@ -58,7 +58,7 @@ fn answer(
     request: &Request,
     beginning: Vec<u8>,
     stream: &mut (impl Read + Write),
-    (site, has_token): (&Site, impl FnOnce()),
+    (site, has_token): (&ViewRoutes, impl FnOnce()),
 ) -> io::Result<()> {
     if !site.is_host(&request.host) {
         return Response::new(403).write_alone(stream);
@@ -69,11 +69,11 @@ fn answer(
     has_token();
     match (request.method, place) {
         (Method::Options, _) => preflight(request).write_alone(stream),
-        (Method::Get, Place::Profile) => send_profile(stream, site, true),
-        (Method::Head, Place::Profile) => send_profile(stream, site, false),
-        (Method::Post, Place::Symbolicate) => symbolicate(request, beginning, stream, site),
-        (_, Place::Profile) => not_allowed("GET, HEAD, OPTIONS").write_alone(stream),
-        (_, Place::Symbolicate) => not_allowed("POST, OPTIONS").write_alone(stream),
+        (Method::Get, ViewResource::Profile) => send_profile(stream, site, true),
+        (Method::Head, ViewResource::Profile) => send_profile(stream, site, false),
+        (Method::Post, ViewResource::Symbolicate) => symbolicate(request, beginning, stream, site),
+        (_, ViewResource::Profile) => not_allowed("GET, HEAD, OPTIONS").write_alone(stream),
+        (_, ViewResource::Symbolicate) => not_allowed("POST, OPTIONS").write_alone(stream),
     }
 }
 
@@ -93,7 +93,7 @@ fn not_allowed(allowed: &'static str) -> Response {
     Response::new(405).for_any_origin().with("Allow", allowed)
 }
 
-fn send_profile(out: &mut impl Write, site: &Site, with_body: bool) -> io::Result<()> {
+fn send_profile(out: &mut impl Write, site: &ViewRoutes, with_body: bool) -> io::Result<()> {
     let length = site.length()?;
     let response = Response::new(200).for_any_origin().with("Content-Type", "application/json");
     let response = if site.is_compressed { response.with("Content-Encoding", "gzip") } else { response };
@@ -105,7 +105,7 @@ fn symbolicate(
     request: &Request,
     beginning: Vec<u8>,
     stream: &mut (impl Read + Write),
-    site: &Site,
+    site: &ViewRoutes,
 ) -> io::Result<()> {
     let refuse = |status| Response::new(status).for_any_origin();
     let Some(length) = request.content_length else { return refuse(411).write_alone(stream) };

@@ -19,8 +19,8 @@ mod link;
 mod named;
 pub mod request;
 mod response;
+mod routes;
 mod server;
-mod site;
 mod symbols;
 
 pub use crate::reading::text::text;

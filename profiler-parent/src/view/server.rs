@@ -19,7 +19,7 @@ use profiler_core::sys::spawn_quiet;
 use super::admission::{Admission, Admitted};
 use super::check::{NotAProfile, check};
 use super::connection;
-use super::site::Site;
+use super::routes::ViewRoutes;
 use super::symbols::Symbolicate;
 use crate::reading::text::is_compressed;
 
@@ -74,13 +74,13 @@ pub enum ViewError {
 pub struct Server {
     address: SocketAddr,
     token: String,
-    shared: Arc<Shared>,
+    state: Arc<ServerState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    site: Site,
+struct ServerState {
+    site: ViewRoutes,
     ended: AtomicBool,
 }
 
@@ -100,11 +100,11 @@ impl Server {
         let address = listener.local_addr().map_err(listen)?;
         let token = Token::generate()?.to_hex();
         let hosts = [address.to_string(), format!("localhost:{}", address.port())];
-        let site = Site { token: token.clone(), file, is_compressed, hosts, symbolicate };
-        let shared = Arc::new(Shared { site, ended: AtomicBool::new(false) });
-        let theirs = Arc::clone(&shared);
+        let site = ViewRoutes { token: token.clone(), file, is_compressed, hosts, symbolicate };
+        let state = Arc::new(ServerState { site, ended: AtomicBool::new(false) });
+        let theirs = Arc::clone(&state);
         let thread = spawn_quiet("profiler-view", move || accept(&listener, &theirs));
-        Ok(Self { address, token, shared, thread: Some(thread.map_err(ViewError::Thread)?) })
+        Ok(Self { address, token, state, thread: Some(thread.map_err(ViewError::Thread)?) })
     }
 
     /// Where it listens.
@@ -120,7 +120,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::Release);
+        self.state.ended.store(true, Ordering::Release);
         // It waits for a connection: here is one.
         let woken = TcpStream::connect(self.address).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {
@@ -138,11 +138,11 @@ fn open_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, state: &Arc<ServerState>) {
     let admission = Admission::new();
     loop {
         let accepted = listener.accept();
-        if shared.ended.load(Ordering::Acquire) {
+        if state.ended.load(Ordering::Acquire) {
             return;
         }
         let Ok((stream, _)) = accepted else {
@@ -150,15 +150,15 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             continue;
         };
         let admitted = admission.enter(stream);
-        let shared = Arc::clone(shared);
+        let state = Arc::clone(state);
         // Without a thread the connection is closed as well.
         let _ = spawn_quiet("profiler-view", move || {
-            let _ = converse(&admitted, &shared.site); // the client's loss
+            let _ = converse(&admitted, &state.site); // the client's loss
         });
     }
 }
 
-fn converse(admitted: &Admitted, site: &Site) -> io::Result<()> {
+fn converse(admitted: &Admitted, site: &ViewRoutes) -> io::Result<()> {
     admitted.stream().set_write_timeout(Some(WRITE))?;
     let mut client = admitted.client();
     connection::serve(&mut client, site, || admitted.show_token())?;

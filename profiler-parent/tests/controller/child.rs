@@ -5,17 +5,14 @@
 
 use std::collections::VecDeque;
 
-use profiler_core::ids::{ByteLimit, PoolId, ProcessId, ProcessKey, ProcessStart};
+use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::manager::update::{ManagerUpdate, ReleasedChunk, Update};
 use profiler_core::time::Timestamp;
 use profiler_parent::controller::DeadPool;
 
-pub(crate) fn key(pid: u32, life: u64) -> ProcessKey {
-    ProcessKey {
-        pid: ProcessId::new(pid),
-        start: ProcessStart::new(life),
-        pool: PoolId::new((u128::from(life) << 32) | u128::from(pid)),
-    }
+/// The pool of one life of a process.
+pub(crate) fn key(pid: u32, life: u64) -> PoolId {
+    PoolId::new((u128::from(life) << 32) | u128::from(pid))
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! The rules one by one, with reports written by hand.
 
-use profiler_core::ids::{ByteLimit, ProcessKey};
+use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::manager::update::{ReleasedChunk, Update};
 use profiler_core::time::Timestamp;
 use profiler_parent::controller::{Command, Controller, DeadPool, Event, Policy, Refusal};
@@ -31,7 +31,7 @@ impl Parent {
 
     /// The limit grows by `pages`, and a new process takes them all: chunks of one page from `time` on,
     /// and one page that is not released.
-    fn filled(&mut self, pid: u32, pages: u64, time: u64) -> ProcessKey {
+    fn filled(&mut self, pid: u32, pages: u64, time: u64) -> PoolId {
         self.set_limit(self.0.limit().get() / PAGE + pages);
         let key = key(pid, 1);
         self.handle(Event::Join { key });
@@ -45,11 +45,11 @@ impl Parent {
         key
     }
 
-    fn update(&mut self, key: ProcessKey, update: Update) -> Vec<Command> {
+    fn update(&mut self, key: PoolId, update: Update) -> Vec<Command> {
         self.handle(Event::Update { key, update })
     }
 
-    fn pages(&self, key: ProcessKey) -> u64 {
+    fn pages(&self, key: PoolId) -> u64 {
         self.0.allowance(key).unwrap().get() / PAGE
     }
 
@@ -79,16 +79,16 @@ fn again(allowance: u64, chunks: &[ReleasedChunk], wanted: u64) -> Update {
     Update { newly_released: Vec::new(), ..report(allowance, 1, chunks, wanted) }
 }
 
-fn destroy(key: ProcessKey, at_or_before: u64) -> Command {
+fn destroy(key: PoolId, at_or_before: u64) -> Command {
     Command::Destroy { key, at_or_before: Timestamp::from_raw(at_or_before) }
 }
 
-fn awaits(key: ProcessKey, pages: u64) -> Command {
+fn awaits(key: PoolId, pages: u64) -> Command {
     Command::Await { key, allowance: ByteLimit::new(pages * PAGE) }
 }
 
 /// `old` and `young` share 24 pages; `young` wants one more, and `old` has the oldest data.
-fn old_and_young() -> (Parent, ProcessKey, ProcessKey) {
+fn old_and_young() -> (Parent, PoolId, PoolId) {
     let mut parent = Parent::new();
     let (old, young) = (parent.filled(1, 12, 100), parent.filled(2, 12, 200));
     assert_eq!(parent.free_pages(), 0);

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use profiler_core::ids::{ByteLimit, ProcessKey};
+use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::manager::update::Update;
 use profiler_core::time::Timestamp;
 use profiler_parent::controller::{Command, Controller, Event, Policy};
@@ -259,10 +259,10 @@ impl World {
     }
 }
 
-fn key_of(index: usize) -> ProcessKey {
+fn key_of(index: usize) -> PoolId {
     key(u32::try_from(index).unwrap(), 1)
 }
 
-fn index_of(key: ProcessKey) -> usize {
-    usize::try_from(key.pid.get()).unwrap()
+fn index_of(key: PoolId) -> usize {
+    usize::try_from(key.get() & u128::from(u32::MAX)).unwrap()
 }

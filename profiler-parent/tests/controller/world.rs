@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use profiler_core::ids::{ByteLimit, ProcessKey};
+use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::time::Timestamp;
 use profiler_parent::controller::{Command, Controller, Event, Policy, ProcessFigures};
 
@@ -19,7 +19,7 @@ pub(crate) const POLICY: Policy =
 /// A process of the history.
 #[derive(Debug)]
 struct Node {
-    key: ProcessKey,
+    key: PoolId,
     child: Option<Child>,
     dead: bool,
     connected: bool,
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    fn forget_key(&mut self, key: ProcessKey) {
+    fn forget_key(&mut self, key: PoolId) {
         self.nodes.retain(|node| node.key != key);
         self.handle(Event::Forgotten { key });
     }
@@ -276,12 +276,7 @@ impl World {
     }
 
     /// No one who could have been asked keeps older data than what is destroyed.
-    fn check_order(
-        &self,
-        asker: Option<ProcessKey>,
-        before: &[(ProcessKey, ProcessFigures)],
-        out: &[Command],
-    ) {
+    fn check_order(&self, asker: Option<PoolId>, before: &[(PoolId, ProcessFigures)], out: &[Command]) {
         let youngest = out.iter().filter_map(|command| match command {
             Command::Destroy { at_or_before, .. } | Command::DestroyDead { at_or_before, .. } => {
                 Some(*at_or_before)
@@ -366,7 +361,7 @@ fn may_hold(node: &Node, child: &Child) -> u64 {
     coming.max().unwrap_or(0).max(child.told).max(child.allowance)
 }
 
-fn key_of(event: &Event) -> Option<ProcessKey> {
+fn key_of(event: &Event) -> Option<PoolId> {
     match event {
         Event::Join { key } | Event::Connected { key } | Event::Disconnected { key } => Some(*key),
         Event::Update { key, .. } | Event::Died { key, .. } | Event::DeadDestroyed { key, .. } => Some(*key),

@@ -12,9 +12,9 @@ fn run(ended_ms: i64, duration_ms: u64) -> Run {
     Run { ended: SessionNs(ended_ms * MS), duration_ns: duration_ms * 1_000_000 }
 }
 
-fn look(id: u32, runs: &[Run]) -> Look<u32, u32> {
+fn look(id: u32, runs: &[Run]) -> GroupPeaks<u32, u32> {
     let name = format!("group {id}");
-    Look { id, process: 0, kind: "plugin".to_owned(), name, runs: runs.to_vec(), blocking_ns: 0 }
+    GroupPeaks { id, process: 0, kind: "plugin".to_owned(), name, runs: runs.to_vec(), blocking_ns: 0 }
 }
 
 fn machine(rules: AlertRules) -> Machine<u32, u32> {
@@ -23,7 +23,7 @@ fn machine(rules: AlertRules) -> Machine<u32, u32> {
     machine
 }
 
-fn at(machine: &mut Machine<u32, u32>, ms: i64, looks: Vec<Look<u32, u32>>) -> Vec<(u32, u64)> {
+fn at(machine: &mut Machine<u32, u32>, ms: i64, looks: Vec<GroupPeaks<u32, u32>>) -> Vec<(u32, u64)> {
     machine
         .look(SessionNs(ms * MS), looks)
         .iter()
@@ -51,8 +51,8 @@ fn a1_a_run_of_exactly_the_threshold_is_too_long_and_groups_and_kinds_have_their
         .threshold_of_group("group 3", None)
         .buffering(Duration::ZERO);
     let mut machine = machine(rules);
-    let tenant = |id, runs: &[Run]| Look { kind: "tenant".to_owned(), ..look(id, runs) };
-    let process = |id, runs: &[Run]| Look { kind: "process".to_owned(), ..look(id, runs) };
+    let tenant = |id, runs: &[Run]| GroupPeaks { kind: "tenant".to_owned(), ..look(id, runs) };
+    let process = |id, runs: &[Run]| GroupPeaks { kind: "process".to_owned(), ..look(id, runs) };
     let looks = vec![
         look(1, &[run(5, 50)]),
         look(2, &[run(5, 49)]),
@@ -87,7 +87,7 @@ fn a5_a_process_warms_up_first() {
     let rules = AlertRules::default().warm_up(Duration::from_millis(500)).buffering(Duration::ZERO);
     let mut machine = machine(rules);
     assert_eq!(at(&mut machine, 600, vec![look(1, &[run(499, 400)])]), []);
-    let late = |id, runs: &[Run]| Look { process: 7, ..look(id, runs) };
+    let late = |id, runs: &[Run]| GroupPeaks { process: 7, ..look(id, runs) };
     let looks = |old: Run, new: Run| vec![look(1, &[old]), late(2, &[new])];
     assert_eq!(at(&mut machine, 1000, looks(run(990, 80), run(995, 80))), [(1, 80)]);
     assert_eq!(at(&mut machine, 1600, looks(run(990, 80), run(1500, 90))), [(2, 90)]);
@@ -97,7 +97,7 @@ fn a5_a_process_warms_up_first() {
 #[test]
 fn a4_a_process_that_shows_its_first_group_with_a_slow_run_is_heard() {
     let mut machine = machine(AlertRules::default().buffering(Duration::ZERO));
-    let looks = || vec![Look { process: 7, ..look(2, &[run(900, 100)]) }];
+    let looks = || vec![GroupPeaks { process: 7, ..look(2, &[run(900, 100)]) }];
     assert_eq!(at(&mut machine, 1000, looks()), [(2, 100)], "nothing has to warm up");
     let rules = AlertRules::default().warm_up(Duration::from_millis(500)).buffering(Duration::ZERO);
     let mut machine = self::machine(rules);
@@ -120,7 +120,7 @@ fn a5_when_too_many_are_slow_at_once_the_machine_is_the_culprit() {
 fn a5_a_group_is_not_repeated_too_soon_whatever_process_has_it() {
     let rules = AlertRules::default().repeat(Duration::from_secs(1)).buffering(Duration::ZERO);
     let mut machine = machine(rules);
-    let twin = |runs: &[Run]| Look { process: 9, name: "group 1".to_owned(), ..look(2, runs) };
+    let twin = |runs: &[Run]| GroupPeaks { process: 9, name: "group 1".to_owned(), ..look(2, runs) };
     assert_eq!(at(&mut machine, 10, vec![look(1, &[run(5, 80)]), twin(&[run(5, 90)])]), [(2, 90), (1, 80)]);
     assert_eq!(at(&mut machine, 900, vec![look(1, &[run(800, 80)]), twin(&[run(5, 90)])]), []);
     assert_eq!(at(&mut machine, 1010, vec![look(1, &[run(1005, 80)]), twin(&[run(5, 90)])]), [(1, 80)]);
@@ -130,7 +130,7 @@ fn a5_a_group_is_not_repeated_too_soon_whatever_process_has_it() {
 #[test]
 fn an_alert_spans_its_runs_and_says_what_was_waited_since_the_one_before() {
     let mut machine = machine(AlertRules::default().buffering(Duration::from_millis(100)));
-    let waited = |runs: &[Run], ms: u64| Look { blocking_ns: ms * 1_000_000, ..look(1, runs) };
+    let waited = |runs: &[Run], ms: u64| GroupPeaks { blocking_ns: ms * 1_000_000, ..look(1, runs) };
     assert!(machine.look(SessionNs(300 * MS), [waited(&[run(300, 100)], 40)]).is_empty());
     let drafts = machine.look(SessionNs(400 * MS), [waited(&[run(300, 100), run(390, 80)], 70)]);
     let [draft] = &drafts[..] else { panic!("{drafts:?}") };
@@ -147,7 +147,7 @@ fn of_groups_that_are_gone_nothing_is_kept_for_long() {
     let mut machine = machine(rules);
     let mut show = |step: i64, runs: &[Run]| {
         let number = u32::try_from(step).unwrap();
-        at(&mut machine, step * 1_000, vec![Look { process: number, ..look(number, runs) }]);
+        at(&mut machine, step * 1_000, vec![GroupPeaks { process: number, ..look(number, runs) }]);
         (machine.groups.len(), machine.pending.len())
     };
     let quiet = (1..100).map(|step| show(step, &[])).last();
@@ -163,7 +163,7 @@ fn a5_what_is_kept_of_groups_that_are_made_up_is_bounded_and_the_rest_is_counted
     let mut alerts = 0;
     for step in 0..20 {
         let groups = (step * 1_000..step * 1_000 + 1_000).map(|id| look(id, &[run(1, 80)]));
-        let honest = Look { process: 1, ..look(1_000_000 + step, &[run(1, 90)]) };
+        let honest = GroupPeaks { process: 1, ..look(1_000_000 + step, &[run(1, 90)]) };
         let told = at(&mut machine, i64::from(step) + 1, groups.chain([honest]).collect());
         assert_eq!(told.first(), Some(&(1_000_000 + step, 90)), "it was crowded out");
         alerts += told.len();
@@ -182,7 +182,7 @@ fn a5_a_collection_that_lasts_holds_a_bounded_number_of_groups() {
     for step in 0..100_u32 {
         // Each look shows other groups, of twenty processes.
         let groups =
-            (0..1_000).map(|n| Look { process: n % 20, ..look(10 + step * 1_000 + n, &[run(1, 80)]) });
+            (0..1_000).map(|n| GroupPeaks { process: n % 20, ..look(10 + step * 1_000 + n, &[run(1, 80)]) });
         assert_eq!(at(&mut machine, i64::from(step) + 1, groups.collect()), []);
     }
     assert_eq!(machine.pending.len(), MOST_PENDING);
@@ -261,7 +261,7 @@ proptest! {
 #[test]
 fn a2_a_run_is_told_once_although_its_process_is_missing_from_some_looks() {
     let mut machine = machine(AlertRules::default().buffering(Duration::ZERO));
-    let shown = || vec![Look { blocking_ns: 5, ..look(1, &[run(100, 100)]) }];
+    let shown = || vec![GroupPeaks { blocking_ns: 5, ..look(1, &[run(100, 100)]) }];
     assert_eq!(at(&mut machine, 150, shown()), [(1, 100)]);
     // One look, several, very long, and one after which there was no look for long.
     for (missing, again) in [(350, 550), (4_000, 8_000), (9_000, 60_000), (200_000, 200_200)] {
@@ -272,7 +272,7 @@ fn a2_a_run_is_told_once_although_its_process_is_missing_from_some_looks() {
         assert_eq!(at(&mut machine, missing, vec![]), []);
     }
     assert_eq!(machine.groups.len(), 0, "forgotten");
-    let later = Look { blocking_ns: 5, ..look(1, &[run(100, 100), run(211_500, 90)]) };
+    let later = GroupPeaks { blocking_ns: 5, ..look(1, &[run(100, 100), run(211_500, 90)]) };
     assert_eq!(at(&mut machine, 217_000, vec![later]), [(1, 90)], "what it did meanwhile is heard");
 }
 

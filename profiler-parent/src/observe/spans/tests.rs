@@ -171,7 +171,7 @@ fn ends_of_spans_that_made_room_are_told_apart_by_thread_and_remembered_within_b
     push_out(&mut spans, MOST_OPEN);
     spans.forget_thread(ThreadId::new(2));
     assert_eq!([late(&mut spans, 0), late(&mut spans, 0), late(&mut spans, 2)], [0, 1, 1]);
-    push_out(&mut spans, given_up::MOST);
+    push_out(&mut spans, evicted::MOST);
     assert_eq!(late(&mut spans, 1), 1, "too long ago");
 }
 

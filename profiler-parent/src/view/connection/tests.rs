@@ -31,11 +31,11 @@ impl Write for Client {
     }
 }
 
-fn site(content: &[u8], is_compressed: bool) -> Site {
+fn site(content: &[u8], is_compressed: bool) -> ViewRoutes {
     let mut file: File = tempfile::tempfile().unwrap();
     file.write_all(content).unwrap();
     file.rewind().unwrap();
-    Site {
+    ViewRoutes {
         token: TOKEN.to_owned(),
         file,
         is_compressed,
@@ -47,7 +47,7 @@ fn site(content: &[u8], is_compressed: bool) -> Site {
     }
 }
 
-fn ask(site: &Site, piece: usize, request: &str) -> String {
+fn ask(site: &ViewRoutes, piece: usize, request: &str) -> String {
     let mut client = Client { request: Cursor::new(request.as_bytes().to_vec()), piece, got: Vec::new() };
     let _ = serve(&mut client, site, || ());
     String::from_utf8(client.got).unwrap()

@@ -1,0 +1,55 @@
+//! The dispatcher: a thread that writes the evidence of alerts, and calls the listeners. Both may take
+//! any time.
+//!
+//! Fed by [`super::poller`] through a bounded queue. Invariants: alerts are dispatched in the order of
+//! their collections; after the end neither a profile nor a call is begun; a panic costs only the
+//! profile or the call that panicked.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, select};
+
+use super::Alert;
+use super::evidence::Evidence;
+use super::listeners::Listeners;
+use super::poller::{StopSignals, WithheldCounts};
+use crate::capture::CaptureSources;
+
+/// Collections that wait to be dispatched.
+pub(super) const QUEUE: usize = 16;
+
+/// What the thread has.
+pub(super) struct Dispatcher {
+    pub(super) captures: Arc<CaptureSources>,
+    pub(super) listeners: Arc<Listeners>,
+    pub(super) counts: WithheldCounts,
+    pub(super) signals: StopSignals,
+    pub(super) evidence: Evidence,
+}
+
+impl Dispatcher {
+    pub(super) fn run(mut self, collections: &Receiver<Vec<Alert>>) {
+        while let Some(alerts) = self.next(collections) {
+            self.tell(alerts);
+        }
+    }
+
+    /// The next collection; `None` at the end.
+    fn next(&self, collections: &Receiver<Vec<Alert>>) -> Option<Vec<Alert>> {
+        let [stopped, over] = &self.signals.0;
+        let next = select! {
+            recv(stopped) -> _ => None,
+            recv(over) -> _ => None,
+            recv(collections) -> alerts => alerts.ok(),
+        };
+        next.filter(|_| !self.signals.is_over())
+    }
+
+    fn tell(&mut self, mut alerts: Vec<Alert>) {
+        let Self { captures, signals, evidence, .. } = self;
+        self.counts.guard(|| evidence.attach(&mut alerts, captures, || signals.is_over()));
+        if !self.signals.is_over() {
+            self.counts.guard(|| self.listeners.tell(&alerts));
+        }
+    }
+}

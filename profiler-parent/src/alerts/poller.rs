@@ -1,0 +1,221 @@
+//! The poller: a thread that reads all groups several times a second, feeds the state machine, and hands
+//! alerts over.
+//!
+//! The dispatcher ([`super::dispatcher`]) does what takes long, evidence and callbacks, so the poller is
+//! on time. Invariants: it never waits for the dispatcher; alerts for which the dispatcher has no room
+//! are counted; a panic costs one poll.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, select};
+use profiler_core::ids::{PoolId, ProcessId};
+
+use super::Alert;
+use super::listeners::Listeners;
+use super::machine::{Draft, GroupPeaks, Machine, Run, Withheld};
+use super::rules::AlertRules;
+use crate::groups::{GroupId, GroupsSnapshot, SnapshotReader};
+use crate::session_time::SessionNs;
+
+/// Time between two polls, as long as they are cheap. Peaks are kept for about five seconds: a run is
+/// missed only if a poll takes longer than that.
+const LOOK: Duration = Duration::from_millis(200);
+/// With many processes: interval = 300 × the cost of the last poll, so polls use at most a third of a
+/// percent of a processor.
+const REST: u32 = 300;
+/// But no longer than this.
+const LONGEST_REST: Duration = Duration::from_secs(3);
+/// How long a poll may take before it reads no further pool.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// The thread ends after this many panics.
+const MOST_PANICS: u32 = 10;
+
+/// Both threads end when one of these is disconnected: by the application, or by the session's end.
+#[derive(Clone, Debug)]
+pub(super) struct StopSignals(pub(super) [Receiver<()>; 2]);
+
+impl StopSignals {
+    /// Whether it is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.iter().any(|end| end.try_recv() != Err(TryRecvError::Empty))
+    }
+}
+
+/// Alerts that were withheld, by reason.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WithheldCounts(Arc<Mutex<Withheld>>);
+
+impl WithheldCounts {
+    pub(super) fn now(&self) -> Withheld {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Withheld)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Runs something that may panic. Whether it did not.
+    pub(super) fn guard(&self, body: impl FnOnce()) -> bool {
+        let ended_well = catch_unwind(AssertUnwindSafe(body)).is_ok();
+        self.change(|counts| counts.panics += u64::from(!ended_well));
+        ended_well
+    }
+
+    /// Gives alerts to the dispatcher, if its queue has room for them.
+    fn hand_over(&self, alerts: Vec<Alert>, tell: &Sender<Vec<Alert>>) {
+        if let Err(refused) = tell.try_send(alerts) {
+            let lost = refused.into_inner().len() as u64;
+            self.change(|counts| counts.unheard = counts.unheard.saturating_add(lost));
+        }
+    }
+}
+
+/// What the thread has.
+pub(super) struct Poller {
+    pub(super) groups: Arc<SnapshotReader>,
+    pub(super) listeners: Arc<Listeners>,
+    pub(super) counts: WithheldCounts,
+    pub(super) signals: StopSignals,
+    pub(super) dispatch: Sender<Vec<Alert>>,
+}
+
+impl Poller {
+    pub(super) fn run(self, rules: &AlertRules) {
+        let (mut machine, mut panics, mut rest) = (None, 0, LOOK);
+        // The latest snapshot, kept so that the live page can use it.
+        let mut latest = None;
+        while panics < MOST_PANICS {
+            let (begun, before) = (self.now(), latest.take());
+            let ended_well = self.counts.guard(|| {
+                let snapshot = self.snapshot(rest, before);
+                self.look(&snapshot, rules, &mut machine);
+                latest = Some(snapshot);
+            });
+            panics += u32::from(!ended_well);
+            // A snapshot of another caller says nothing of what polls cost.
+            if latest.as_ref().is_none_or(|snapshot| snapshot.at_ns >= begun.0) {
+                rest = rest_after(self.since(begun));
+            }
+            let [stopped, over] = &self.signals.0;
+            select! {
+                recv(stopped) -> _ => return,
+                recv(over) -> _ => return,
+                default(rest) => {}
+            }
+        }
+    }
+
+    /// All groups as they are now, or the snapshot of another caller that is younger than half an
+    /// interval.
+    fn snapshot(&self, rest: Duration, before: Option<Arc<GroupsSnapshot>>) -> Arc<GroupsSnapshot> {
+        drop(before); // so that it does not find its own
+        let age = i64::try_from(rest.as_nanos() / 2).unwrap_or(0);
+        self.groups.recent_snapshot(TIMEOUT, age)
+    }
+
+    fn look(
+        &self,
+        snapshot: &GroupsSnapshot,
+        rules: &AlertRules,
+        machine: &mut Option<Machine<GroupId, PoolId>>,
+    ) {
+        let now = SessionNs(snapshot.at_ns);
+        let machine = machine.get_or_insert_with(|| Machine::new(rules.clone(), now));
+        machine.meet(now, snapshot.processes.iter().map(|process| process.pool));
+        let drafts = machine.look(now, looks(snapshot));
+        let withheld = machine.withheld();
+        self.counts.change(|counts| {
+            *counts = Withheld { unheard: counts.unheard, panics: counts.panics, ..withheld };
+        });
+        if !drafts.is_empty() && !self.listeners.is_empty() {
+            self.counts.hand_over(alerts(drafts, snapshot), &self.dispatch);
+        }
+    }
+
+    fn now(&self) -> SessionNs {
+        self.groups.time().now()
+    }
+
+    fn since(&self, begun: SessionNs) -> Duration {
+        Duration::from_nanos(u64::try_from(self.now().0.saturating_sub(begun.0)).unwrap_or(0))
+    }
+}
+
+/// How long to wait after a poll that took `took`.
+fn rest_after(took: Duration) -> Duration {
+    took.saturating_mul(REST).clamp(LOOK, LONGEST_REST)
+}
+
+fn looks(snapshot: &GroupsSnapshot) -> impl Iterator<Item = GroupPeaks<GroupId, PoolId>> + '_ {
+    snapshot.rows().map(|(process, row)| GroupPeaks {
+        id: row.id,
+        process: process.pool,
+        kind: row.kind.name().to_owned(),
+        name: row.name.clone(),
+        runs: row.totals.peaks.iter().map(|peak| run(peak.ended_ns, peak.duration_ns)).collect(),
+        blocking_ns: row.totals.blocking_ns,
+    })
+}
+
+fn run(ended_ns: u64, duration_ns: u64) -> Run {
+    Run { ended: SessionNs(i64::try_from(ended_ns).unwrap_or(i64::MAX)), duration_ns }
+}
+
+fn alerts(drafts: Vec<Draft<GroupId>>, snapshot: &GroupsSnapshot) -> Vec<Alert> {
+    let names: BTreeMap<PoolId, (ProcessId, &str)> = snapshot
+        .processes
+        .iter()
+        .map(|process| (process.pool, (process.pid, process.name.as_str())))
+        .collect();
+    let alert = |draft: Draft<GroupId>| {
+        let (process, name) = names.get(&draft.id.pool).copied().unwrap_or((ProcessId::new(0), ""));
+        Alert {
+            group: draft.name,
+            kind: draft.kind,
+            id: draft.id,
+            process,
+            process_name: name.to_owned(),
+            highest_ns: draft.highest_ns,
+            runs: draft.runs,
+            blocking_ns: draft.blocking_ns,
+            from: draft.from,
+            to: draft.to,
+            evidence: None,
+            evidence_error: None,
+        }
+    };
+    drafts.into_iter().map(alert).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::*;
+
+    #[test]
+    fn a5_alerts_for_which_who_tells_has_no_room_are_counted_and_nobody_waits() {
+        let (counts, (tell, queue)) = (WithheldCounts::default(), bounded(1));
+        let alerts = || vec![Alert::test("plugin", "a"), Alert::test("plugin", "b")];
+        (0..3).for_each(|_| counts.hand_over(alerts(), &tell));
+        assert_eq!((queue.len(), counts.now().unheard), (1, 4));
+    }
+
+    #[test]
+    fn a_panic_is_counted_and_ends_nothing() {
+        let counts = WithheldCounts::default();
+        assert!(!counts.guard(|| panic!("as it may")));
+        assert!(counts.guard(|| ()));
+        assert_eq!(counts.now().panics, 1);
+    }
+
+    #[test]
+    fn looks_are_rarer_where_they_cost_more_but_no_peak_is_missed() {
+        assert_eq!(rest_after(Duration::from_micros(300)), LOOK);
+        assert_eq!(rest_after(Duration::from_millis(4)), Duration::from_millis(1_200));
+        assert_eq!(rest_after(Duration::from_secs(1)), LONGEST_REST);
+    }
+}

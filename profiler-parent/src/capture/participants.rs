@@ -1,0 +1,198 @@
+//! The participants of a capture: every process of the session, with what is needed to take its part.
+//!
+//! Used by both forms of a capture. The functions that wait for children have bounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::losses::EntryCounts;
+use profiler_core::profile::gecko::merge_categories;
+use profiler_core::profile::{CategoryRow, ProcessSummary, ProfileSpec};
+use profiler_core::reader::PoolReader;
+use profiler_core::sys::OwnFile;
+use profiler_core::time::{Anchor, Timestamp};
+
+use super::log::GatheringLog;
+use super::{CaptureSources, CapturedProcess, TimeRange};
+use crate::gather::state::{DEATH_NEWS, Millis};
+use crate::gather::verdict::{Verdict, Why};
+use crate::outbox::Outbox;
+use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+
+/// How long a capture waits for the hello of a new child. A child says hello within some milliseconds
+/// of its start if it gets a processor. A child that is silent delays every capture by this time, so
+/// it is half of what a capture may take beyond its timeout.
+const HELLO: Millis = Millis::new(250);
+
+/// One process of a capture.
+#[derive(Debug)]
+pub(super) struct Participant {
+    pub(super) key: PoolId,
+    pub(super) name: String,
+    pub(super) pid: ProcessId,
+    pub(super) is_parent: bool,
+    pub(super) remains: Remains,
+    pub(super) outbox: Option<Arc<Outbox>>,
+    /// What is known of why it cannot be asked, if it cannot.
+    unable: Option<Why>,
+}
+
+impl Participant {
+    /// Its pool, if it has one.
+    pub(super) fn pool(&self) -> Option<&Arc<OwnFile>> {
+        match &self.remains {
+            Remains::Pool(file) => Some(file),
+            Remains::Expired(_) | Remains::Unprofiled(_) => None,
+        }
+    }
+
+    /// What the report says of it when nothing of it is in the profile.
+    pub(super) fn missing(&self) -> CapturedProcess {
+        let (counts, why) = match &self.remains {
+            Remains::Expired(counts) if counts.recorded() > 0 => (*counts, Why::Expired),
+            Remains::Expired(counts) => (*counts, why_untouched(self.unable.clone().unwrap_or(Why::Gone))),
+            Remains::Unprofiled(why) => (EntryCounts::default(), Why::Unprofiled { message: why.clone() }),
+            Remains::Pool(_) => (EntryCounts::default(), self.unable.clone().unwrap_or(Why::Gone)),
+        };
+        self.settled(&ProcessSummary { counts, ..ProcessSummary::default() }, Verdict::Missing { why })
+    }
+
+    /// What the report says of it when its part is in the profile.
+    pub(super) fn settled(&self, summary: &ProcessSummary, verdict: Verdict) -> CapturedProcess {
+        CapturedProcess {
+            name: self.name.clone(),
+            pid: self.pid,
+            threads: summary.threads,
+            counts: summary.counts,
+            verdict,
+            writing: Duration::from_nanos(summary.writing_ns),
+        }
+    }
+}
+
+/// Lists the processes of the session, the parent first.
+pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
+    await_hellos(processes);
+    let all = processes.lock();
+    let mut participants: Vec<_> = all
+        .iter()
+        .map(|(key, process)| {
+            let participant = Participant {
+                key: *key,
+                name: process.name.clone(),
+                pid: process.pid,
+                is_parent: process.state == ProcessState::Parent,
+                remains: process.remains.clone(),
+                outbox: process.outbox.clone(),
+                unable: process.why_unable(),
+            };
+            (process.order, participant)
+        })
+        .collect();
+    drop(all);
+    participants.sort_by_key(|(order, _)| *order);
+    participants.into_iter().map(|(_, participant)| participant).collect()
+}
+
+/// Processes that are dead, have no data left and are not listed by name any more, as one row.
+pub(super) fn expired(processes: &ProcessTable) -> Option<CapturedProcess> {
+    let expired = processes.expired();
+    (expired.processes > 0).then(|| CapturedProcess {
+        name: format!("{} earlier processes", expired.processes),
+        pid: ProcessId::new(0),
+        threads: 0,
+        counts: expired.counts,
+        verdict: Verdict::Missing { why: Why::Expired },
+        writing: Duration::ZERO,
+    })
+}
+
+/// Why a process cannot be asked, by what is known now; `None` if it could be.
+pub(super) fn unable_now(processes: &ProcessTable, key: PoolId) -> Option<Why> {
+    processes.lock().get(&key).and_then(Process::why_unable)
+}
+
+/// When a process ended, if it has by now.
+pub(super) fn death_of(processes: &ProcessTable, key: PoolId) -> Option<Timestamp> {
+    processes.lock().get(&key).and_then(|process| process.died)
+}
+
+/// Waits shortly for processes that are ending, or whose channel has closed, because their exit status
+/// says more. A caller that saw the pipe of a child close, and then captures, learns how it died.
+pub(super) fn await_news(processes: &ProcessTable, keys: impl Iterator<Item = PoolId>) {
+    let keys: Vec<PoolId> = keys.collect();
+    let running: Vec<(PoolId, u32)> = {
+        let all = processes.lock();
+        let known = keys.iter().filter_map(|key| Some((*key, all.get(key)?)));
+        known
+            .filter(|(_, process)| process.seems_to_run())
+            .map(|(key, process)| (key, process.pid.get()))
+            .collect()
+    };
+    let ending = running.iter().filter(|(_, pid)| crate::sys::is_ending(*pid)).map(|(key, _)| *key);
+    let ending: BTreeSet<PoolId> = ending.collect();
+    processes.wait_while(DEATH_NEWS.into(), |all| {
+        let is_open = |key: &PoolId| {
+            let ends =
+                |process: &Process| process.has_hung_up() || process.seems_to_run() && ending.contains(key);
+            all.get(key).is_some_and(ends)
+        };
+        keys.iter().any(is_open)
+    });
+}
+
+/// Waits shortly for the hellos of new children that record already.
+fn await_hellos(processes: &ProcessTable) {
+    let is_new = |process: &Process| process.state == ProcessState::Starting;
+    let new: Vec<(PoolId, Remains)> = {
+        let all = processes.lock();
+        all.iter()
+            .filter(|(_, process)| is_new(process))
+            .map(|(key, process)| (*key, process.remains.clone()))
+            .collect()
+    };
+    let begun: Vec<PoolId> = new.iter().filter(|(_, pool)| pool.is_taken()).map(|(key, _)| *key).collect();
+    if !begun.is_empty() {
+        let is_silent = |key: &PoolId, all: &BTreeMap<PoolId, Process>| all.get(key).is_some_and(is_new);
+        processes.wait_while(HELLO.into(), |all| begun.iter().any(|key| is_silent(key, all)));
+    }
+}
+
+/// The reason for a process that left nothing because it never recorded.
+pub(super) fn why_untouched(why: Why) -> Why {
+    if why.is_orderly() { Why::RecordedNothing } else { why }
+}
+
+/// Notes in the log the processes that hold more memory than they were granted.
+pub(super) fn note_overdrawn(processes: &ProcessTable, log: &mut GatheringLog) {
+    for process in processes.reports().iter().filter(|process| process.excess_bytes > 0) {
+        let (name, pid, held) = (&process.name, process.pid, process.true_bytes);
+        let more = process.excess_bytes;
+        log.note(format!("{name} ({pid}) holds {held} bytes, {more} more than it was granted"));
+    }
+}
+
+/// What all parts share: the conversion of times, the window, the categories of all processes.
+pub(super) fn spec(
+    sources: &CaptureSources,
+    participants: &[Participant],
+    range: Option<TimeRange>,
+) -> ProfileSpec {
+    let later = Anchor::take();
+    let window = sources.window_ns;
+    let since = (window > 0).then(|| {
+        let ticks = sources.time.clock().converter(later).ticks_in(window);
+        Timestamp::from_raw(later.ticks.raw().saturating_sub(ticks))
+    });
+    let from = range.map(|range| sources.time.timestamp_of(range.from, later));
+    let since = since.max(from);
+    let mut categories: Vec<CategoryRow> = Vec::new();
+    for pool in participants.iter().filter_map(Participant::pool) {
+        let definitions = PoolReader::open(&**pool).and_then(|reader| reader.definitions());
+        merge_categories(&mut categories, &definitions.unwrap_or_default());
+    }
+    categories.truncate(ipc_protocol::limits::MAX_CATEGORIES);
+    ProfileSpec { later, since, categories }
+}

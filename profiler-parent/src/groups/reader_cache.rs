@@ -1,0 +1,96 @@
+//! Readers of the groups in pools, kept from one snapshot to the next.
+//!
+//! Used by [`super::snapshot_reader`]. A reader keeps its pool open. Invariant: the cache keeps no
+//! pool open that the session has given up, and none after the session's end.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use profiler_core::ids::PoolId;
+use profiler_core::reader::groups::GroupReader;
+use profiler_core::sys::OwnFile;
+
+/// A reader of the groups in one pool.
+pub(super) type PoolGroupReader = GroupReader<Arc<OwnFile>>;
+
+#[derive(Debug, Default)]
+struct CachedReaders {
+    all: HashMap<PoolId, PoolGroupReader>,
+    is_over: bool,
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(super) struct ReaderCache(Mutex<CachedReaders>);
+
+impl ReaderCache {
+    fn lock(&self) -> MutexGuard<'_, CachedReaders> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the reader of a pool out, to be put back by [`Self::keep`]. `None` if there is none or
+    /// another thread has it.
+    pub(super) fn take(&self, key: PoolId) -> Option<PoolGroupReader> {
+        self.lock().all.remove(&key)
+    }
+
+    /// Keeps a reader for the next snapshot, unless the session is over.
+    pub(super) fn keep(&self, key: PoolId, reader: PoolGroupReader) {
+        let mut readers = self.lock();
+        if !readers.is_over {
+            readers.all.insert(key, reader);
+        }
+    }
+
+    /// The pool is not needed any more.
+    pub(super) fn forget(&self, key: PoolId) {
+        let reader = self.lock().all.remove(&key);
+        drop(reader); // without the lock: closing a pool frees it
+    }
+
+    /// Keeps only the readers of these pools.
+    pub(super) fn keep_only(&self, mut is_there: impl FnMut(PoolId) -> bool) {
+        self.lock().all.retain(|key, _| is_there(*key));
+    }
+
+    /// The session is over.
+    pub(super) fn close(&self) {
+        let mut readers = self.lock();
+        readers.is_over = true;
+        readers.all.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::ids::ByteLimit;
+    use profiler_core::pool::{self, PoolSpec};
+    use profiler_core::session::SessionParams;
+    use profiler_core::time::SessionClock;
+
+    use super::*;
+
+    /// A reader of a new pool, and another reference to that pool.
+    fn reader() -> (PoolGroupReader, Arc<OwnFile>) {
+        let (id, limit) = (pool::new_id().unwrap(), ByteLimit::new(1 << 20));
+        let (clock, params) = (SessionClock::start_now(), SessionParams::default());
+        let spec = PoolSpec { id, limit, allowance: limit, clock, params, name: "pool".into() };
+        let file = Arc::new(pool::create(&spec).unwrap().into());
+        (PoolGroupReader::open(Arc::clone(&file)).unwrap(), file)
+    }
+
+    #[test]
+    fn p12_a_reader_keeps_its_pool_no_longer_than_somebody_needs_that() {
+        let (cache, key) = (ReaderCache::default(), PoolId::new(1));
+        let (kept, file) = reader();
+        cache.keep(key, kept);
+        cache.forget(key);
+        assert_eq!(Arc::strong_count(&file), 1, "its memory is gone");
+        let (kept, file) = reader();
+        cache.keep(key, kept);
+        let late = cache.take(key).unwrap();
+        cache.close();
+        cache.keep(key, late);
+        assert_eq!(Arc::strong_count(&file), 1, "the session was over before the snapshot was");
+    }
+}

@@ -1,0 +1,247 @@
+//! Reads the groups in all pools, and makes a snapshot of them.
+//!
+//! Runs on the thread of the caller. The list of processes is copied under its lock, and pools are
+//! read without it. Reading a pool in memory never waits. Reading a pool in a file may wait for the
+//! disk, so no further pool is read after the time-out; the remaining processes are listed as
+//! missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use profiler_core::groups::GroupKind;
+use profiler_core::ids::{PoolId, ProcessId};
+use profiler_core::reader::ReadError;
+use profiler_core::reader::groups::{GroupReader, GroupReading, PoolGroups};
+use profiler_core::sys::OwnFile;
+use profiler_core::time::Timestamp;
+
+use super::reader_cache::{PoolGroupReader, ReaderCache};
+use super::snapshot::{
+    GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
+};
+use super::stopped_cache::StoppedCache;
+use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::session_time::{SessionNs, SessionTime};
+
+/// Groups that are kept of a process when its pool is closed, those with the most time first.
+const MOST_FINAL: usize = 64;
+
+/// What is to be read of a process.
+enum Source {
+    Pool(Arc<OwnFile>),
+    Final(Arc<PoolGroups>),
+    Missing(String),
+}
+
+struct Candidate {
+    key: PoolId,
+    order: u64,
+    pid: ProcessId,
+    name: String,
+    has_ended: bool,
+    source: Source,
+}
+
+impl Candidate {
+    fn of(key: PoolId, process: &Process) -> Self {
+        let source = match (&process.remains, &process.groups) {
+            (_, Some(groups)) => Source::Final(Arc::clone(groups)),
+            (Remains::Pool(file), None) => Source::Pool(Arc::clone(file)),
+            (Remains::Expired(_), None) => Source::Missing("its memory is gone".to_owned()),
+            (Remains::Unprofiled(why), None) => Source::Missing(why.clone()),
+        };
+        let has_ended = matches!(process.state, ProcessState::Exited(_));
+        let (order, pid, name) = (process.order, process.pid, process.name.clone());
+        Self { key, order, pid, name, has_ended, source }
+    }
+
+    fn standing(&self, is_stopped: impl Fn(&Self) -> bool) -> ProcessStanding {
+        match self.has_ended {
+            true => ProcessStanding::Gone,
+            false if is_stopped(self) => ProcessStanding::Frozen,
+            false => ProcessStanding::Live,
+        }
+    }
+}
+
+/// Reads the groups of all processes. One per session.
+#[derive(Debug)]
+pub(crate) struct SnapshotReader {
+    processes: Arc<ProcessTable>,
+    time: SessionTime,
+    readers: ReaderCache,
+    stopped: Mutex<StoppedCache>,
+    /// The latest snapshot of a periodic caller, as long as that caller keeps it.
+    recent: Mutex<Weak<GroupsSnapshot>>,
+}
+
+impl SnapshotReader {
+    pub(crate) fn new(processes: Arc<ProcessTable>, time: SessionTime) -> Self {
+        let (readers, stopped, recent) = (ReaderCache::default(), Mutex::default(), Mutex::default());
+        Self { processes, time, readers, stopped, recent }
+    }
+
+    /// The time of the session.
+    pub(crate) const fn time(&self) -> SessionTime {
+        self.time
+    }
+
+    /// The groups of all processes as they are now.
+    pub(crate) fn snapshot(&self, timeout: Duration) -> GroupsSnapshot {
+        self.read_all(timeout, self.candidates(), |process| crate::sys::is_stopped(process.pid))
+    }
+
+    /// For periodic callers. Returns the latest snapshot that any of them took if it is at most
+    /// `age` nanoseconds old, else a new one. With many processes the new one may take from earlier
+    /// snapshots whether a process is stopped.
+    pub(crate) fn recent_snapshot(&self, timeout: Duration, age: i64) -> Arc<GroupsSnapshot> {
+        let now = self.time.now().0;
+        let recent = lock(&self.recent).upgrade();
+        if let Some(recent) = recent.filter(|recent| now.saturating_sub(recent.at_ns) <= age) {
+            return recent;
+        }
+        let candidates = self.candidates();
+        let stopped = self.stopped_among(&candidates);
+        let is_stopped = |process: &Candidate| stopped.contains(&process.key);
+        let snapshot = Arc::new(self.read_all(timeout, candidates, is_stopped));
+        *lock(&self.recent) = Arc::downgrade(&snapshot);
+        snapshot
+    }
+
+    /// The pool of this process is not needed any more.
+    pub(crate) fn forget_reader(&self, key: PoolId) {
+        self.readers.forget(key);
+    }
+
+    /// The session is over: no pool is kept open any more.
+    pub(crate) fn close(&self) {
+        self.readers.close();
+    }
+
+    /// The stopped processes. The system is asked under the lock: it answers at once.
+    fn stopped_among(&self, candidates: &[Candidate]) -> BTreeSet<PoolId> {
+        let pids: BTreeMap<PoolId, ProcessId> =
+            candidates.iter().filter(|one| !one.has_ended).map(|one| (one.key, one.pid)).collect();
+        let running: Vec<PoolId> = pids.keys().copied().collect();
+        let mut stopped = lock(&self.stopped);
+        stopped.update(&running, |key| pids.get(&key).is_some_and(|pid| crate::sys::is_stopped(*pid)));
+        running.into_iter().filter(|key| stopped.is_stopped(*key)).collect()
+    }
+
+    fn read_all(
+        &self,
+        timeout: Duration,
+        candidates: Vec<Candidate>,
+        is_stopped: impl Fn(&Candidate) -> bool,
+    ) -> GroupsSnapshot {
+        let converter = self.time.converter();
+        let start = Timestamp::now();
+        let at = SessionNs(converter.since_start_ns(start));
+        let bound = converter.ticks_in(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+        let date_unix_ns = self.time.date_of(at).0;
+        let mut snapshot = GroupsSnapshot { at_ns: at.0, date_unix_ns, ..GroupsSnapshot::default() };
+        for candidate in candidates {
+            let is_late = Timestamp::now().since(start) > bound;
+            let groups =
+                if is_late { Err("the time-out had passed".to_owned()) } else { self.read(&candidate) };
+            match groups {
+                Ok(groups) => snapshot.processes.push(shown(&candidate, &groups, &is_stopped)),
+                Err(why) => {
+                    let Candidate { pid, name, .. } = candidate;
+                    snapshot.missing.push(MissingProcess { pid, name, why });
+                }
+            }
+        }
+        snapshot
+    }
+
+    /// All processes, in the order in which they came.
+    fn candidates(&self) -> Vec<Candidate> {
+        let all = self.processes.lock();
+        self.readers.keep_only(|key| has_pool(&all, key));
+        let mut candidates: Vec<Candidate> =
+            all.iter().map(|(key, process)| Candidate::of(*key, process)).collect();
+        drop(all);
+        candidates.sort_by_key(|candidate| candidate.order);
+        candidates
+    }
+
+    fn read(&self, candidate: &Candidate) -> Result<Arc<PoolGroups>, String> {
+        match &candidate.source {
+            Source::Missing(why) => Err(why.clone()),
+            Source::Final(groups) => Ok(Arc::clone(groups)),
+            Source::Pool(file) => self.read_pool(candidate.key, file).map_err(|error| error.to_string()),
+        }
+    }
+
+    fn read_pool(&self, key: PoolId, file: &Arc<OwnFile>) -> Result<Arc<PoolGroups>, ReadError> {
+        let known = self.readers.take(key);
+        let mut reader = known.map_or_else(|| GroupReader::open(Arc::clone(file)), Ok)?;
+        let groups = reader.read()?;
+        self.keep(key, reader);
+        Ok(Arc::new(groups))
+    }
+
+    /// Keeps a reader for the next snapshot, unless its pool was given up meanwhile. That happens
+    /// under the lock of the table, and the reader is forgotten after it, so none stays.
+    fn keep(&self, key: PoolId, reader: PoolGroupReader) {
+        let all = self.processes.lock();
+        if has_pool(&all, key) {
+            self.readers.keep(key, reader);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether its pool is there still.
+fn has_pool(all: &BTreeMap<PoolId, Process>, key: PoolId) -> bool {
+    all.get(&key).is_some_and(|process| matches!(process.remains, Remains::Pool(_)))
+}
+
+fn shown(
+    candidate: &Candidate,
+    found: &PoolGroups,
+    is_stopped: impl Fn(&Candidate) -> bool,
+) -> ProcessGroups {
+    let row = |reading: &GroupReading| {
+        let definition = &reading.definition;
+        let is_process = definition.kind == GroupKind::Process;
+        GroupRow {
+            id: GroupId { pool: candidate.key, epoch: found.epoch, number: reading.index },
+            kind: definition.kind,
+            name: if is_process { candidate.name.clone() } else { definition.name.clone() },
+            labels: definition.labels.clone(),
+            is_fine: definition.is_fine,
+            totals: reading.totals.clone(),
+            status: RowStatus::Known,
+            last: None,
+        }
+    };
+    ProcessGroups {
+        pool: candidate.key,
+        pid: candidate.pid,
+        name: candidate.name.clone(),
+        standing: candidate.standing(is_stopped),
+        probes: found.probes,
+        left_out: found.left_out,
+        groups: found.groups.iter().map(row).collect(),
+    }
+}
+
+/// The final totals of a process whose pool is about to go.
+pub(crate) fn final_groups(pool: &Arc<OwnFile>) -> Option<Arc<PoolGroups>> {
+    let mut found = GroupReader::open(Arc::clone(pool)).and_then(|mut reader| reader.read()).ok()?;
+    found.groups.retain(|group| !group.totals.is_idle());
+    if found.groups.len() > MOST_FINAL {
+        found.groups.sort_by_key(|group| std::cmp::Reverse((group.totals.wall_ns, group.totals.ticks)));
+        found.left_out = found.left_out.saturating_add((found.groups.len() - MOST_FINAL) as u64);
+        found.groups.truncate(MOST_FINAL);
+        found.groups.sort_by_key(|group| group.index);
+    }
+    found.groups.shrink_to_fit();
+    Some(Arc::new(found))
+}

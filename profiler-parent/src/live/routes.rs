@@ -1,0 +1,271 @@
+//! The paths of the page, and the answers to them.
+//!
+//! Called by the server's thread for each request. Invariants: a client without the token gets the same
+//! empty answer for every path; a request under a name for this machine that is not ours is refused;
+//! pages of other sites can read only profiles, each by a path with a secret of its own, which says
+//! nothing of the token.
+
+use std::fs::File;
+
+use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
+
+use super::alerts::AlertBook;
+use super::hosts::Hosts;
+use super::http::{Answer, status};
+use super::markers::Markers;
+use super::processes::ProcessListing;
+use super::profiles::{NotBegun, Profiles, Wanted};
+use super::query::Query;
+use super::snapshot_cache::{LiveSnapshot, SessionRow, SnapshotCache};
+use crate::session_time::SessionNs;
+use crate::token::is_same;
+
+const PAGE: &str = include_str!("page/index.html");
+const STYLE: &str = include_str!("page/live.css");
+const SCRIPT: &str = include_str!("page/live.js");
+
+/// For every answer: nothing is stored, nothing is loaded from elsewhere, and no other site learns the
+/// address.
+const HEADERS: [(&str, &str); 5] = [
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+];
+/// Characters that are kept of what a page says a profile is of.
+const MOST_WORDS: usize = 200;
+
+/// See the head of this file.
+pub(super) struct Routes {
+    pub(super) token: String,
+    pub(super) hosts: Hosts,
+    pub(super) snapshots: SnapshotCache,
+    pub(super) alerts: std::sync::Arc<AlertBook>,
+    pub(super) markers: Markers,
+    pub(super) profiles: Profiles,
+}
+
+impl std::fmt::Debug for Routes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the token: it is a secret.
+        f.debug_struct("Routes").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+/// What a path names.
+enum LiveResource<'a> {
+    /// What stands behind the token.
+    Page(&'a str),
+    /// A profile, by the path for pages of other sites.
+    Profile(File),
+}
+
+/// An answer, and whether its request had the token, or the secret of a profile.
+pub(super) struct Answered {
+    pub(super) response: Response<Answer>,
+    pub(super) has_token: bool,
+}
+
+impl Routes {
+    /// Drops what has not been requested for a while.
+    pub(super) fn tidy(&self) {
+        self.snapshots.tidy();
+        self.markers.tidy(self.snapshots.now());
+    }
+
+    /// Answers a request. Its body is not looked at.
+    pub(super) fn answer(&self, request: &Request<Incoming>) -> Answered {
+        let place = self.place(request);
+        let has_token = place.is_ok();
+        let mut response = match place {
+            Ok(LiveResource::Page(place)) => self.serve(place, request),
+            Ok(LiveResource::Profile(file)) => for_any_page(file, request),
+            Err(refusal) => status(refusal),
+        };
+        put(&mut response, &HEADERS);
+        Answered { response, has_token }
+    }
+
+    fn place<'a>(&self, request: &'a Request<Incoming>) -> Result<LiveResource<'a>, StatusCode> {
+        let mut hosts = request.headers().get_all(HOST).into_iter();
+        let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
+        if !self.hosts.have(host) || hosts.next().is_some() {
+            return Err(StatusCode::FORBIDDEN);
+        }
+        let below = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
+        let (secret, place) = below.ok_or(StatusCode::NOT_FOUND)?;
+        if is_same(secret, &self.token) {
+            return Ok(LiveResource::Page(place));
+        }
+        self.profiles.shared(secret, place).map(LiveResource::Profile).ok_or(StatusCode::NOT_FOUND)
+    }
+
+    fn serve(&self, place: &str, request: &Request<Incoming>) -> Response<Answer> {
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        match (request.method(), place) {
+            (&Method::POST, "capture") => self.capture(&query),
+            (_, "capture") => not_allowed("POST"),
+            (&Method::GET | &Method::HEAD, _) => self.get(place, &query),
+            _ => not_allowed("GET, HEAD"),
+        }
+    }
+
+    fn get(&self, place: &str, query: &Query) -> Response<Answer> {
+        match place {
+            "" => file(PAGE, "text/html; charset=utf-8"),
+            "live.css" => file(STYLE, "text/css; charset=utf-8"),
+            "live.js" => file(SCRIPT, "text/javascript; charset=utf-8"),
+            "live.json" => self.everything(query),
+            "session.json" => json(&self.snapshots.latest().session),
+            "groups.json" => self.snapshots.latest().groups(query, |table| json(table)),
+            "processes.json" => json(&ProcessListing::of(&self.snapshots.latest().processes, query)),
+            "counters.json" => json(&self.snapshots.latest().counters),
+            "alerts.json" => json(&self.alerts.after(query.number("alert").unwrap_or(0))),
+            "profiles.json" => json(&self.profiles.all()),
+            "markers.json" => match self.markers.look(query, self.snapshots.now()) {
+                Ok(view) => json(&view),
+                Err(_) => status(StatusCode::SERVICE_UNAVAILABLE),
+            },
+            _ => place.strip_prefix("profiles/").map_or_else(not_found, |name| self.profile(name)),
+        }
+    }
+
+    fn everything(&self, query: &Query) -> Response<Answer> {
+        #[derive(Serialize)]
+        struct Everything<'a, G, A, P> {
+            session: &'a SessionRow,
+            groups: G,
+            processes: ProcessListing<'a>,
+            counters: &'a [super::counters::CounterRow],
+            alerts: A,
+            profiles: P,
+        }
+        let snapshot: &LiveSnapshot = &self.snapshots.latest();
+        let (alerts, profiles) = (self.alerts.after(query.number("alert").unwrap_or(0)), self.profiles.all());
+        snapshot.groups(query, |groups| {
+            json(&Everything {
+                session: &snapshot.session,
+                groups,
+                processes: ProcessListing::of(&snapshot.processes, query),
+                counters: &snapshot.counters,
+                alerts,
+                profiles,
+            })
+        })
+    }
+
+    fn profile(&self, name: &str) -> Response<Answer> {
+        self.profiles.open(name).and_then(attachment).unwrap_or_else(not_found)
+    }
+
+    fn capture(&self, query: &Query) -> Response<Answer> {
+        #[derive(Serialize)]
+        struct Begun {
+            number: u64,
+        }
+        let Some(wanted) = self.wanted(query) else { return not_found() };
+        let what: String = query.get("what").unwrap_or_default().chars().take(MOST_WORDS).collect();
+        match self.profiles.begin(wanted, what) {
+            Ok(number) => {
+                let mut response = json(&Begun { number });
+                *response.status_mut() = StatusCode::ACCEPTED;
+                response
+            }
+            Err(NotBegun::Busy) => status(StatusCode::CONFLICT),
+            Err(NotBegun::System) => status(StatusCode::SERVICE_UNAVAILABLE),
+        }
+    }
+
+    /// What is to be captured; `None` if it is the time of an alert that is not known any more.
+    fn wanted(&self, query: &Query) -> Option<Wanted> {
+        if let Some(number) = query.get("alert") {
+            let alert = self.alerts.get(number.parse().ok()?)?;
+            let range = Wanted::Range(alert.from, alert.to);
+            return Some(alert.evidence.filter(|file| file.exists()).map_or(range, Wanted::File));
+        }
+        let (from, to) = (query.number("from"), query.number("to"));
+        Some(match (from, to) {
+            (Some(from), Some(to)) => Wanted::Range(SessionNs(from), SessionNs(to)),
+            _ => Wanted::All,
+        })
+    }
+}
+
+/// A profile as a file to be saved.
+fn attachment(file: File) -> Option<Response<Answer>> {
+    let length = file.metadata().ok()?.len();
+    let mut response = with_type(Answer::File(file, length), "application/gzip");
+    put(&mut response, &[("content-disposition", "attachment")]);
+    Some(response)
+}
+
+/// A profile by its own path: for the viewer's page, which gets that path.
+fn for_any_page(file: File, request: &Request<Incoming>) -> Response<Answer> {
+    let mut response = match *request.method() {
+        Method::GET | Method::HEAD => attachment(file).unwrap_or_else(not_found),
+        Method::OPTIONS => preflight(request),
+        _ => not_allowed("GET, HEAD, OPTIONS"),
+    };
+    put(
+        &mut response,
+        &[("access-control-allow-origin", "*"), ("cross-origin-resource-policy", "cross-origin")],
+    );
+    response
+}
+
+fn preflight(request: &Request<Incoming>) -> Response<Answer> {
+    let mut response = status(StatusCode::NO_CONTENT);
+    put(
+        &mut response,
+        &[
+            ("access-control-allow-methods", "GET, HEAD, OPTIONS"),
+            ("access-control-allow-headers", "content-type"),
+            ("access-control-max-age", "600"),
+        ],
+    );
+    if request.headers().contains_key("access-control-request-private-network") {
+        put(&mut response, &[("access-control-allow-private-network", "true")]);
+    }
+    response
+}
+
+fn put(response: &mut Response<Answer>, headers: &[(&'static str, &'static str)]) {
+    for (name, value) in headers {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+}
+
+fn file(text: &'static str, kind: &'static str) -> Response<Answer> {
+    with_type(Answer::from(text), kind)
+}
+
+fn json(value: &(impl Serialize + ?Sized)) -> Response<Answer> {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => with_type(Answer::from(bytes), "application/json"),
+        Err(_) => status(StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+fn with_type(body: Answer, kind: &'static str) -> Response<Answer> {
+    let mut response = Response::new(body);
+    put(&mut response, &[("content-type", kind)]);
+    response
+}
+
+fn not_found() -> Response<Answer> {
+    status(StatusCode::NOT_FOUND)
+}
+
+fn not_allowed(allowed: &'static str) -> Response<Answer> {
+    let mut response = status(StatusCode::METHOD_NOT_ALLOWED);
+    put(&mut response, &[("allow", allowed)]);
+    response
+}

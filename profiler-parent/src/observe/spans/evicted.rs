@@ -1,0 +1,92 @@
+//! Spans that were evicted before they ended. They are counted then, so their ends are not counted again.
+//!
+//! Held by [`super::Spans`]. The latest [`MOST`] are remembered, at about 64 bytes each; the end of an
+//! older one counts as an end without a start. Spans without a number are identified by a hash of
+//! their name and text; a collision within one thread makes a count wrong by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
+
+use profiler_core::ids::ThreadId;
+
+/// Spans that are remembered.
+pub(super) const MOST: usize = 16 * 1024;
+
+/// By what an end finds its span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Numbered(u64),
+    Named(ThreadId, u64),
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct EvictedSpans {
+    hasher: RandomState,
+    /// By key, then in the order in which they were given up.
+    known: BTreeSet<(Key, u64)>,
+    by_age: BTreeMap<u64, Key>,
+    next: u64,
+}
+
+impl EvictedSpans {
+    pub(super) fn add_numbered(&mut self, id: u64) {
+        self.add(Key::Numbered(id));
+    }
+
+    pub(super) fn add_named(&mut self, thread: ThreadId, name: &str, label: Option<&str>) {
+        self.add(self.named(thread, name, label));
+    }
+
+    /// The end of one with this number is here; whether it is remembered.
+    pub(super) fn end_numbered(&mut self, id: u64) -> bool {
+        self.take(Key::Numbered(id))
+    }
+
+    /// The same for one without.
+    pub(super) fn end_named(&mut self, thread: ThreadId, name: &str, label: Option<&str>) -> bool {
+        !self.by_age.is_empty() && self.take(self.named(thread, name, label))
+    }
+
+    pub(super) fn knows_numbered(&self, id: u64) -> bool {
+        self.latest(Key::Numbered(id)).is_some()
+    }
+
+    /// Forgets the spans without a number of a thread that has exited.
+    pub(super) fn forget_thread(&mut self, thread: ThreadId) {
+        let (first, last) = ((Key::Named(thread, 0), 0), (Key::Named(thread, u64::MAX), u64::MAX));
+        for (key, age) in self.known.range(first..=last).copied().collect::<Vec<_>>() {
+            self.remove(key, age);
+        }
+    }
+
+    fn named(&self, thread: ThreadId, name: &str, label: Option<&str>) -> Key {
+        Key::Named(thread, self.hasher.hash_one((name, label)))
+    }
+
+    fn add(&mut self, key: Key) {
+        if let Some((age, oldest)) = self.by_age.first_key_value().map(|(age, key)| (*age, *key))
+            && self.by_age.len() >= MOST
+        {
+            self.remove(oldest, age);
+        }
+        self.known.insert((key, self.next));
+        self.by_age.insert(self.next, key);
+        self.next += 1;
+    }
+
+    fn latest(&self, key: Key) -> Option<u64> {
+        self.known.range((key, 0)..=(key, u64::MAX)).next_back().map(|(_, age)| *age)
+    }
+
+    fn take(&mut self, key: Key) -> bool {
+        let latest = self.latest(key);
+        latest.into_iter().for_each(|age| self.remove(key, age));
+        latest.is_some()
+    }
+
+    fn remove(&mut self, key: Key, age: u64) {
+        self.known.remove(&(key, age));
+        self.by_age.remove(&age);
+    }
+}

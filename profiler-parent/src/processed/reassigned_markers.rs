@@ -1,0 +1,53 @@
+//! Markers that one thread recorded for another, copied to the thread that they belong to.
+//!
+//! Filled in the first pass, so that no chunk is read once for every thread that a marker in it
+//! belongs to. Invariant: a marker that is copied is in the profile, even if its chunk is evicted.
+
+use std::io;
+
+use profiler_core::entry::{Entry, MarkerEntry, decode};
+
+use super::stacks::NodeId;
+use super::store::{Log, RowStore};
+
+/// Node plus one, length.
+const HEAD: usize = 16;
+
+/// Markers of one thread.
+#[derive(Debug, Default)]
+pub(super) struct ReassignedMarkers {
+    log: Log,
+}
+
+impl ReassignedMarkers {
+    /// Adds the bytes of a marker, and the node of its stack.
+    pub(super) fn push(
+        &mut self,
+        store: &mut RowStore,
+        entry: &[u8],
+        node: Option<NodeId>,
+    ) -> io::Result<()> {
+        let node = node.map_or(0, |node| u64::from(node.0) + 1);
+        self.log.push(store, &[&node.to_ne_bytes(), &(entry.len() as u64).to_ne_bytes(), entry])
+    }
+
+    /// Shows all of them with the node of the stack plus one, 0 for none.
+    pub(super) fn for_each(
+        &self,
+        store: &RowStore,
+        mut show: impl FnMut(&MarkerEntry<'_>, u64),
+    ) -> io::Result<()> {
+        self.log.for_each(store, |mut bytes| {
+            while let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {
+                let [node, len] = super::rows::row(head);
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                let (entry, others) = rest.split_at_checked(len).ok_or(io::ErrorKind::InvalidData)?;
+                if let Ok((Entry::Marker(marker), _)) = decode(entry) {
+                    show(&marker, node);
+                }
+                bytes = others;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! The strings of a profile, each once, with a bound on their memory.
+//!
+//! Labels come first, then names of functions, each with a part of the room. Texts of markers, which may
+//! all be different, take the rest. Every process has its share of the room for labels and for texts
+//! of markers, because processes choose these. Invariant: a string for which there is no room is shown
+//! as [`OTHER`], and counted.
+
+use std::io::Write;
+
+use profiler_core::profile::{JsonWriter, StringId, StringTable};
+
+use super::quota::Quota;
+
+/// Bytes for labels.
+const LABEL_BYTES: usize = 2 << 20;
+/// Bytes for the names of code, and labels.
+const CODE_BYTES: usize = LABEL_BYTES + (8 << 20);
+/// Bytes for all texts: 150,000 different ones of 80 bytes, with their index.
+pub(super) const ALL_BYTES: usize = 15 << 20;
+/// What is shown for texts that found no room.
+pub(super) const OTHER: &str = "(too many different texts)";
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct ProfileStrings {
+    table: StringTable,
+    room: Room,
+    left_out: u64,
+}
+
+/// What there is room for.
+#[derive(Clone, Copy, Debug)]
+enum Room {
+    Labels(Quota),
+    Code,
+    All(Quota),
+}
+
+impl ProfileStrings {
+    /// None yet; the labels of so many processes are to come.
+    pub(super) fn new(processes: usize) -> Self {
+        let room = Room::Labels(Quota::new(0, LABEL_BYTES, processes));
+        Self { table: StringTable::default(), room, left_out: 0 }
+    }
+
+    /// The next process begins.
+    pub(super) fn begin_process(&mut self, is_root: bool) {
+        let used = self.table.bytes();
+        match &mut self.room {
+            Room::Labels(quota) | Room::All(quota) => quota.begin(used, is_root),
+            Room::Code => {}
+        }
+    }
+
+    /// All labels are there: names of code come next.
+    pub(super) fn begin_code(&mut self) {
+        self.room = Room::Code;
+    }
+
+    /// The number of a text that comes from outside.
+    pub(super) fn intern(&mut self, text: &str) -> StringId {
+        if let Some(known) = self.table.known(text) {
+            return known;
+        }
+        let room = match &self.room {
+            Room::Labels(quota) | Room::All(quota) => quota.limit(),
+            Room::Code => CODE_BYTES,
+        };
+        if self.table.bytes().saturating_add(text.len()) <= room {
+            return self.table.intern(text);
+        }
+        self.left_out += 1;
+        self.table.intern(OTHER)
+    }
+
+    /// The number of a text of ours: there is always room for it.
+    pub(super) fn own(&mut self, text: &str) -> StringId {
+        self.table.intern(text)
+    }
+
+    /// From now on there is room for all texts; so many processes have some.
+    pub(super) fn code_is_named(&mut self, processes: usize) {
+        self.room = Room::All(Quota::new(self.table.bytes(), ALL_BYTES, processes));
+    }
+
+    /// How many times a text found no room.
+    pub(super) const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Writes the table as an array.
+    pub(super) fn write_json<W: Write>(&self, out: &mut JsonWriter<W>) {
+        self.table.write_json(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_without_end_take_bounded_memory_and_are_counted() {
+        let mut texts = ProfileStrings::new(1);
+        let early = texts.intern("early");
+        for kind in 0..3 {
+            for number in 0..400_000 {
+                texts.intern(&format!("{kind} a name as long as some {number}"));
+            }
+            let before = texts.left_out();
+            if kind == 0 {
+                texts.begin_code()
+            } else {
+                texts.code_is_named(1)
+            }
+            texts.intern(&format!("{kind} is over, which is longer than all of those"));
+            assert_eq!(texts.left_out(), before + u64::from(kind == 2), "each has room of its own");
+        }
+        // The index doubles at once.
+        assert!(texts.table.bytes() <= ALL_BYTES * 3 / 2, "{}", texts.table.bytes());
+        let kept = texts.table.len() as u64 - 2;
+        assert_eq!(kept + texts.left_out(), 1_200_003);
+        assert_eq!(texts.intern("early"), early, "what is known stays known");
+        assert_eq!(texts.intern("late, and longer than all of those before"), texts.own(OTHER));
+        let own = texts.own("ours");
+        assert_ne!(own, texts.own(OTHER));
+    }
+
+    #[test]
+    fn a_process_that_makes_up_texts_leaves_room_for_those_of_others() {
+        let mut texts = ProfileStrings::new(8);
+        for kind in ["labels", "markers"] {
+            for process in 0..8 {
+                texts.begin_process(false);
+                let (count, before) = (if process == 0 { 400_000 } else { 500 }, texts.left_out());
+                for number in 0..count {
+                    texts.intern(&format!("{kind} of {process}: {number}"));
+                }
+                assert_eq!(texts.left_out() > before, process == 0, "{kind} of {process}");
+            }
+            texts.begin_code();
+            texts.code_is_named(8);
+        }
+    }
+}

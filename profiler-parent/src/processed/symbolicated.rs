@@ -1,0 +1,264 @@
+//! Frames with names: functions, files, lines, and one frame for each function that was inlined.
+//!
+//! Made once, when the addresses of all processes are known. An address at which functions are inlined
+//! into each other becomes several frames, so every node of the observed tree becomes a path; the last
+//! node of that path is the number that samples refer to. Invariant: at most [`MAX_INLINED`] inlined
+//! functions are shown, whatever a file says; beyond that only the function around them is shown.
+
+use std::cmp::Ordering;
+
+use profiler_core::profile::StringId;
+use profiler_core::profile::frame_names::TRUNCATED_STACK;
+
+use super::frames::{Frames, Position, RawFrame};
+use super::interned::Interned;
+use super::libs::{LibId, Libs};
+use super::names::{CodeNames, Symbols};
+use super::stacks::{NodeId, Stacks};
+use super::strings::ProfileStrings;
+
+/// A function of the profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Func {
+    pub(super) name: StringId,
+    pub(super) lib: Option<LibId>,
+    pub(super) source: Option<StringId>,
+}
+
+/// A function of machine code, as its file has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct NativeSymbol {
+    pub(super) lib: LibId,
+    pub(super) address: u64,
+    pub(super) name: StringId,
+    pub(super) size: Option<u32>,
+}
+
+/// Most frames of functions that are inlined, of all addresses together.
+pub(super) const MAX_INLINED: usize = 1 << 18;
+/// Most rows of the profile's tree. Inlined functions of what is more are left out.
+const MAX_SHOWN_NODES: usize = 1 << 22;
+
+/// A frame of the profile. What it shares with the observed frame it is made of stands there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NamedFrame {
+    pub(super) func: u32,
+    /// Number of the observed frame.
+    raw: u32,
+    /// 0 for none, else its number plus one.
+    native: u32,
+    /// 0 for none.
+    line: u32,
+    pub(super) depth: u16,
+}
+
+impl NamedFrame {
+    pub(super) fn native(&self) -> Option<u32> {
+        self.native.checked_sub(1)
+    }
+
+    pub(super) fn line(&self) -> Option<u32> {
+        Some(self.line).filter(|line| *line > 0)
+    }
+
+    /// Address of its code, relative to its file.
+    pub(super) fn address(&self, raw: &Frames) -> Option<u64> {
+        match raw.all().get(self.raw as usize) {
+            Some(RawFrame::Code(_, address, _)) => Some(*address),
+            _ => None,
+        }
+    }
+
+    /// Category and subcategory. `user` is that of code that no label says more of.
+    pub(super) fn category(&self, raw: &Frames, user: Option<u64>) -> Option<(u64, u64)> {
+        match raw.all().get(self.raw as usize)? {
+            RawFrame::Code(_, _, position) | RawFrame::Unknown(_, position) => {
+                user.filter(|_| *position == Position::Outermost && self.depth == 0).map(|user| (user, 0))
+            }
+            RawFrame::Label(id) => {
+                raw.label(*id).map(|label| (u64::from(label.category), u64::from(label.subcategory)))
+            }
+            RawFrame::TooMany | RawFrame::Truncated => None,
+        }
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct SymbolicatedFrames {
+    pub(super) funcs: Interned<Func>,
+    pub(super) natives: Interned<NativeSymbol>,
+    pub(super) frames: Vec<NamedFrame>,
+    /// For every raw frame its frames: first, and how many.
+    spans: Vec<(u32, u32)>,
+    pub(super) user: Option<u64>,
+    /// Frames of inlined functions, and how many more of them there were.
+    inlined: (usize, u64),
+    /// Addresses of code, and how many of them have names.
+    pub(super) addresses: (u64, u64),
+}
+
+impl SymbolicatedFrames {
+    /// Asks for all names. `user` is the category of code that no label says more of.
+    pub(super) fn new(
+        (raw, libs, user): (&Frames, &Libs, Option<u64>),
+        strings: &mut ProfileStrings,
+        symbols: &mut dyn Symbols,
+    ) -> Self {
+        let mut named = Self { spans: vec![(0, 0); raw.all().len()], user, ..Self::default() };
+        let mut code: Vec<(LibId, u64, u32)> = Vec::new();
+        for (number, frame) in (0..).zip(raw.all()) {
+            if let RawFrame::Code(lib, address, _) = frame {
+                code.push((*lib, *address, number));
+            }
+        }
+        code.sort_unstable();
+        named.addresses.0 = u64::try_from(code.len()).unwrap_or(0);
+        for (lib, module) in libs.iter() {
+            let of_lib = part(&code, |(of, ..)| of.cmp(&lib));
+            let mut addresses: Vec<u64> = of_lib.iter().map(|(_, address, _)| *address).collect();
+            addresses.dedup();
+            if addresses.is_empty() {
+                continue;
+            }
+            symbols.resolve(module, &addresses, &mut |address, names| {
+                for (.., number) in part(of_lib, |(_, of, _)| of.cmp(&address)) {
+                    named.add_code(*number, lib, names, strings);
+                }
+            });
+        }
+        for (number, frame) in (0..).zip(raw.all()) {
+            if named.spans.get(number as usize).is_some_and(|(_, count)| *count == 0) {
+                named.add_nameless((number, frame), (raw, libs), strings);
+            }
+        }
+        named
+    }
+
+    fn add_code(&mut self, number: u32, lib: LibId, names: &CodeNames<'_>, strings: &mut ProfileStrings) {
+        let Some((outermost, inlined)) = names.frames.split_last() else { return };
+        if self.spans.get(number as usize).is_none_or(|(_, count)| *count > 0) {
+            return; // told twice
+        }
+        self.addresses.1 += 1;
+        let name = strings.intern(outermost.function);
+        let native = names.start.map(|start| NativeSymbol { lib, address: start, name, size: names.size });
+        let native = native.and_then(|native| self.natives.intern(native, usize::MAX));
+        let first = self.frames.len();
+        let has_room = self.inlined.0 + inlined.len() <= MAX_INLINED;
+        let shown = if has_room { names.frames } else { std::slice::from_ref(outermost) };
+        match has_room {
+            true => self.inlined.0 += inlined.len(),
+            false => self.inlined.1 += inlined.len() as u64,
+        }
+        for (depth, frame) in (0..=u16::MAX).zip(shown.iter().rev()) {
+            let source = frame.file.map(|file| strings.intern(file));
+            let func = Func { name: strings.intern(frame.function), lib: Some(lib), source };
+            self.push(func, number, (native, frame.line, depth));
+        }
+        self.set_span(number, first);
+    }
+
+    fn push(&mut self, func: Func, raw: u32, (native, line, depth): (Option<u32>, Option<u32>, u16)) {
+        let func = self.funcs.intern(func, usize::MAX).unwrap_or(0);
+        let native = native.map_or(0, |native| native + 1);
+        self.frames.push(NamedFrame { func, raw, native, line: line.unwrap_or(0), depth });
+    }
+
+    fn add_nameless(
+        &mut self,
+        (number, frame): (u32, &RawFrame),
+        (raw, libs): (&Frames, &Libs),
+        strings: &mut ProfileStrings,
+    ) {
+        let (first, mut line) = (self.frames.len(), None);
+        let func = match frame {
+            RawFrame::Code(lib, address, _) => {
+                let name = strings.intern(&format!("{}+{address:#x}", libs.name(*lib)));
+                Func { name, lib: Some(*lib), source: None }
+            }
+            RawFrame::Unknown(address, _) => {
+                Func { name: strings.intern(&format!("{address:#x}")), lib: None, source: None }
+            }
+            RawFrame::Label(id) => match raw.label(*id) {
+                Some(label) => {
+                    line = label.line;
+                    Func { name: label.name, lib: None, source: label.file }
+                }
+                None => Func { name: strings.own("(unknown label)"), lib: None, source: None },
+            },
+            RawFrame::TooMany => {
+                Func { name: strings.own("(too many different frames)"), lib: None, source: None }
+            }
+            RawFrame::Truncated => Func { name: strings.own(TRUNCATED_STACK), lib: None, source: None },
+        };
+        self.push(func, number, (None, line, 0));
+        self.set_span(number, first);
+    }
+
+    fn set_span(&mut self, number: u32, first: usize) {
+        let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        if let Some(span) = self.spans.get_mut(number as usize) {
+            *span = (narrow(first), narrow(self.frames.len() - first));
+        }
+    }
+
+    /// How many inlined functions found no room.
+    pub(super) const fn inlined_left_out(&self) -> u64 {
+        self.inlined.1
+    }
+
+    /// Shows the profile's tree, node by node: the caller's number, and the frame. Gives for every observed
+    /// node the number of its innermost.
+    pub(super) fn nodes(&self, stacks: &Stacks, mut show: impl FnMut(Option<u32>, u32)) -> Numbers {
+        let mut numbers: Vec<u32> = Vec::with_capacity(stacks.iter().len());
+        let (mut next, mut left_out) = (0, 0);
+        let mut room = MAX_SHOWN_NODES.saturating_sub(stacks.iter().len());
+        for (caller, frame) in stacks.iter() {
+            let mut caller = caller.and_then(|NodeId(caller)| numbers.get(caller as usize).copied());
+            let (first, mut count) = self.spans.get(frame.0 as usize).copied().unwrap_or_default();
+            match room.checked_sub(count.saturating_sub(1) as usize) {
+                Some(rest) => room = rest,
+                None => {
+                    left_out += u64::from(count - 1);
+                    count = 1;
+                }
+            }
+            for frame in first..first + count {
+                show(caller, frame);
+                caller = Some(next);
+                next += 1;
+            }
+            numbers.push(caller.unwrap_or(0));
+        }
+        Numbers { of_nodes: numbers, left_out }
+    }
+}
+
+/// The part of a sorted list that is equal to what `compare` looks for.
+fn part<T>(sorted: &[T], compare: impl Fn(&T) -> Ordering) -> &[T] {
+    let first = sorted.partition_point(|item| compare(item) == Ordering::Less);
+    let rest = sorted.get(first..).unwrap_or_default();
+    rest.get(..rest.partition_point(|item| compare(item) == Ordering::Equal)).unwrap_or_default()
+}
+
+/// The number in the profile of every observed node.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    of_nodes: Vec<u32>,
+    /// Rows of inlined functions that found no room.
+    pub(super) left_out: u64,
+}
+
+impl Numbers {
+    /// From what stands in a row: the node plus one.
+    pub(super) fn of_row(&self, plus_one: u64) -> Option<u32> {
+        let node = usize::try_from(plus_one.checked_sub(1)?).ok()?;
+        self.of_nodes.get(node).copied()
+    }
+
+    /// Of a node.
+    pub(super) fn of(&self, node: NodeId) -> Option<u32> {
+        self.of_nodes.get(node.0 as usize).copied()
+    }
+}

@@ -1,0 +1,53 @@
+//! Tells the threads of alerts and of the live page that the session has ended.
+//!
+//! Each of them has a receiver of the same channel, on which nothing is ever sent: the channel is
+//! disconnected when the session ends. The session does not wait for the threads. Invariant:
+//! nothing is kept of receivers that were dropped.
+
+use std::sync::{Mutex, PoisonError};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(super) struct EndSignal {
+    end: Mutex<Option<Sender<()>>>,
+    ended: Receiver<()>,
+}
+
+impl Default for EndSignal {
+    fn default() -> Self {
+        let (end, ended) = bounded(0);
+        Self { end: Mutex::new(Some(end)), ended }
+    }
+}
+
+impl EndSignal {
+    /// A receiver that is disconnected when the session ends.
+    pub(super) fn receiver(&self) -> Receiver<()> {
+        self.ended.clone()
+    }
+
+    /// The session ends.
+    pub(super) fn send(&self) {
+        drop(self.end.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::TryRecvError;
+
+    use super::*;
+
+    #[test]
+    fn all_who_watch_hear_the_end_also_late_ones() {
+        let signal = EndSignal::default();
+        (0..1_000).for_each(|_| drop(signal.receiver())); // nothing is kept of them: see the type
+        let early = [signal.receiver(), signal.receiver()];
+        assert!(early.iter().all(|one| one.try_recv() == Err(TryRecvError::Empty)));
+        signal.send();
+        let heard = |one: &Receiver<()>| one.try_recv() == Err(TryRecvError::Disconnected);
+        assert!(early.iter().all(heard) && heard(&signal.receiver()));
+    }
+}

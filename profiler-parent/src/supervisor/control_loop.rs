@@ -1,0 +1,404 @@
+//! The supervisor's thread: it passes events to the controller and carries out the commands.
+//!
+//! Started by [`super::Supervisor`]. What happens to processes that have ended is in
+//! [`super::dead_processes`]. Invariant: figures are published before a command that depends on them
+//! is carried out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
+use ipc_protocol::transport::TransportError;
+use profiler_core::groups::Probes;
+use profiler_core::ids::{ByteLimit, PoolId};
+use profiler_core::manager::update::{ManagerUpdate, Update};
+use profiler_core::pool::FLOOR_PAGES;
+use profiler_core::time::Timestamp;
+use profiler_core::{session, sys};
+
+use super::events::{CaptureRequest, SupervisorEvent};
+use super::link::{Control, Link, Worth};
+use super::{SupervisorContext, local_process};
+use crate::controller::{Command, Controller, Event, Policy, Refusal};
+use crate::gather::state::Input;
+use crate::process_table::{Process, ProcessState};
+
+/// How often the pools of dead processes are searched for data that has left the duration window.
+const WINDOW_CHECK: Duration = Duration::from_millis(100);
+/// The part of the limit that a process may get at first.
+const FIRST_PART: u64 = 64;
+/// How often the pools of live processes are compared with what is booked.
+const POOL_CHECK: Duration = Duration::from_millis(500);
+
+/// Far more rounds of event and command than one event was ever seen to need.
+const MOST_ROUNDS: usize = 100_000;
+
+/// What the supervisor's thread owns.
+pub(super) struct ControlLoop {
+    pub(super) context: Arc<SupervisorContext>,
+    controller: Controller,
+    pub(super) links: BTreeMap<PoolId, Link>,
+    local: Option<PoolId>,
+    joining: BTreeMap<PoolId, Sender<Result<ByteLimit, Refusal>>>,
+    pub(super) capture: Option<(GatherId, Sender<Input<PoolId>>)>,
+    /// The callers that wait until no more than the limit is held.
+    shrinking: Vec<Sender<()>>,
+    paused: Option<Control>,
+    sampling_paused: Option<Control>,
+    /// What all children measure.
+    probes: Probes,
+}
+
+impl ControlLoop {
+    pub(super) fn new(context: Arc<SupervisorContext>) -> Self {
+        let page = sys::page_size();
+        let floor = FLOOR_PAGES.saturating_mul(page);
+        // On a busy machine it takes time until a process gives memory back.
+        let reserve = floor.saturating_mul(4);
+        let usual = Policy::new(floor, page);
+        // Under a large limit a process need not begin small: what it does not use is taken back.
+        let initial = usual.initial.max(context.params.limit.get() / FIRST_PART);
+        let policy = Policy { reserve, initial, ..usual };
+        let controller = Controller::new(context.params.limit, policy);
+        Self {
+            context,
+            controller,
+            links: BTreeMap::new(),
+            local: None,
+            joining: BTreeMap::new(),
+            capture: None,
+            shrinking: Vec::new(),
+            paused: None,
+            sampling_paused: None,
+            probes: Probes::NONE,
+        }
+    }
+
+    /// Runs until the session ends.
+    pub(super) fn run(mut self, events: &Receiver<SupervisorEvent>) {
+        let windowed = self.context.params.window_ns > 0;
+        let ticks = if windowed { crossbeam_channel::tick(WINDOW_CHECK) } else { crossbeam_channel::never() };
+        let checks = crossbeam_channel::tick(POOL_CHECK);
+        loop {
+            // `select!` chooses at random between two that are ready, so ticks also come in a busy
+            // session.
+            crossbeam_channel::select! {
+                recv(events) -> event => match event {
+                    Ok(SupervisorEvent::End) | Err(_) => return,
+                    Ok(event) => self.take_in(event),
+                },
+                recv(ticks) -> _ => self.expire_dead_pools(),
+                recv(checks) -> _ => self.check_pools(),
+            }
+            self.take_local_update();
+            self.send_probes();
+        }
+    }
+
+    fn take_in(&mut self, event: SupervisorEvent) {
+        match event {
+            SupervisorEvent::Join { key, reply } => {
+                self.joining.insert(key, reply);
+                self.tell(Event::Join { key });
+            }
+            SupervisorEvent::Accounting(event) => self.tell(event),
+            SupervisorEvent::LocalProcessStarted { key } => {
+                self.local = Some(key);
+                self.tell(Event::Connected { key });
+            }
+            SupervisorEvent::Connected { key, hello, sender } => {
+                // The child may have ended before its hello was handled.
+                if self.context.processes.change(key, |process| greet(process, &hello)) == Some(true) {
+                    let mut link = Link::new(sender);
+                    self.catch_up(key, &mut link);
+                    self.links.insert(key, link);
+                    self.tell(Event::Connected { key });
+                }
+            }
+            SupervisorEvent::Message { key, message, in_flight } => {
+                self.hear(key, message);
+                drop(in_flight);
+            }
+            SupervisorEvent::Closed { key, error } => self.closed(key, &error),
+            SupervisorEvent::Exited { key, status } => self.exited(key, status),
+            SupervisorEvent::SetLimit { limit, obeyed } => {
+                self.shrinking.push(obeyed);
+                self.tell(Event::LimitChanged { limit });
+            }
+            SupervisorEvent::Control { control, confirm, asked } => {
+                self.control_all(control, &confirm, &asked)
+            }
+            SupervisorEvent::Capture(order) => self.serve_capture(order),
+            SupervisorEvent::LocalUpdate | SupervisorEvent::Woken | SupervisorEvent::End => {}
+        }
+    }
+
+    /// Brings a child that has just connected to where the session is.
+    fn catch_up(&self, key: PoolId, link: &mut Link) {
+        let allowance = self.allowance(key);
+        let probes = Some(Control::SetProbes(self.probes)).filter(|_| self.probes != Probes::NONE);
+        let all = [Some(Control::EnsureStarted), self.paused, self.sampling_paused, probes];
+        for control in all.into_iter().flatten() {
+            link.control(self.fit_for(key, control), None, &self.context.params, allowance);
+        }
+    }
+
+    /// Removes what this child cannot do. Reading the processor clock of a thread is a system call,
+    /// for which a sandbox may kill the child. A child that may have a sandbox is not asked for it.
+    fn fit_for(&self, key: PoolId, control: Control) -> Control {
+        let may_call = || self.context.processes.lock().get(&key).is_none_or(|process| process.is_trusted);
+        match control {
+            Control::SetProbes(probes) if probes.contains(Probes::CPU) && !may_call() => {
+                Control::SetProbes(probes.without(Probes::CPU))
+            }
+            _ => control,
+        }
+    }
+
+    fn hear(&mut self, key: PoolId, message: ToParent) {
+        match self.links.get_mut(&key).map(|link| link.judge(&message)) {
+            Some(Worth::Asked) => self.act_on(key, message),
+            Some(Worth::Unasked) | None => {}
+            Some(Worth::Flood) => {
+                self.closed(key, &TransportError::PeerMisbehaved("answers that nobody asked for"));
+                self.context.processes.change(key, |process| process.hang_up());
+            }
+        }
+    }
+
+    fn act_on(&mut self, key: PoolId, message: ToParent) {
+        match message {
+            ToParent::Hello(_) => {} // the receive thread lets only the first one through
+            ToParent::Done { request } => {
+                let allowance = self.allowance(key);
+                if let Some(link) = self.links.get_mut(&key) {
+                    link.done(request, &self.context.params, allowance);
+                }
+            }
+            ToParent::ChunkManagerUpdate(update) => self.hear_update(key, update),
+            ToParent::Profile { id, outcome } => {
+                self.tell_capture(id, Input::Profile { child: key, outcome });
+            }
+            ToParent::GatherProgress { id, proportion, location } => {
+                self.tell_capture(id, Input::Progress { child: key, proportion, location });
+            }
+            // The pool holds everything, and the exit status says how the process ended.
+            ToParent::ShutdownProfile { .. } => {}
+        }
+    }
+
+    fn hear_update(&mut self, key: PoolId, update: ManagerUpdate) {
+        match update {
+            ManagerUpdate::None => {}
+            ManagerUpdate::Changed(update) => {
+                let update = believable(update);
+                self.tell(Event::Update { key, update });
+            }
+            ManagerUpdate::Final => self.tell(Event::Disconnected { key }),
+        }
+    }
+
+    fn take_local_update(&mut self) {
+        if let Some(key) = self.local {
+            let update = local_process::take_updates();
+            if update.is_some() && update != ManagerUpdate::Final {
+                self.hear_update(key, update);
+            }
+        }
+    }
+
+    /// Makes every child measure the probes that are wanted now. A child that connects later gets
+    /// them then.
+    fn send_probes(&mut self) {
+        let wanted = self.context.probes.wanted();
+        if self.probes != wanted {
+            let (confirm, _) = crossbeam_channel::bounded(1);
+            let (asked, _) = crossbeam_channel::bounded(1);
+            self.control_all(Control::SetProbes(wanted), &confirm, &asked);
+        }
+    }
+
+    fn closed(&mut self, key: PoolId, error: &TransportError) {
+        self.links.remove(&key);
+        self.tell(Event::Disconnected { key });
+        let why = error.to_string();
+        self.context.processes.change(key, |process| {
+            // The first reason is the true one; what comes after it follows from it.
+            if !matches!(process.state, ProcessState::Exited(_) | ProcessState::Disconnected(_)) {
+                process.state = ProcessState::Disconnected(why.clone());
+            }
+        });
+        if let Some((_, inputs)) = &self.capture {
+            forward(inputs, Input::HungUp { child: key, message: why });
+        }
+    }
+
+    fn control_all(&mut self, control: Control, confirm: &Sender<()>, asked: &Sender<usize>) {
+        match control {
+            Control::Pause => self.paused = Some(control),
+            Control::Resume => self.paused = None,
+            Control::PauseSampling => self.sampling_paused = Some(control),
+            Control::ResumeSampling => self.sampling_paused = None,
+            Control::SetProbes(probes) => self.probes = probes,
+            _ => {}
+        }
+        let keys: Vec<PoolId> = self.links.keys().copied().collect();
+        for key in &keys {
+            let (allowance, control) = (self.allowance(*key), self.fit_for(*key, control));
+            if let Some(link) = self.links.get_mut(key) {
+                link.control(control, Some(confirm.clone()), &self.context.params, allowance);
+            }
+        }
+        let _ = asked.send(keys.len());
+    }
+
+    fn serve_capture(&mut self, order: CaptureRequest) {
+        match order {
+            CaptureRequest::Begin { id, spec, inputs, asked } => {
+                self.capture = Some((id, inputs));
+                let writers = self.context.processes.writers();
+                let able = |key: &PoolId, link: &Link| link.gathering.is_none() && writers.contains(key);
+                let able = self.links.iter_mut().filter(|(key, link)| able(key, link));
+                let keys = able.map(|(key, link)| {
+                    link.send(&ToChild::GatherProfile { id, spec: spec.clone() });
+                    *key
+                });
+                let _ = asked.send(keys.collect());
+            }
+            CaptureRequest::Progress { id, key } => self.send(key, &ToChild::GetGatherProfileProgress { id }),
+            CaptureRequest::Cancel { id, key } => self.send(key, &ToChild::CancelGather { id }),
+            CaptureRequest::End { id } => {
+                if self.capture.as_ref().is_some_and(|(running, _)| *running == id) {
+                    self.capture = None;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, key: PoolId, message: &ToChild) {
+        if let Some(link) = self.links.get_mut(&key) {
+            link.send(message);
+        }
+    }
+
+    fn tell_capture(&self, id: GatherId, input: Input<PoolId>) {
+        if let Some((_, inputs)) = self.capture.as_ref().filter(|(running, _)| *running == id) {
+            forward(inputs, input);
+        }
+    }
+
+    fn allowance(&self, key: PoolId) -> ByteLimit {
+        self.controller.allowance(key).unwrap_or_default()
+    }
+
+    /// Passes an event to the controller, and carries out its commands until there are no more. The
+    /// loop is bounded: the sizes that dead pools claim to have freed are not trusted.
+    pub(super) fn tell(&mut self, event: Event) {
+        let mut events = vec![event];
+        let mut commands = Vec::new();
+        for _ in 0..MOST_ROUNDS {
+            let Some(event) = events.pop() else { break };
+            self.controller.handle(event, &mut commands);
+            if !commands.is_empty() {
+                self.publish(); // before a process can hold what is granted
+            }
+            for command in std::mem::take(&mut commands) {
+                events.extend(self.carry_out(command));
+            }
+        }
+        self.publish();
+    }
+
+    fn carry_out(&mut self, command: Command) -> Option<Event> {
+        match command {
+            Command::Admit { key, allowance } => self.answer_join(key, Ok(allowance)),
+            Command::Refuse { key, why } => self.answer_join(key, Err(why)),
+            Command::Await { key, allowance } if self.local == Some(key) => session::set_allowance(allowance),
+            Command::Await { key, allowance } => {
+                self.send(key, &ToChild::AwaitNextChunkManagerUpdate { allowance });
+            }
+            Command::Destroy { key, at_or_before } if self.local == Some(key) => {
+                session::destroy_released_chunks_at_or_before(at_or_before);
+            }
+            Command::Destroy { key, at_or_before: timestamp } => {
+                self.send(key, &ToChild::DestroyReleasedChunksAtOrBefore { timestamp });
+            }
+            Command::DestroyDead { key, at_or_before } => {
+                let held_bytes = self.destroy_dead(key, at_or_before);
+                return Some(Event::DeadDestroyed { key, held_bytes });
+            }
+            Command::DropDead { key } => {
+                self.drop_dead(key);
+                return Some(Event::Forgotten { key });
+            }
+        }
+        None
+    }
+
+    fn answer_join(&mut self, key: PoolId, answer: Result<ByteLimit, Refusal>) {
+        if let Some(reply) = self.joining.remove(&key) {
+            let _ = reply.send(answer);
+        }
+    }
+
+    /// Compares what the pools of live processes really occupy with what is booked.
+    fn check_pools(&mut self) {
+        let occupied = self.context.processes.occupied_by_the_living();
+        for (key, true_bytes) in occupied {
+            let figures = self.controller.figures(key);
+            if figures.is_some_and(|figures| figures.excess > 0 || true_bytes > figures.booked) {
+                self.tell(Event::Occupies { key, true_bytes });
+            }
+        }
+    }
+
+    /// Publishes the limit and the figures that have changed.
+    fn publish(&mut self) {
+        let over = self.controller.over();
+        self.context.limit.publish(self.controller.limit(), over);
+        if over == 0 {
+            for obeyed in self.shrinking.drain(..) {
+                let _ = obeyed.try_send(());
+            }
+        }
+        let mut all = self.context.processes.lock();
+        for (key, figures) in self.controller.take_changed_figures() {
+            if let Some(process) = all.get_mut(&key) {
+                process.figures = Some(figures);
+            }
+        }
+    }
+}
+
+/// Forwards to the capture without waiting for it. Progress messages may fill only half of the
+/// queue, so a child that floods with them cannot displace the answer of another child. Messages for
+/// which there is no room are dropped; the capture's timeouts make up for them.
+pub(super) fn forward(inputs: &Sender<Input<PoolId>>, input: Input<PoolId>) {
+    let is_crowded = inputs.capacity().is_some_and(|most| inputs.len() > most / 2);
+    if !(is_crowded && matches!(input, Input::Progress { .. })) {
+        let _ = inputs.try_send(input);
+    }
+}
+
+/// An update with times that can be true: nothing was done in the future.
+fn believable(mut update: Update) -> Update {
+    let now = Timestamp::now();
+    update.oldest_done = update.oldest_done.map(|done| done.min(now));
+    for chunk in &mut update.newly_released {
+        chunk.done = chunk.done.min(now);
+    }
+    update
+}
+
+/// A process has said hello. Whether it still lives.
+fn greet(process: &mut Process, hello: &Hello) -> bool {
+    process.said_hello = true;
+    process.pid = hello.pid;
+    let lives = !matches!(process.state, ProcessState::Exited(_));
+    if lives {
+        process.state = ProcessState::Connected;
+    }
+    lives
+}

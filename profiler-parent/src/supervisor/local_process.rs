@@ -1,0 +1,105 @@
+//! This process as one of the session's processes: it records under the same rules as its children.
+//!
+//! Joined once, when the session starts. Invariant: the chunk listener never waits for the
+//! supervisor, because the supervisor may wait for the thread that calls the listener.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossbeam_channel::bounded;
+use profiler_core::ids::{ByteLimit, PoolId};
+use profiler_core::manager::update::ManagerUpdate;
+use profiler_core::pool;
+use profiler_core::session::{self, Features, SessionParams, StartError, StartOptions};
+use profiler_core::sys;
+
+use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
+use crate::controller::Event;
+use crate::pools::PoolDirectory;
+use crate::process_table::{Process, ProcessState, Remains};
+
+/// Updates of the own chunk manager, folded until the supervisor takes them.
+static LOCAL_UPDATES: Mutex<ManagerUpdate> = Mutex::new(ManagerUpdate::None);
+
+/// Why this process does not record.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LocalProcessError {
+    /// The memory limit does not hold even this process.
+    #[error("a memory limit of {limit} bytes is too small, this process alone needs {needed} bytes")]
+    LimitTooSmall {
+        /// The limit.
+        limit: u64,
+        /// What is needed at least.
+        needed: u64,
+    },
+    /// Recording could not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The system refused randomness or a file.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// Takes what the own chunk manager has reported.
+pub(super) fn take_updates() -> ManagerUpdate {
+    LOCAL_UPDATES.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Makes this process the first of the session. It is shown as `name` and records `features`.
+pub(super) fn join(
+    context: &SupervisorContext,
+    supervisor: &SupervisorHandle,
+    name: &str,
+    features: Features,
+) -> Result<(), LocalProcessError> {
+    let key = pool::new_id()?;
+    let (reply, answer) = bounded(1);
+    supervisor.send(SupervisorEvent::Join { key, reply });
+    let needed = pool::FLOOR_PAGES.saturating_mul(sys::page_size());
+    let too_small = LocalProcessError::LimitTooSmall { limit: context.params.limit.get(), needed };
+    let Ok(Ok(allowance)) = answer.recv() else { return Err(too_small) };
+    let params = SessionParams { features, ..context.params.clone() };
+    let started = start(context, params, key, allowance, name);
+    if started.is_ok() {
+        listen(supervisor.clone()); // before the supervisor asks for updates
+    }
+    supervisor.send(match &started {
+        Ok(()) => SupervisorEvent::LocalProcessStarted { key },
+        Err(_) => SupervisorEvent::Accounting(Event::Forgotten { key }),
+    });
+    started
+}
+
+fn start(
+    context: &SupervisorContext,
+    params: SessionParams,
+    key: PoolId,
+    allowance: ByteLimit,
+    name: &str,
+) -> Result<(), LocalProcessError> {
+    let pools = context.pools.as_deref();
+    let options = StartOptions {
+        allowance: Some(allowance),
+        clock: Some(context.time.clock()),
+        name: name.to_owned(),
+        id: Some(key),
+        file: pools.map(PoolDirectory::parent_file).transpose()?.map(Arc::new),
+        pool_limit: Some(context.limit.most()),
+    };
+    session::start(params, options)?;
+    let remains = Remains::Pool(Arc::new(session::pool_file()?.into()));
+    let mut process = Process::new(name, sys::process_id(), ProcessState::Parent, remains);
+    process.in_file = pools.is_some();
+    context.processes.add(key, process);
+    Ok(())
+}
+
+/// Folds the updates of the own chunk manager from now on, and notifies the supervisor of each.
+fn listen(supervisor: SupervisorHandle) {
+    *LOCAL_UPDATES.lock().unwrap_or_else(PoisonError::into_inner) = ManagerUpdate::None;
+    session::set_chunk_listener(Some(Box::new(move |update| {
+        LOCAL_UPDATES.lock().unwrap_or_else(PoisonError::into_inner).fold(update);
+        // If the queue is full, the supervisor takes the update after any of the queued events.
+        supervisor.try_send(SupervisorEvent::LocalUpdate);
+    })));
+}

@@ -1,0 +1,280 @@
+//! The supervisor: one thread that owns the global controller and sends to all children.
+//!
+//! Everything that happens in a session arrives here as a [`SupervisorEvent`]: messages of
+//! children, deaths, updates of this process's own chunk manager, requests of the session and of
+//! captures. Invariants: only the supervisor sends to children, at most one request of each kind is
+//! outstanding per child, and it never waits for anything else.
+//!
+//! ```text
+//! receive thread ──┐                                 ┌─▶ children (requests coalesced per child)
+//! exit watcher ────┼─▶ bounded channel ─▶ supervisor ─┼─▶ own process (direct calls)
+//! own manager ─────┤                                 ├─▶ graves (dead pools)
+//! session, capture ┘                                 └─▶ the capture that waits
+//! ```
+
+mod control_loop;
+mod dead_processes;
+mod events;
+mod link;
+mod listen;
+mod local_process;
+mod spawn;
+
+use std::fs::File;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use profiler_core::ids::PoolId;
+use profiler_core::pool::{self, PoolSpec};
+use profiler_core::session::{Features, SessionParams};
+use profiler_core::sys::spawn_quiet;
+use profiler_core::time::Timestamp;
+
+use crate::controller::MemoryLimit;
+use crate::groups::{ProbeRegistry, SnapshotReader};
+use crate::pools::PoolDirectory;
+use crate::process_table::{ProcessState, ProcessTable};
+use crate::session_time::SessionTime;
+use crate::spawn::watch::ExitWatcher;
+use control_loop::ControlLoop;
+pub(crate) use events::{CaptureRequest, SupervisorEvent};
+pub(crate) use link::Control;
+use listen::ChildReceivers;
+pub(crate) use local_process::LocalProcessError;
+pub(crate) use spawn::Trust;
+pub use spawn::{ChildSignals, ProfiledChild, SpawnedError};
+
+/// Events that may wait for the supervisor; few of each child's, see [`listen`]. Senders wait when
+/// it is full.
+const QUEUE: usize = 4096;
+
+/// What the supervisor and the start of children work with.
+#[derive(Debug)]
+pub(crate) struct SupervisorContext {
+    /// What children record.
+    pub(crate) params: SessionParams,
+    pub(crate) time: SessionTime,
+    /// The limit in force; that of `params` is the first one.
+    pub(crate) limit: Arc<MemoryLimit>,
+    pub(crate) processes: Arc<ProcessTable>,
+    /// Where pools are kept that outlive all processes; otherwise they are in memory.
+    pub(crate) pools: Option<Arc<PoolDirectory>>,
+    /// Keeps readers of pools, which it must forget when a pool goes.
+    pub(crate) groups: Arc<SnapshotReader>,
+    /// What children measure of groups.
+    pub(crate) probes: Arc<ProbeRegistry>,
+}
+
+impl SupervisorContext {
+    /// Makes the pool of a child.
+    fn make_pool(&self, spec: &PoolSpec) -> io::Result<File> {
+        self.pools.as_ref().map_or_else(|| pool::create(spec), |pools| pools.make_pool(spec))
+    }
+
+    /// The pool of this child is not needed any more.
+    fn forget_pool(&self, key: PoolId) {
+        if let Some(pools) = &self.pools {
+            pools.forget(key);
+        }
+    }
+}
+
+/// Sends events to the supervisor, and knows the threads that serve it.
+#[derive(Clone, Debug)]
+pub(crate) struct SupervisorHandle {
+    events: Sender<SupervisorEvent>,
+    watcher: Arc<ExitWatcher<PoolId>>,
+    receivers: Arc<ChildReceivers>,
+    processes: Arc<ProcessTable>,
+}
+
+/// Makes the supervisor check which probes are wanted. Keeps nothing of the session, and never
+/// waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Waker(Sender<SupervisorEvent>);
+
+impl Waker {
+    pub(crate) const fn new(events: Sender<SupervisorEvent>) -> Self {
+        Self(events)
+    }
+
+    /// Wakes the supervisor. If its queue is full, it checks after any of the queued events.
+    pub(crate) fn wake(&self) {
+        let _ = self.0.try_send(SupervisorEvent::Woken);
+    }
+}
+
+/// The running supervisor.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    context: Arc<SupervisorContext>,
+    pub(crate) handle: SupervisorHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Supervisor {
+    /// Starts the supervisor, the exit watcher and the receive thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread or descriptor.
+    pub(crate) fn start(context: SupervisorContext) -> io::Result<Self> {
+        let context = Arc::new(context);
+        let (events, queue) = bounded(QUEUE);
+        let exits = events.clone();
+        let watcher = Arc::new(ExitWatcher::start(move |key, status| {
+            let _ = exits.send(SupervisorEvent::Exited { key, status });
+        })?);
+        let receivers = Arc::new(ChildReceivers::start(events.clone())?);
+        let processes = Arc::clone(&context.processes);
+        let handle = SupervisorHandle { events, watcher, receivers, processes };
+        let theirs = Arc::clone(&context);
+        let thread = spawn_quiet("profiler-supervisor", move || run_to_the_end(&theirs, &queue))?;
+        Ok(Self { context, handle, thread: Some(thread) })
+    }
+
+    /// Makes this process the first of the session. It is shown as `name` and records `features`.
+    ///
+    /// # Errors
+    /// [`LocalProcessError`].
+    pub(crate) fn join_local_process(&self, name: &str, features: Features) -> Result<(), LocalProcessError> {
+        local_process::join(&self.context, &self.handle, name, features)
+    }
+
+    /// Starts a child, profiled if the limit allows.
+    ///
+    /// # Errors
+    /// [`SpawnedError`]; then no process runs.
+    pub(crate) fn spawn(
+        &self,
+        name: &str,
+        command: Command,
+        trust: Trust,
+    ) -> Result<ProfiledChild, SpawnedError> {
+        spawn::spawn_child(&self.context, &self.handle, name, command, trust)
+    }
+}
+
+/// Runs the supervisor. If it panics, processes continue to record and can be recovered, but nothing
+/// controls them, and a thread that waits for a child still learns of its end.
+fn run_to_the_end(context: &Arc<SupervisorContext>, queue: &Receiver<SupervisorEvent>) {
+    let control_loop = ControlLoop::new(Arc::clone(context));
+    if catch_unwind(AssertUnwindSafe(|| control_loop.run(queue))).is_err() {
+        let until_the_end = queue.iter().take_while(|event| !matches!(event, SupervisorEvent::End));
+        until_the_end.for_each(|event| answer_without_supervisor(&context.processes, event));
+    }
+}
+
+/// A caller that wants something carried out learns that no child confirms. All else is dropped,
+/// and with it the channel for the answer, so no caller waits for one.
+fn answer_without_supervisor(processes: &ProcessTable, event: SupervisorEvent) {
+    match event {
+        SupervisorEvent::Exited { key, status } => {
+            processes.change(key, |process| {
+                process.state = ProcessState::Exited(status);
+                process.died = Some(Timestamp::now());
+            });
+        }
+        SupervisorEvent::Control { asked, .. } => {
+            let _ = asked.send(processes.connected());
+        }
+        _ => {}
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        // First, so that no exit is sent to a supervisor that has ended: a thread that waits for a
+        // child waits for the child itself from now on.
+        self.handle.watcher.stop();
+        self.handle.send(SupervisorEvent::End);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.handle.receivers.stop();
+        self.context.processes.release(|| self.handle.watcher.take_children());
+    }
+}
+
+impl SupervisorHandle {
+    /// Sends an event; nothing happens after the end of the session.
+    pub(crate) fn send(&self, event: SupervisorEvent) {
+        let _ = self.events.send(event);
+    }
+
+    /// Sends an event unless the queue is full; for threads that the supervisor may wait for.
+    pub(crate) fn try_send(&self, event: SupervisorEvent) {
+        let _ = self.events.try_send(event);
+    }
+
+    /// Wakes the supervisor, and keeps nothing of the session.
+    pub(crate) fn waker(&self) -> Waker {
+        Waker::new(self.events.clone())
+    }
+
+    fn receivers(&self) -> &ChildReceivers {
+        &self.receivers
+    }
+
+    pub(crate) fn watcher(&self) -> &ExitWatcher<PoolId> {
+        &self.watcher
+    }
+
+    /// Makes every connected child carry something out, and waits for all of them, for at most
+    /// `patience`. Returns how many have not confirmed.
+    pub(crate) fn control(&self, control: Control, patience: Duration) -> usize {
+        let (confirm, confirmations) = bounded(QUEUE);
+        let (reply, asked) = bounded(1);
+        self.send(SupervisorEvent::Control { control, confirm, asked: reply });
+        let asked = match asked.recv_timeout(patience) {
+            Ok(asked) => asked,
+            Err(RecvTimeoutError::Timeout) => return self.processes.connected(),
+            Err(RecvTimeoutError::Disconnected) => return 0, // the session is over
+        };
+        let deadline = crossbeam_channel::after(patience);
+        for left in (1..=asked).rev() {
+            let confirmed = crossbeam_channel::select! {
+                recv(confirmations) -> answer => answer.is_ok(),
+                recv(deadline) -> _ => false,
+            };
+            if !confirmed {
+                return left;
+            }
+        }
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::ids::ProcessId;
+    use profiler_core::losses::EntryCounts;
+
+    use super::*;
+    use crate::process_table::{Process, Remains};
+
+    #[test]
+    fn an_exit_is_heard_although_the_hub_is_gone_and_nobody_else_waits_for_an_answer() {
+        let (processes, key) = (ProcessTable::default(), PoolId::new(7));
+        let remains = Remains::Expired(EntryCounts::default());
+        processes.add(key, Process::new("child", ProcessId::new(1), ProcessState::Connected, remains));
+        let (confirm, confirmed) = bounded(1);
+        let (asked, number) = bounded(1);
+        answer_without_supervisor(
+            &processes,
+            SupervisorEvent::Control { control: Control::Pause, confirm, asked },
+        );
+        assert_eq!(number.recv(), Ok(1), "one should do it");
+        assert!(confirmed.recv().is_err(), "and nobody does");
+        answer_without_supervisor(&processes, SupervisorEvent::Exited { key, status: None });
+        assert_eq!(processes.wait_for_end(key), None);
+        assert_eq!(processes.reports()[0].state, ProcessState::Exited(None));
+        let (reply, answer) = bounded(1);
+        answer_without_supervisor(&processes, SupervisorEvent::Join { key, reply });
+        assert!(answer.recv().is_err(), "dropped, not kept");
+    }
+}

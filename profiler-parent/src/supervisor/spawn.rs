@@ -1,0 +1,308 @@
+//! Starting a child of the session, and listening to it.
+//!
+//! The child joins the controller before it exists, so its pool is inside the limit from its first
+//! byte. `listen` receives its messages. When the child ends, the exit watcher's event makes the
+//! supervisor hang up its channel.
+
+use std::io;
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use ipc_protocol::environment::{EnvironmentError, Token, VARIABLE};
+use ipc_protocol::transport::TransportError;
+use ipc_protocol::transport::listener::Listener;
+use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
+use profiler_core::pool::{self, PoolSpec};
+use profiler_core::sys::OwnFile;
+
+use super::listen::PendingChild;
+use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
+use crate::controller::{Event, Refusal};
+use crate::outbox::{Outbox, OutboxError};
+use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
+use crate::spawn::{ChildFile, ChildResources, SpawnError, spawn};
+
+/// Pause between two tries of joining while memory is being freed: doubled each time, up to the
+/// longest. All tries together take about two seconds, on a machine that is busy elsewhere.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const JOIN_TRIES: u32 = 44;
+
+/// Why a child could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnedError {
+    /// The program could not be started.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// There is no place for its profile.
+    #[error(transparent)]
+    Outbox(#[from] OutboxError),
+    /// The channel could not be prepared.
+    #[error("cannot prepare the channel to the child: {0}")]
+    Channel(#[from] TransportError),
+    /// The system gave no randomness.
+    #[error(transparent)]
+    Token(#[from] EnvironmentError),
+    /// The system gave no memory, thread or descriptor.
+    #[error("cannot start a child: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A child of the session. Dropping it leaves the child running, and watched.
+#[derive(Debug)]
+pub struct ProfiledChild {
+    processes: Arc<ProcessTable>,
+    supervisor: SupervisorHandle,
+    key: PoolId,
+    pid: ProcessId,
+    is_profiled: bool,
+    /// The child's standard input, if the command asked for a pipe.
+    pub stdin: Option<ChildStdin>,
+    /// The child's standard output, if the command asked for a pipe.
+    pub stdout: Option<ChildStdout>,
+    /// The child's standard error, if the command asked for a pipe.
+    pub stderr: Option<ChildStderr>,
+    /// While it is there, the session remembers how the child ended.
+    _alive: Arc<()>,
+}
+
+impl ProfiledChild {
+    /// The child's process number.
+    pub const fn id(&self) -> ProcessId {
+        self.pid
+    }
+
+    /// Whether it got a pool. Without one it runs all the same.
+    pub const fn is_profiled(&self) -> bool {
+        self.is_profiled
+    }
+
+    /// Sends the child signals, from any thread, while this handle waits for it.
+    pub fn signals(&self) -> ChildSignals {
+        ChildSignals { supervisor: self.supervisor.clone(), key: self.key }
+    }
+
+    /// Whether the child's program took what it was given to record with: it called
+    /// `profiler_child::init()`, or recorded something.
+    pub fn has_begun(&self) -> bool {
+        self.processes.has_begun(self.key)
+    }
+
+    /// Waits for the child to end. `None` if other code in this process took its exit status.
+    pub fn wait(&mut self) -> Option<ExitStatus> {
+        self.stdin = None; // as in std: a child that reads to the end must not wait for us
+        self.processes.wait_for_end(self.key)
+    }
+
+    /// Whether the child has ended; then [`wait`](Self::wait) says at once how.
+    pub fn has_ended(&self) -> bool {
+        self.processes.has_ended(self.key)
+    }
+
+    /// Kills the child. `false` if it has ended already.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn kill(&self) -> io::Result<bool> {
+        // In this order: the end of a session moves the child from the watcher to the processes.
+        if self.supervisor.watcher().kill(&self.key)? {
+            return Ok(true);
+        }
+        self.processes.kill_released(self.key).transpose().map(|killed| killed.is_some())
+    }
+}
+
+/// Sends signals to one child of the session, and never to a later process of the same number.
+#[derive(Clone, Debug)]
+pub struct ChildSignals {
+    supervisor: SupervisorHandle,
+    key: PoolId,
+}
+
+impl ChildSignals {
+    /// Sends a signal. `false` if the child has ended, or the session has.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn send(&self, signal: i32) -> io::Result<bool> {
+        self.supervisor.watcher().signal(&self.key, signal)
+    }
+}
+
+/// What the host thinks of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// It speaks over ipc-channel.
+    Trusted,
+    /// It speaks over a socket that holds against a hostile peer.
+    Untrusted,
+}
+
+/// Starts a child, profiled if the limit allows.
+pub(super) fn spawn_child(
+    context: &SupervisorContext,
+    supervisor: &SupervisorHandle,
+    name: &str,
+    command: Command,
+    trust: Trust,
+) -> Result<ProfiledChild, SpawnedError> {
+    let key = pool::new_id()?;
+    match join(supervisor, key) {
+        Ok(allowance) => {
+            let pool = match make_pool(context, key, allowance, name) {
+                Ok(pool) => pool,
+                Err(error) => {
+                    supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+                    let why = format!("its pool cannot be made: {error}");
+                    return spawn_unprofiled(context, supervisor, key, name, command, why);
+                }
+            };
+            let spawned = spawn_profiled(context, supervisor, key, pool, (name, trust), command);
+            if spawned.is_err() {
+                context.forget_pool(key);
+                supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+            }
+            spawned
+        }
+        Err(refusal) => {
+            supervisor.send(SupervisorEvent::Accounting(Event::Forgotten { key }));
+            spawn_unprofiled(context, supervisor, key, name, command, refusal.to_string())
+        }
+    }
+}
+
+fn make_pool(
+    context: &SupervisorContext,
+    key: PoolId,
+    allowance: ByteLimit,
+    name: &str,
+) -> io::Result<Arc<OwnFile>> {
+    let spec = PoolSpec {
+        id: key,
+        limit: context.limit.most(),
+        allowance,
+        clock: context.time.clock(),
+        params: context.params.clone(),
+        name: name.to_owned(),
+    };
+    context.make_pool(&spec).map(|file| Arc::new(file.into()))
+}
+
+/// Asks for an allowance, patiently while memory is being freed for it.
+fn join(supervisor: &SupervisorHandle, key: PoolId) -> Result<ByteLimit, Refusal> {
+    let mut last = Refusal::NotYet { missing: 0 };
+    let mut pause = FIRST_PAUSE;
+    for _ in 0..JOIN_TRIES {
+        let (reply, answer) = bounded(1);
+        supervisor.send(SupervisorEvent::Join { key, reply });
+        match answer.recv() {
+            Ok(Err(refusal @ Refusal::NotYet { .. })) => last = refusal,
+            Ok(answer) => return answer,
+            Err(_) => return Err(last), // the session is over
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    Err(last)
+}
+
+fn spawn_profiled(
+    context: &SupervisorContext,
+    supervisor: &SupervisorHandle,
+    key: PoolId,
+    pool: Arc<OwnFile>,
+    (name, trust): (&str, Trust),
+    command: Command,
+) -> Result<ProfiledChild, SpawnedError> {
+    // A child that is not trusted could fill the disk with it: its part is always read from its
+    // pool.
+    let outbox = match trust {
+        Trust::Trusted => Some(Arc::new(Outbox::create()?)),
+        Trust::Untrusted => None,
+    };
+    let token = Token::generate()?;
+    let (listener, line) = match trust {
+        Trust::Trusted => Listener::named()?,
+        Trust::Untrusted => Listener::inherited()?,
+    };
+    let abandon = listener.abandon_handle();
+    let child_file = outbox.as_ref().map(|outbox| outbox.child_file());
+    let resources = ChildResources {
+        pool: ChildFile::Open(pool.get().map_err(io::Error::from)?),
+        outbox: child_file,
+        token: token.clone(),
+        server: &line,
+    };
+    let mut child = spawn(command, &resources)?;
+    drop(line); // only the child has its end now, so that ends with the child
+    let pid = ProcessId::new(child.id());
+    let mut process = Process::new(name, pid, ProcessState::Starting, Remains::Pool(Arc::clone(&pool)));
+    process.outbox = outbox;
+    process.in_file = context.pools.is_some();
+    process.abandon = Some(abandon);
+    process.is_trusted = trust == Trust::Trusted;
+    context.processes.add(key, process);
+    if let Err(error) = supervisor.receivers().add_child(PendingChild { key, pid, listener, token }) {
+        end_unwatched(context, key, &mut child);
+        return Err(error.into());
+    }
+    Ok(adopt(context, supervisor, key, child, true)?)
+}
+
+fn spawn_unprofiled(
+    context: &SupervisorContext,
+    supervisor: &SupervisorHandle,
+    key: PoolId,
+    name: &str,
+    mut command: Command,
+    why: String,
+) -> Result<ProfiledChild, SpawnedError> {
+    command.env_remove(VARIABLE);
+    let program = command.get_program().to_owned();
+    let child = command.spawn().map_err(|source| SpawnError::Start { program, source })?;
+    let remains = Remains::Unprofiled(why);
+    let pid = ProcessId::new(child.id());
+    context.processes.add(key, Process::new(name, pid, ProcessState::Starting, remains));
+    Ok(adopt(context, supervisor, key, child, false)?)
+}
+
+/// Ends a child that cannot be part of the session. The caller gets an error, so the child must
+/// not run.
+fn end_unwatched(context: &SupervisorContext, key: PoolId, child: &mut std::process::Child) {
+    let _ = (child.kill(), child.wait());
+    context.processes.change(key, |process| process.hang_up()); // ends its channel
+    context.processes.remove(key);
+    context.groups.forget_reader(key);
+}
+
+/// From now on the session watches the child and takes its exit status.
+fn adopt(
+    context: &SupervisorContext,
+    supervisor: &SupervisorHandle,
+    key: PoolId,
+    mut child: std::process::Child,
+    is_profiled: bool,
+) -> io::Result<ProfiledChild> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let pid = ProcessId::new(child.id());
+    if let Err(mut refused) = supervisor.watcher().watch(key, child) {
+        end_unwatched(context, key, &mut refused.child);
+        return Err(refused.error);
+    }
+    let alive = Arc::new(());
+    context.processes.change(key, |process| process.handle = Arc::downgrade(&alive));
+    Ok(ProfiledChild {
+        processes: Arc::clone(&context.processes),
+        supervisor: supervisor.clone(),
+        key,
+        pid,
+        is_profiled,
+        stdin,
+        stdout,
+        stderr,
+        _alive: alive,
+    })
+}

@@ -1,0 +1,18 @@
+//! The symbols of a session, shared by its captures.
+//!
+//! Invariant: the names that one capture looks up are kept for the next, within the limits of
+//! [`super::SymbolOptions`].
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Symbols;
+
+/// See the head of this file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SymbolStore(Arc<Mutex<Symbols>>);
+
+impl SymbolStore {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Symbols> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
