@@ -119,7 +119,7 @@ pub(super) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Of a marker that took so long, or has been running for so long.
+    /// Of a marker that took `duration_ns`, or has been running for that time.
     pub(super) fn of(marker: &'a ObservedMarker, duration_ns: u64) -> Self {
         let ObservedMarker { origin, name, category, groups, .. } = marker;
         Self { origin, name, category, groups, duration_ns }

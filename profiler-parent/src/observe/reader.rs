@@ -42,7 +42,7 @@ pub(super) enum Command {
 /// Threads of this process that serve observers. What they record is not reported.
 pub(super) type Quiet = Arc<Mutex<BTreeSet<ThreadId>>>;
 
-/// Bytes of one process that a pass reads: a process that makes work keeps nobody else waiting for long. It is much more
+/// Bytes of one process that a pass reads: a process with much data does not delay the others for long. It is much more
 /// than an honest one records in a period; what is left is read next.
 const BUDGET: u64 = 16 << 20;
 

@@ -3,7 +3,7 @@
 //! Called by the session. The child inherits the files it is given, under numbers that its
 //! environment names, and nobody else does: they are made inheritable between fork and exec, in
 //! the child alone, so a process that another thread starts at the same time does not get them.
-//! [`watch`] sees to what becomes of the child.
+//! [`watch`] reports when the child ends.
 
 pub mod watch;
 
