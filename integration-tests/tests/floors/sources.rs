@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
-use crate::tokens::{after_colons, after_item, is_call_of_macro, is_for_tests, is_sign, leaves, words};
+use super::tokens::{after_colons, after_item, is_call_of_macro, is_for_tests, is_sign, leaves, words};
 
 /// A path from a room to a name at the root of its crate.
 #[derive(Debug)]
