@@ -22,7 +22,7 @@ pub(crate) fn words(tokens: TokenStream) -> Vec<String> {
     tokens.into_iter().flat_map(word).collect()
 }
 
-/// Whether an attribute is `cfg(test)` or `cfg(all(…, test, …))`.
+/// Whether an attribute is `cfg(test)`, `cfg(doctest)` or `cfg(all(…, test, …))`.
 pub(crate) fn is_for_tests(attribute: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = attribute.into_iter().collect();
     match tokens.as_slice() {
@@ -36,7 +36,7 @@ pub(crate) fn is_for_tests(attribute: TokenStream) -> bool {
 fn needs_test(predicate: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = predicate.into_iter().collect();
     tokens.split(|token| is_sign(token, ',')).any(|part| match part {
-        [TokenTree::Ident(word)] => word == "test",
+        [TokenTree::Ident(word)] => word == "test" || word == "doctest",
         [TokenTree::Ident(word), TokenTree::Group(all)] if word == "all" => needs_test(all.stream()),
         _ => false,
     })
