@@ -115,9 +115,9 @@ fn a_function_is_labelled_by_its_path_and_every_call_of_it() {
     assert_eq!(Thing.method(7), [7]);
     let seen = read();
     session::stop();
-    assert_eq!(seen[0].label_names(), ["labels::labelled"; 3]);
+    assert_eq!(seen[0].label_names(), [concat!(module_path!(), "::labelled"); 3]);
     assert!(seen[0].labels[0].file.ends_with("labels.rs") && seen[0].labels[0].line > 0);
-    assert_eq!(seen[1].label_names(), ["labels::method"]);
+    assert_eq!(seen[1].label_names(), [concat!(module_path!(), "::method")]);
 }
 
 #[derive(serde::Serialize)]

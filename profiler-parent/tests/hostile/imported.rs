@@ -14,7 +14,7 @@ pub(crate) fn check(text: &[u8], room: &Room) -> Option<u64> {
     std::fs::write(&from, text).expect("room");
     match import_cpuprofile(&from, &to) {
         Err(error) => {
-            assert!(matches!(error, ExportError::NotAProfile { .. }), "{error}");
+            assert!(matches!(error, ExportError::NotACpuProfile { .. }), "{error}");
             assert_eq!(room.count(), 1, "a file is left");
             None
         }
