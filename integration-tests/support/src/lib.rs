@@ -1,6 +1,6 @@
 //! What the tests of several crates share.
 //!
-//! [`own_process`] runs a test in a process of its own, [`watchdog`] ends a test that hangs,
+//! [`mod@own_process`] runs a test in a process of its own, [`watchdog`] ends a test that hangs,
 //! [`patience`] waits for events without assumptions about the speed of the machine, and
 //! [`counting`] counts allocations.
 //!

@@ -1,6 +1,6 @@
 //! Waits for a process, and ends it if it hangs.
 //!
-//! Used by [`crate::own_process`] for every test that has a process of its own. If the process runs
+//! Used by [`mod@crate::own_process`] for every test that has a process of its own. If the process runs
 //! longer than any test can need, the watchdog reports all threads of it and of the processes
 //! below it as the system sees them (state, system call), and kills these processes. So a test that
 //! hangs is a failure that says where, and not the end of the whole run.
