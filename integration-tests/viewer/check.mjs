@@ -48,9 +48,10 @@
 // more with `chartLabel` (`tooltipLabel`) in the place of `tableLabel`: the same code renders it.
 
 import { execFile, spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { gunzipSync } from "node:zlib";
 
@@ -63,7 +64,10 @@ const COMPILED = join(HERE, "node_modules/.cache/compiled");
 const OLDEST_NODE = 24;
 const LOAD_SECONDS = Number(process.env.VIEWER_LOAD_SECONDS ?? 180);
 const ANSWER_SECONDS = 120;
-const START_TRIES = 10;
+// How long a busy machine may take until a daemon is up in the time that its loader gives it.
+const START_SECONDS = 300;
+// With 20 ms between two.
+const END_TRIES = 1500;
 const SESSION = "check";
 // A thread with more markers than that is not listed whole to see which types there are: the
 // daemon's answers take a time that grows with the square of their length (100,000 rows: 7 s).
@@ -90,7 +94,8 @@ export class Viewer {
 
   async load() {
     const names = this.symbolServer === undefined ? [] : ["--symbol-server", this.symbolServer];
-    for (let left = START_TRIES; ; left -= 1) {
+    const end = performance.now() + START_SECONDS * 1000;
+    for (;;) {
       const begin = performance.now();
       try {
         const said = await this.#run(["load", this.profile, ...names], LOAD_SECONDS);
@@ -98,7 +103,7 @@ export class Viewer {
         return said;
       } catch (error) {
         // On a busy machine the daemon is not up within the half second that the loader gives it.
-        if (left === 0 || !error.message.includes("did not become ready")) throw error;
+        if (performance.now() > end || !error.message.includes("did not become ready")) throw error;
         await this.close();
         this.directory = temporaryDirectory();
       }
@@ -123,22 +128,13 @@ export class Viewer {
   }
 
   async close() {
-    const pid = this.#daemon();
     try {
       await this.#run(["stop", SESSION], ANSWER_SECONDS, []);
     } catch {
       // Not loaded, or already gone; the next line makes sure.
     }
-    if (pid !== undefined) endDaemon(pid, this.directory);
+    await endProcesses(this.directory);
     rmSync(this.directory, { recursive: true, force: true });
-  }
-
-  #daemon() {
-    try {
-      return JSON.parse(readFileSync(join(this.directory, `${SESSION}.json`), "utf8")).pid;
-    } catch {
-      return undefined;
-    }
   }
 
   #run(command, seconds, session = ["--session", SESSION]) {
@@ -163,13 +159,34 @@ export class Viewer {
   }
 }
 
-/** Ends the daemon that we started, if it still runs: it has our directory in its environment. */
-function endDaemon(pid, directory) {
-  try {
-    if (readFileSync(`/proc/${pid}/environ`, "utf8").includes(directory)) process.kill(pid, "SIGKILL");
-  } catch {
-    // Gone already, which is what we want.
+/** The processes that were started with this directory. */
+function processesOf(directory) {
+  const isOne = (pid) => {
+    try {
+      const variables = readFileSync(`/proc/${pid}/environ`, "utf8").split("\0");
+      return variables.includes(`PROFILER_CLI_SESSION_DIR=${directory}`);
+    } catch {
+      return false;
+    }
+  };
+  return readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && isOne(pid));
+}
+
+/** Ends the processes of this directory: also a daemon that becomes ready only after its loader gave up. */
+async function endProcesses(directory) {
+  for (let left = END_TRIES; left > 0; left -= 1) {
+    const pids = processesOf(directory);
+    if (pids.length === 0) return;
+    for (const pid of pids) {
+      try {
+        process.kill(Number(pid), "SIGKILL");
+      } catch {
+        // Gone already, which is what we want.
+      }
+    }
+    await sleep(20);
   }
+  throw new CannotRun(`the viewer's daemon does not end: ${processesOf(directory)}`);
 }
 
 /** Short: the path of the daemon's socket may have 107 bytes at most. */
