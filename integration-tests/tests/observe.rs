@@ -369,7 +369,9 @@ fn t7_who_does_not_read_loses_what_does_not_fit_and_is_told_how_much() -> anyhow
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
     let options = ObserverOptions::default().period(OFTEN).batch_markers(100).queue_bytes(100_000);
     let slow = session.observe_with(Filter::default().name("numbered"), options)?;
-    let quick = often(&session, Filter::default().name("numbered"))?;
+    // Room for all markers: this thread may be held up while the reader thread delivers them.
+    let options = ObserverOptions::default().period(OFTEN).queue_bytes(64 << 20);
+    let quick = session.observe_with(Filter::default().name("numbered"), options)?;
     child.ask("record 2 10000")?;
     let mut all = Told::default();
     all.until(&quick, |told| told.count("numbered") == 20_000)?;

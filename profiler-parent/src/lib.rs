@@ -7,12 +7,12 @@
 
 pub mod alerts;
 pub mod capture;
-#[cfg(any(feature = "view", feature = "live"))]
-mod clients;
 pub mod controller;
 pub mod export;
 pub mod gather;
 pub mod groups;
+#[cfg(feature = "http")]
+mod http;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod observe;
@@ -29,8 +29,6 @@ pub mod spawn;
 mod supervisor;
 pub mod symbols;
 mod sys;
-#[cfg(any(feature = "view", feature = "live"))]
-mod token;
 #[cfg(feature = "view")]
 pub mod view;
 

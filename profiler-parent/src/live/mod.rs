@@ -13,7 +13,7 @@
 //! - Everything that is kept is bounded. Children get no request but those of a capture.
 //!
 //! ```text
-//! browser, profiler top ──▶ http: one thread ──▶ routes: token, paths
+//! browser, profiler top ──▶ crate::http: one thread ──▶ routes: token, paths
 //!                                                  ├─▶ snapshot_cache: at most one a second ──▶ pools
 //!                                                  ├─▶ groups, processes, counters: rows of it
 //!                                                  ├─▶ alerts: the latest    markers: an observer
@@ -36,12 +36,9 @@
 //! | `GET profiles.json`, `GET profiles/NAME` | profiles that were captured from here, and their files; the `link` of each is the path of the same file that pages of other sites may read, on this server but not below the token |
 //! | `POST capture` | captures: all, or `from=` to `to=`, or the time of `alert=`; answers with the profile's number, which then stands in the list |
 
-mod admission;
 mod alerts;
 mod counters;
 mod groups;
-mod hosts;
-mod http;
 mod markers;
 mod processes;
 mod profiles;
@@ -61,11 +58,10 @@ use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Target};
 use crate::capture::CaptureSources;
 use crate::controller::MemoryLimit;
 use crate::groups::{Monitor, SnapshotReader};
+use crate::http::{Hosts, HttpServer, ServerOptions};
 use crate::observe::ObserverRegistry;
 use crate::process_table::ProcessTable;
 use alerts::AlertBook;
-use hosts::Hosts;
-use http::RunningServer;
 use markers::Markers;
 use profiles::Profiles;
 use routes::Routes;
@@ -161,7 +157,7 @@ pub(crate) struct LiveSources {
 pub struct LiveServer {
     address: SocketAddr,
     token: String,
-    _server: RunningServer,
+    _server: HttpServer,
     _alerts: Option<Alerts>,
     _monitor: Monitor,
 }
@@ -196,7 +192,8 @@ impl LiveServer {
             markers: Markers::new(observers),
             profiles: Profiles::new(captures)?,
         };
-        let server = RunningServer::start(listener, Arc::new(routes), session_end)?;
+        let options = ServerOptions { thread_name: "profiler-live", keep_alive: true, session_end };
+        let server = HttpServer::start(listener, Arc::new(routes), options)?;
         Ok(Self { address, token, _server: server, _alerts: alerts, _monitor: monitor })
     }
 

@@ -17,8 +17,8 @@ use serde::{Serialize, Serializer};
 use tempfile::TempDir;
 
 use crate::capture::{Capture, CaptureReport, CaptureSources};
+use crate::http::is_same;
 use crate::session_time::SessionNs;
-use crate::token::is_same;
 
 /// Profiles that are kept.
 const KEPT: usize = 16;

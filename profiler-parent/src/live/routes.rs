@@ -6,22 +6,20 @@
 //! nothing of the token.
 
 use std::fs::File;
+use std::sync::Arc;
 
-use hyper::body::Incoming;
-use hyper::header::{HOST, HeaderName, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
 use super::alerts::AlertBook;
-use super::hosts::Hosts;
-use super::http::{Answer, status};
 use super::markers::Markers;
 use super::processes::ProcessListing;
 use super::profiles::{NotBegun, Profiles, Wanted};
 use super::query::Query;
 use super::snapshot_cache::{LiveSnapshot, SessionRow, SnapshotCache};
+use crate::http::{self, Answer, Answered, Hosts, HttpService, Reply, RequestHead};
+use crate::http::{is_same, json, method_not_allowed, not_found, put, status, with_type};
 use crate::session_time::SessionNs;
-use crate::token::is_same;
 
 const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/live.css");
@@ -48,7 +46,7 @@ pub(super) struct Routes {
     pub(super) token: String,
     pub(super) hosts: Hosts,
     pub(super) snapshots: SnapshotCache,
-    pub(super) alerts: std::sync::Arc<AlertBook>,
+    pub(super) alerts: Arc<AlertBook>,
     pub(super) markers: Markers,
     pub(super) profiles: Profiles,
 }
@@ -68,21 +66,13 @@ enum LiveResource<'a> {
     Profile(File),
 }
 
-/// An answer, and whether its request had the token, or the secret of a profile.
-pub(super) struct Answered {
-    pub(super) response: Response<Answer>,
-    pub(super) has_token: bool,
-}
-
-impl Routes {
-    /// Drops what has not been requested for a while.
-    pub(super) fn tidy(&self) {
+impl HttpService for Routes {
+    fn tidy(&self) {
         self.snapshots.tidy();
         self.markers.tidy(self.snapshots.now());
     }
 
-    /// Answers a request. Its body is not looked at.
-    pub(super) fn answer(&self, request: &Request<Incoming>) -> Answered {
+    fn answer(&self, request: &RequestHead) -> Answered {
         let place = self.place(request);
         let has_token = place.is_ok();
         let mut response = match place {
@@ -91,13 +81,13 @@ impl Routes {
             Err(refusal) => status(refusal),
         };
         put(&mut response, &HEADERS);
-        Answered { response, has_token }
+        Answered { reply: Reply::Now(response), has_token }
     }
+}
 
-    fn place<'a>(&self, request: &'a Request<Incoming>) -> Result<LiveResource<'a>, StatusCode> {
-        let mut hosts = request.headers().get_all(HOST).into_iter();
-        let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
-        if !self.hosts.have(host) || hosts.next().is_some() {
+impl Routes {
+    fn place<'a>(&self, request: &'a RequestHead) -> Result<LiveResource<'a>, StatusCode> {
+        if !self.hosts.accept(request) {
             return Err(StatusCode::FORBIDDEN);
         }
         let below = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
@@ -108,13 +98,13 @@ impl Routes {
         self.profiles.shared(secret, place).map(LiveResource::Profile).ok_or(StatusCode::NOT_FOUND)
     }
 
-    fn serve(&self, place: &str, request: &Request<Incoming>) -> Response<Answer> {
+    fn serve(&self, place: &str, request: &RequestHead) -> Response<Answer> {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         match (request.method(), place) {
             (&Method::POST, "capture") => self.capture(&query),
-            (_, "capture") => not_allowed("POST"),
+            (_, "capture") => method_not_allowed("POST"),
             (&Method::GET | &Method::HEAD, _) => self.get(place, &query),
-            _ => not_allowed("GET, HEAD"),
+            _ => method_not_allowed("GET, HEAD"),
         }
     }
 
@@ -201,71 +191,21 @@ impl Routes {
 
 /// A profile as a file to be saved.
 fn attachment(file: File) -> Option<Response<Answer>> {
-    let length = file.metadata().ok()?.len();
-    let mut response = with_type(Answer::File(file, length), "application/gzip");
+    let mut response = http::of_file(Arc::new(file), "application/gzip")?;
     put(&mut response, &[("content-disposition", "attachment")]);
     Some(response)
 }
 
 /// A profile by its own path: for the viewer's page, which gets that path.
-fn for_any_page(file: File, request: &Request<Incoming>) -> Response<Answer> {
-    let mut response = match *request.method() {
+fn for_any_page(file: File, request: &RequestHead) -> Response<Answer> {
+    const METHODS: &str = "GET, HEAD, OPTIONS";
+    http::for_any_origin(match *request.method() {
         Method::GET | Method::HEAD => attachment(file).unwrap_or_else(not_found),
-        Method::OPTIONS => preflight(request),
-        _ => not_allowed("GET, HEAD, OPTIONS"),
-    };
-    put(
-        &mut response,
-        &[("access-control-allow-origin", "*"), ("cross-origin-resource-policy", "cross-origin")],
-    );
-    response
-}
-
-fn preflight(request: &Request<Incoming>) -> Response<Answer> {
-    let mut response = status(StatusCode::NO_CONTENT);
-    put(
-        &mut response,
-        &[
-            ("access-control-allow-methods", "GET, HEAD, OPTIONS"),
-            ("access-control-allow-headers", "content-type"),
-            ("access-control-max-age", "600"),
-        ],
-    );
-    if request.headers().contains_key("access-control-request-private-network") {
-        put(&mut response, &[("access-control-allow-private-network", "true")]);
-    }
-    response
-}
-
-fn put(response: &mut Response<Answer>, headers: &[(&'static str, &'static str)]) {
-    for (name, value) in headers {
-        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-    }
+        Method::OPTIONS => http::preflight(request, METHODS),
+        _ => method_not_allowed(METHODS),
+    })
 }
 
 fn file(text: &'static str, kind: &'static str) -> Response<Answer> {
     with_type(Answer::from(text), kind)
-}
-
-fn json(value: &(impl Serialize + ?Sized)) -> Response<Answer> {
-    match serde_json::to_vec(value) {
-        Ok(bytes) => with_type(Answer::from(bytes), "application/json"),
-        Err(_) => status(StatusCode::INTERNAL_SERVER_ERROR),
-    }
-}
-
-fn with_type(body: Answer, kind: &'static str) -> Response<Answer> {
-    let mut response = Response::new(body);
-    put(&mut response, &[("content-type", kind)]);
-    response
-}
-
-fn not_found() -> Response<Answer> {
-    status(StatusCode::NOT_FOUND)
-}
-
-fn not_allowed(allowed: &'static str) -> Response<Answer> {
-    let mut response = status(StatusCode::METHOD_NOT_ALLOWED);
-    put(&mut response, &[("allow", allowed)]);
-    response
 }

@@ -1,27 +1,27 @@
 //! Showing a profile: a small server on loopback that the Firefox Profiler's page reads a file from.
 //!
-//! Called by `profiler view`. [`Server::start`] checks that the file is a profile, listens, and serves
-//! three things below a random token: the file, the answers to the page's questions for symbols, and the
-//! preflights that browsers send first. Invariants: it listens on 127.0.0.1 only; who does not know the
-//! token (128 random bits) learns nothing, not even that there is one; a page of another site cannot
-//! reach it under a name of its own (the `Host` header is checked); no request can make it use more
-//! than a bounded amount of memory, threads or time; it serves the very file that was checked.
+//! Called by `profiler view`. [`Server::start`] checks that the file is a profile, listens, and
+//! serves three things below a random token: the file, the answers to the page's requests for
+//! symbols, and the preflights that browsers send first. Invariants: it listens on 127.0.0.1 only; a
+//! client that does not know the token (128 random bits) learns nothing, not even that there is one;
+//! a page of another site cannot reach the server under a name of its own (the `Host` header is
+//! checked); memory, threads and time per request are bounded ([`crate::http`]); the file that is
+//! served is the file that was checked.
 //!
 //! ```text
-//! accept thread ──▶ a thread per connection: head ─▶ request ─▶ site ─▶ response, then it closes
+//! browser ──▶ crate::http: one thread ──▶ routes ─┬─▶ the file
+//!                                                 └─▶ symbols, on a worker thread
 //! ```
 
-mod admission;
 mod check;
-mod connection;
 mod libraries;
 mod link;
 mod named;
-pub mod request;
-mod response;
 mod routes;
 mod server;
 mod symbols;
+#[cfg(test)]
+mod tests;
 
 pub use crate::reading::text::text;
 pub use check::{Kind, NotAProfile, check};

@@ -1,81 +1,107 @@
-//! What is there to be had: the file and the symbols, below the token.
+//! The paths of [`super::Server`]: the file and the symbols, below the token.
 //!
-//! Shared by all connections of a [`super::Server`]. Invariant: a path with a wrong token and a path that
-//! does not exist get the same answer, after a comparison that takes the same time for every token.
+//! Called by the server's thread for each request. Invariant: a path with a wrong token and a path
+//! that does not exist get the same answer, after a comparison whose time does not depend on the
+//! token.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::sync::Arc;
+
+use hyper::{Method, Response, StatusCode};
 
 use super::symbols::Symbolicate;
-use crate::sys;
-use crate::token::is_same;
+use crate::http::{Answer, Answered, BodyWork, Hosts, HttpService, Reply, RequestHead, is_same};
+use crate::http::{
+    for_any_origin, method_not_allowed, not_found, of_file, preflight, put, status, with_type,
+};
+use crate::symbols::stack::on_symbol_stack;
 
-/// Bytes that are read of the file and written to the client at a time.
-const BLOCK: usize = 64 * 1024;
+/// Bytes of a request for symbols: 100,000 addresses of a large library need two million.
+const MAX_BODY: usize = 16 << 20;
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ViewResource {
+enum ViewResource {
     Profile,
     Symbolicate,
 }
 
-/// The served things.
+/// What is served.
 pub(super) struct ViewRoutes {
     pub(super) token: String,
-    pub(super) file: File,
+    pub(super) file: Arc<File>,
     pub(super) is_compressed: bool,
-    /// `Host` headers of clients that mean this server.
-    pub(super) hosts: [String; 2],
-    pub(super) symbolicate: Box<Symbolicate>,
-}
-
-impl ViewRoutes {
-    /// Whether a client that names this host means this server. A page that has its own name resolve to
-    /// this machine names another.
-    pub(super) fn is_host(&self, host: &str) -> bool {
-        self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
-    }
-
-    /// What a path names; `None` for everything that is not below the token.
-    pub(super) fn place(&self, path: &str) -> Option<ViewResource> {
-        let (token, rest) = path.strip_prefix('/')?.split_once('/')?;
-        if !is_same(token, &self.token) {
-            return None;
-        }
-        match rest {
-            super::link::PROFILE => Some(ViewResource::Profile),
-            super::link::SYMBOLICATE => Some(ViewResource::Symbolicate),
-            _ => None,
-        }
-    }
-
-    /// The file's length now.
-    pub(super) fn length(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
-    }
-
-    /// Writes `length` bytes of the file.
-    pub(super) fn write_file(&self, length: u64, out: &mut impl Write) -> io::Result<()> {
-        let mut block = vec![0; BLOCK];
-        let mut position = 0;
-        while position < length {
-            let wanted = usize::try_from(length - position).unwrap_or(BLOCK).min(BLOCK);
-            let room = block.get_mut(..wanted).unwrap_or_default();
-            let read = sys::read_at(&self.file, room, position)?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into()); // it was made shorter
-            }
-            out.write_all(room.get(..read).unwrap_or_default())?;
-            position += read as u64;
-        }
-        Ok(())
-    }
+    pub(super) hosts: Hosts,
+    pub(super) symbolicate: Arc<Symbolicate>,
 }
 
 impl std::fmt::Debug for ViewRoutes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Not the token: it is a secret.
         f.debug_struct("ViewRoutes").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+impl HttpService for ViewRoutes {
+    fn answer(&self, request: &RequestHead) -> Answered {
+        let resource = self.resource(request);
+        let has_token = resource.is_ok();
+        let reply = match resource {
+            Ok(resource) => self.reply(resource, request),
+            Err(refusal) => Reply::Now(status(refusal)),
+        };
+        Answered { reply, has_token }
+    }
+}
+
+impl ViewRoutes {
+    fn resource(&self, request: &RequestHead) -> Result<ViewResource, StatusCode> {
+        if !self.hosts.accept(request) {
+            return Err(StatusCode::FORBIDDEN);
+        }
+        let below = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
+        let (token, rest) = below.ok_or(StatusCode::NOT_FOUND)?;
+        match rest {
+            _ if !is_same(token, &self.token) => Err(StatusCode::NOT_FOUND),
+            super::link::PROFILE => Ok(ViewResource::Profile),
+            super::link::SYMBOLICATE => Ok(ViewResource::Symbolicate),
+            _ => Err(StatusCode::NOT_FOUND),
+        }
+    }
+
+    fn reply(&self, resource: ViewResource, request: &RequestHead) -> Reply {
+        let response = match (resource, request.method()) {
+            (_, &Method::OPTIONS) => preflight(request, "GET, HEAD, POST, OPTIONS"),
+            (ViewResource::Profile, &Method::GET | &Method::HEAD) => self.profile(),
+            (ViewResource::Profile, _) => method_not_allowed("GET, HEAD, OPTIONS"),
+            (ViewResource::Symbolicate, &Method::POST) => return Reply::AfterBody(self.symbols()),
+            (ViewResource::Symbolicate, _) => method_not_allowed("POST, OPTIONS"),
+        };
+        Reply::Now(for_any_origin(response))
+    }
+
+    fn profile(&self) -> Response<Answer> {
+        let Some(mut response) = of_file(Arc::clone(&self.file), "application/json") else {
+            return not_found();
+        };
+        if self.is_compressed {
+            put(&mut response, &[("content-encoding", "gzip")]);
+        }
+        response
+    }
+
+    fn symbols(&self) -> BodyWork {
+        let (symbolicate, file) = (Arc::clone(&self.symbolicate), Arc::clone(&self.file));
+        let work = move |body: Vec<u8>| for_any_origin(answer_symbols(&*symbolicate, &file, &body));
+        BodyWork { limit: MAX_BODY, work: Box::new(work) }
+    }
+}
+
+fn answer_symbols(symbolicate: &Symbolicate, file: &File, body: &[u8]) -> Response<Answer> {
+    let Ok(question) = std::str::from_utf8(body) else { return status(StatusCode::BAD_REQUEST) };
+    match on_symbol_stack(|| symbolicate(file, question)) {
+        Ok(Some(answer)) => with_type(Answer::from(answer.into_bytes()), "application/json"),
+        Ok(None) => status(StatusCode::BAD_REQUEST),
+        Err(_) => status(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }

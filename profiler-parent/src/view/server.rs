@@ -1,34 +1,22 @@
-//! The server: it listens, and gives every connection a thread for its one request.
+//! The server of `profiler view`.
 //!
-//! The number of connections at once is bounded, separately for those with the token and those
-//! without: see [`super::admission`].
-//! Dropping it ends the listening; requests that are being answered end by their timeouts, or with the process.
+//! [`Server::start`] checks the file and starts [`crate::http`] with the paths of [`super::routes`].
+//! Dropping the server ends it; a worker that looks up symbols ends with its request.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
+use crossbeam_channel::never;
 use ipc_protocol::environment::{EnvironmentError, Token};
-use profiler_core::sys::spawn_quiet;
 
-use super::admission::{Admission, Admitted};
 use super::check::{NotAProfile, check};
-use super::connection;
 use super::routes::ViewRoutes;
 use super::symbols::Symbolicate;
+use crate::http::{Hosts, HttpServer, ServerOptions};
 use crate::reading::text::is_compressed;
-
-/// How long a client may take for a write. A paused browser tab reads nothing for a while.
-const WRITE: Duration = Duration::from_secs(60);
-/// Reads of what a client still sends after its answer, so that the answer is not lost with the connection.
-const LAST_READS: usize = 16;
-/// Pause when the system has no descriptor for a connection.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
@@ -69,19 +57,18 @@ pub enum ViewError {
     Thread(#[source] io::Error),
 }
 
-/// A profile being served.
-#[derive(Debug)]
+/// A profile being served. Dropping it ends the server.
 pub struct Server {
     address: SocketAddr,
-    token: String,
-    state: Arc<ServerState>,
-    thread: Option<JoinHandle<()>>,
+    base: String,
+    _server: HttpServer,
 }
 
-#[derive(Debug)]
-struct ServerState {
-    site: ViewRoutes,
-    ended: AtomicBool,
+/// Without the token, which opens everything.
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl Server {
@@ -99,12 +86,13 @@ impl Server {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let token = Token::generate()?.to_hex();
-        let hosts = [address.to_string(), format!("localhost:{}", address.port())];
-        let site = ViewRoutes { token: token.clone(), file, is_compressed, hosts, symbolicate };
-        let state = Arc::new(ServerState { site, ended: AtomicBool::new(false) });
-        let theirs = Arc::clone(&state);
-        let thread = spawn_quiet("profiler-view", move || accept(&listener, &theirs));
-        Ok(Self { address, token, state, thread: Some(thread.map_err(ViewError::Thread)?) })
+        let base = format!("http://{address}/{token}");
+        let (file, symbolicate) = (Arc::new(file), symbolicate.into());
+        let hosts = Hosts::of(address);
+        let routes = ViewRoutes { token, file, is_compressed, hosts, symbolicate };
+        let options = ServerOptions { thread_name: "profiler-view", keep_alive: false, session_end: never() };
+        let server = HttpServer::start(listener, Arc::new(routes), options);
+        Ok(Self { address, base, _server: server.map_err(ViewError::Thread)? })
     }
 
     /// Where it listens.
@@ -112,20 +100,10 @@ impl Server {
         self.address
     }
 
-    /// Where everything is served, without a slash at the end.
+    /// The address below which everything is served, without a slash at the end. It contains the
+    /// token, which is a secret of the user.
     pub fn base(&self) -> String {
-        format!("http://{}/{}", self.address, self.token)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.state.ended.store(true, Ordering::Release);
-        // It waits for a connection: here is one.
-        let woken = TcpStream::connect(self.address).is_ok();
-        if let Some(thread) = self.thread.take().filter(|_| woken) {
-            let _ = thread.join();
-        }
+        self.base.clone()
     }
 }
 
@@ -136,40 +114,4 @@ fn open_file(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
     options.open(path)
-}
-
-fn accept(listener: &TcpListener, state: &Arc<ServerState>) {
-    let admission = Admission::new();
-    loop {
-        let accepted = listener.accept();
-        if state.ended.load(Ordering::Acquire) {
-            return;
-        }
-        let Ok((stream, _)) = accepted else {
-            std::thread::sleep(PAUSE);
-            continue;
-        };
-        let admitted = admission.enter(stream);
-        let state = Arc::clone(state);
-        // Without a thread the connection is closed as well.
-        let _ = spawn_quiet("profiler-view", move || {
-            let _ = converse(&admitted, &state.site); // the client's loss
-        });
-    }
-}
-
-fn converse(admitted: &Admitted, site: &ViewRoutes) -> io::Result<()> {
-    admitted.stream().set_write_timeout(Some(WRITE))?;
-    let mut client = admitted.client();
-    connection::serve(&mut client, site, || admitted.show_token())?;
-    client.flush()?;
-    // What is unread when a connection closes takes the answer with it.
-    admitted.stream().shutdown(Shutdown::Write)?;
-    let mut rest = [0; 4096];
-    for _ in 0..LAST_READS {
-        if client.read(&mut rest)? == 0 {
-            break;
-        }
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Decides which connections a local server keeps. Connections that have sent its token are limited
 //! separately from others.
 //!
-//! Used by the live page and by the server of `profiler view`. Any program on this machine can
+//! Used by [`super::admission`]. Any program on this machine can
 //! connect; only programs of the owner know the token. Invariants: each of the two kinds has its
 //! own limit, so a connection without the token never takes the place of one with it. If a limit is
 //! reached, the oldest connection of that kind is closed for the new one. A connection has at least

@@ -1,7 +1,8 @@
-//! Connections of the live page: how long each may last, and which are closed for others.
+//! Connections: how long each may last, and which are closed for others.
 //!
-//! Used by [`super::http`]. A connection that has not yet sent a request with the token has
-//! [`HEAD_TIME`]; see [`crate::clients`] for the rest of the rule. Invariant: a request with the
+//! Used by [`super::server`]. A connection that has not yet sent a request with the token has
+//! [`HEAD_TIME`]; see [`super::connections`] for the rest of the
+//! rule. Invariant: a request with the
 //! token that has arrived is answered, even if its connection was about to be closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +12,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::clients::{ConnectionId, Connections, Entered, Limits, now};
+use super::connections::{ConnectionId, Connections, Entered, Limits, now};
 
-const LIMITS: Limits = Limits { waiting: 64, served: 64, grace: Duration::from_millis(100) };
+const LIMITS: Limits = Limits { waiting: 64, served: 64, grace: Duration::from_millis(250) };
 /// How long a connection may last without a request that has the token.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
@@ -32,7 +33,7 @@ impl Ending {
     }
 }
 
-/// All connections of the page.
+/// All connections of a server.
 #[derive(Debug)]
 pub(super) struct Admission {
     connections: Mutex<Connections<Arc<Ending>>>,

@@ -1,19 +1,25 @@
-//! By which names a client may call this server: what keeps pages away that have a name of their own point to this machine.
+//! The `Host` headers that a server accepts.
 //!
-//! Used by [`super::routes`] for each request. Invariant: only names of loopback, with the port that is listened on.
+//! Used by the services for each request. A page of another site can let a name of its own point to
+//! this machine; its requests have that name in their `Host` header. Invariant: a server accepts
+//! only names of loopback, with the port on which it listens.
 
 use std::net::SocketAddr;
 
-/// What browsers leave out of an address.
+use hyper::header::HOST;
+
+use super::RequestHead;
+
+/// The port that browsers leave out of an address.
 const USUAL_PORT: u16 = 80;
 
 /// `Host` headers of clients that mean this server.
 #[derive(Debug)]
-pub(super) struct Hosts(Vec<String>);
+pub(crate) struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// Those of a server that listens there.
-    pub(super) fn of(address: SocketAddr) -> Self {
+    /// The names of a server that listens on this address.
+    pub(crate) fn of(address: SocketAddr) -> Self {
         let port = address.port();
         let ip = match address {
             SocketAddr::V4(v4) => v4.ip().to_string(),
@@ -27,8 +33,14 @@ impl Hosts {
         Self(hosts)
     }
 
-    /// Whether a client that names this host means this server.
-    pub(super) fn have(&self, host: &str) -> bool {
+    /// Whether a request is for this server by its only `Host` header.
+    pub(crate) fn accept(&self, request: &RequestHead) -> bool {
+        let mut hosts = request.headers().get_all(HOST).into_iter();
+        let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
+        self.have(host) && hosts.next().is_none()
+    }
+
+    fn have(&self, host: &str) -> bool {
         self.0.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
 }

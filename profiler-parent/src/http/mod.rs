@@ -1,0 +1,64 @@
+//! The HTTP server of this crate: hyper on one thread, for clients on this machine.
+//!
+//! Used by the live page and by the server of `profiler view`, which are [`HttpService`]s. The
+//! server itself knows no path. Invariants:
+//!
+//! - A client without the token of the service takes no place of a client with the token
+//!   ([`connections`]). A request with the token that has arrived is answered.
+//! - The number of connections, the memory of each and its time are bounded. A body is read only if
+//!   the service asks for it, up to the limit that the service names.
+//! - There is one thread. Work on a body that takes long runs on at most [`server::WORKERS`] more
+//!   threads, which end when they are idle. The server does not use a runtime of the application.
+//!
+//! ```text
+//! accept ─▶ admission ─▶ hyper ─▶ HttpService::answer ─┬─▶ Reply::Now ───────────────┬─▶ client
+//!                                                      └─▶ Reply::AfterBody ─▶ worker ┘
+//! ```
+
+mod admission;
+mod answer;
+mod connections;
+mod hosts;
+mod server;
+mod token;
+
+use hyper::{Request, Response};
+
+pub(crate) use answer::{Answer, json, method_not_allowed, not_found, preflight, put, status, with_type};
+pub(crate) use answer::{for_any_origin, of_file};
+pub(crate) use hosts::Hosts;
+pub(crate) use server::{HttpServer, ServerOptions};
+pub(crate) use token::is_same;
+
+/// A request without its body.
+pub(crate) type RequestHead = Request<()>;
+
+/// The paths of a server.
+pub(crate) trait HttpService: Send + Sync + 'static {
+    /// Answers a request. Must return quickly: all clients wait meanwhile.
+    fn answer(&self, request: &RequestHead) -> Answered;
+
+    /// Drops data that no client has requested for a while. Called every few seconds.
+    fn tidy(&self) {}
+}
+
+/// An answer.
+pub(crate) struct Answered {
+    pub(crate) reply: Reply,
+    /// Whether the request had the token, or another secret of the service.
+    pub(crate) has_token: bool,
+}
+
+/// What the client receives.
+pub(crate) enum Reply {
+    Now(Response<Answer>),
+    /// The answer needs the body of the request.
+    AfterBody(BodyWork),
+}
+
+/// Makes an answer from the body of a request. Runs on a worker thread, and may take long.
+pub(crate) struct BodyWork {
+    /// Bytes that the body may have. A larger body is refused.
+    pub(crate) limit: usize,
+    pub(crate) work: Box<dyn FnOnce(Vec<u8>) -> Response<Answer> + Send>,
+}
