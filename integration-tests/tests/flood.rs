@@ -106,11 +106,13 @@ fn a_limit_that_goes_up_and_down_is_never_exceeded_once_it_was_said_to_be_obeyed
         println!("limit {limit}: {seen:?}");
         assert!(seen.peak <= limit, "limit {limit}: {seen:?}");
     }
-    puppets.iter_mut().try_for_each(|puppet| puppet.tell("calm"))?;
+    puppets.iter_mut().try_for_each(|puppet| puppet.ask("calm").map(drop))?;
+    // A child that had no processor for a while has only old entries, which may all be evicted.
+    puppets.iter_mut().try_for_each(|puppet| puppet.ask("mark 1").map(drop))?;
     let (_, profile) = session.capture()?;
     for n in 0..4 {
         let process = profile.process(&format!("child-{n}"))?;
-        assert!(process.books()?.delivered > 0);
+        assert!(process.books()?.delivered > 0, "{:?}", process.books()?);
         let numbers = process.numbers()?;
         assert!(numbers.values().all(|numbers| numbers.is_sorted()), "child-{n}");
     }
