@@ -12,6 +12,15 @@
 //!
 //! Most programs use `profiler-parent` and `profiler-child`, which re-export this crate; a library
 //! that only records depends on this crate alone. A map of the modules is in `ARCHITECTURE.md`.
+//!
+//! # The feature `enabled`
+//! Recording is a default feature. A library depends on this crate with `default-features = false`,
+//! and the application decides: if any crate of the program enables the feature, the library
+//! records. Otherwise the macros compile to nothing, and the names for recording exist without the
+//! code behind them: [`marker`](mod@marker), [`category`], [`counter`], [`groups`],
+//! [`label`](mod@label), [`thread`], [`alloc`], [`safepoint`], [`sampler`], the switches of
+//! [`session`], [`time::Timestamp`] and [`ids`]. The names that start a session, read a pool or
+//! write a profile only exist with the feature.
 
 #![cfg_attr(
     not(test),
@@ -19,36 +28,79 @@
 )]
 #![cfg_attr(any(loom, profiler_portable), allow(dead_code, unused_imports))]
 
-pub mod alloc;
-mod backtrace;
+// Compiled with and without the engine.
 pub mod category;
-pub mod codec;
-pub mod counter;
-mod definition_cell;
-pub mod durations;
-pub mod entry;
-pub mod grave;
-pub mod groups;
+mod group_kind;
 pub mod ids;
-mod kept;
-pub mod label;
-#[cfg(all(test, loom))]
-mod loom_models;
-pub mod losses;
-pub mod manager;
-pub mod marker;
-mod params;
-pub mod pool;
-pub mod profile;
-pub mod reader;
-pub mod record;
-pub mod safepoint;
-pub mod sampler;
+mod macros;
+mod marker_options;
+mod marker_type;
 mod schema;
-pub mod session;
-mod sync;
-pub mod sys;
-mod template;
-pub mod thread;
 mod thread_filter;
+
+// The engine.
+#[cfg(feature = "engine")]
+pub mod alloc;
+#[cfg(feature = "engine")]
+mod backtrace;
+#[cfg(feature = "engine")]
+pub mod codec;
+#[cfg(feature = "engine")]
+pub mod counter;
+#[cfg(feature = "engine")]
+mod definition_cell;
+#[cfg(feature = "engine")]
+pub mod durations;
+#[cfg(feature = "engine")]
+pub mod entry;
+#[cfg(feature = "engine")]
+pub mod grave;
+#[cfg(feature = "engine")]
+pub mod groups;
+#[cfg(feature = "engine")]
+mod kept;
+#[cfg(feature = "engine")]
+pub mod label;
+#[cfg(all(test, loom, feature = "engine"))]
+mod loom_models;
+#[cfg(feature = "engine")]
+pub mod losses;
+#[cfg(feature = "engine")]
+pub mod manager;
+#[cfg(feature = "engine")]
+pub mod marker;
+#[cfg(feature = "engine")]
+mod params;
+#[cfg(feature = "engine")]
+pub mod pool;
+#[cfg(feature = "engine")]
+pub mod profile;
+#[cfg(feature = "engine")]
+pub mod reader;
+#[cfg(feature = "engine")]
+pub mod record;
+#[cfg(feature = "engine")]
+pub mod safepoint;
+#[cfg(feature = "engine")]
+pub mod sampler;
+#[cfg(feature = "engine")]
+pub mod session;
+#[cfg(feature = "engine")]
+mod sync;
+#[cfg(feature = "engine")]
+pub mod sys;
+#[cfg(feature = "engine")]
+mod template;
+#[cfg(feature = "engine")]
+pub mod thread;
+#[cfg(feature = "engine")]
 pub mod time;
+
+// The recording API without the engine: the same names, which do nothing.
+#[cfg(not(feature = "engine"))]
+#[path = "inert/definition_cell.rs"]
+mod definition_cell;
+#[cfg(not(feature = "engine"))]
+mod inert;
+#[cfg(not(feature = "engine"))]
+pub use inert::{alloc, counter, groups, label, marker, record, safepoint, sampler, session, thread, time};

@@ -18,7 +18,7 @@ mod accounting;
 mod attached_pool;
 #[cfg(feature = "enabled")]
 mod closed_pool;
-#[cfg(not(feature = "enabled"))]
+#[cfg(all(feature = "engine", not(feature = "enabled")))]
 mod disabled;
 #[cfg(feature = "enabled")]
 mod ends_and_restarts;
@@ -52,6 +52,7 @@ mod overtaken_reader;
 mod pool_in_a_file;
 #[cfg(feature = "enabled")]
 mod record_and_read;
+mod recording_api;
 #[cfg(feature = "enabled")]
 mod safepoints;
 #[cfg(feature = "enabled")]

@@ -1,5 +1,5 @@
-//! Without the feature `enabled` the recording macros evaluate nothing. Run with
-//! `cargo test -p profiler-core --no-default-features --test all`.
+//! With the engine and without the feature `enabled`, the recording macros evaluate nothing. Run with
+//! `cargo test -p profiler-core --no-default-features --features engine --test all`.
 
 use profiler_core::marker::{MarkerOptions, category};
 use profiler_core::session::{self, SessionParams, StartOptions};

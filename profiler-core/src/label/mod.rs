@@ -31,7 +31,6 @@
 //! assert_eq!(parse("a\nb"), 5);
 //! ```
 
-mod macros;
 pub(crate) mod merge;
 pub(crate) mod registry;
 mod stack;

@@ -62,6 +62,7 @@ pub use define::{define_label, define_module};
 pub use writer::{Sample, SampleWriter};
 
 pub use crate::entry::stack::{Frame, MAX_FRAMES};
+pub use crate::pool::definitions::ModuleDefinition;
 
 /// A frame, and the stack pointer in it: its part of the stack reaches from there up to that of the frame outside it.
 pub(crate) type PlacedFrame = (Frame, u64);

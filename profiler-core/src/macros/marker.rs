@@ -1,6 +1,6 @@
 //! The recording macros: one static per call site, nothing evaluated while no session runs.
 //!
-//! Without the cargo feature `enabled` they compile to nothing, see `record::enabled`.
+//! Without the cargo feature `enabled` they compile to nothing, see `enabled`.
 
 /// Records a marker.
 ///
@@ -30,8 +30,8 @@ macro_rules! marker {
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
             if $crate::record::is_active() {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                SITE.add($category, $options);
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                __PROFILER_SITE.add($category, $options);
             },
             ()
         )
@@ -39,8 +39,8 @@ macro_rules! marker {
     ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
         $crate::__if_enabled!(
             if $crate::record::is_active() {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                SITE.add_typed($category, $options, $payload);
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                __PROFILER_SITE.add_typed($category, $options, $payload);
             },
             ()
         )
@@ -60,8 +60,8 @@ macro_rules! text_marker {
     ($name:expr, $category:expr, $options:expr, $text:expr $(,)?) => {
         $crate::__if_enabled!(
             if $crate::record::is_active() {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                SITE.add_text($category, $options, $text);
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                __PROFILER_SITE.add_text($category, $options, $text);
             },
             ()
         )
@@ -86,8 +86,8 @@ macro_rules! scope {
     ($name:expr, $category:expr $(,)?) => {
         $crate::__if_enabled!(
             {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                $crate::marker::MarkerScope::new(&SITE, $category, None)
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                $crate::marker::MarkerScope::new(&__PROFILER_SITE, $category, None)
             },
             $crate::marker::MarkerScope::disabled()
         )
@@ -95,8 +95,8 @@ macro_rules! scope {
     ($name:expr, $category:expr, $text:expr $(,)?) => {
         $crate::__if_enabled!(
             {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                $crate::marker::MarkerScope::new(&SITE, $category, Some($text))
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                $crate::marker::MarkerScope::new(&__PROFILER_SITE, $category, Some($text))
             },
             $crate::marker::MarkerScope::disabled()
         )
@@ -128,8 +128,8 @@ macro_rules! span {
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
             if $crate::record::is_active() {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                $crate::marker::MarkerSpan::new(&SITE, $category, $options)
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                $crate::marker::MarkerSpan::new(&__PROFILER_SITE, $category, $options)
             } else {
                 $crate::marker::MarkerSpan::disabled()
             },
