@@ -8,7 +8,7 @@ use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
-use profiler_core::sys::spawn_quiet;
+use profiler_core::internal::sys::spawn_quiet;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const MIB: u64 = 1 << 20;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use profiler_parent::export::{ExportOptions, Exported, Target, TimeKind, export};
-use profiler_parent::reading::Nameless;
+use profiler_parent::internal::reading::Nameless;
 
 use crate::report::say;
 

@@ -11,7 +11,8 @@
 //! - A forked child records nothing until it executes another program.
 //!
 //! Most programs use `profiler-parent` and `profiler-child`, which re-export this crate; a library
-//! that only records depends on this crate alone. A map of the modules is in `ARCHITECTURE.md`.
+//! that only records depends on this crate alone. A session is started by `profiler-parent`, also in
+//! a program of one process. A map of the modules is in `ARCHITECTURE.md`.
 //!
 //! # The feature `enabled`
 //! Recording is a default feature. A library depends on this crate with `default-features = false`,
@@ -29,6 +30,7 @@
 #![cfg_attr(any(loom, profiler_portable), allow(dead_code, unused_imports))]
 
 // Compiled with and without the engine.
+#[doc(hidden)] // public as `marker::category`
 pub mod category;
 mod group_kind;
 pub mod ids;
@@ -44,17 +46,17 @@ pub mod alloc;
 #[cfg(feature = "engine")]
 mod backtrace;
 #[cfg(feature = "engine")]
-pub mod codec;
+mod codec;
 #[cfg(feature = "engine")]
 pub mod counter;
 #[cfg(feature = "engine")]
 mod definition_cell;
 #[cfg(feature = "engine")]
-pub mod durations;
+mod durations;
 #[cfg(feature = "engine")]
-pub mod entry;
+mod entry;
 #[cfg(feature = "engine")]
-pub mod grave;
+mod grave;
 #[cfg(feature = "engine")]
 pub mod groups;
 #[cfg(feature = "engine")]
@@ -64,21 +66,21 @@ pub mod label;
 #[cfg(all(test, loom, feature = "engine"))]
 mod loom_models;
 #[cfg(feature = "engine")]
-pub mod losses;
+mod losses;
 #[cfg(feature = "engine")]
-pub mod manager;
+mod manager;
 #[cfg(feature = "engine")]
 pub mod marker;
 #[cfg(feature = "engine")]
 mod params;
 #[cfg(feature = "engine")]
-pub mod pool;
+mod pool;
 #[cfg(feature = "engine")]
-pub mod profile;
+mod profile;
 #[cfg(feature = "engine")]
-pub mod reader;
+mod reader;
 #[cfg(feature = "engine")]
-pub mod record;
+mod record;
 #[cfg(feature = "engine")]
 pub mod safepoint;
 #[cfg(feature = "engine")]
@@ -88,13 +90,19 @@ pub mod session;
 #[cfg(feature = "engine")]
 mod sync;
 #[cfg(feature = "engine")]
-pub mod sys;
+mod sys;
 #[cfg(feature = "engine")]
 mod template;
 #[cfg(feature = "engine")]
 pub mod thread;
 #[cfg(feature = "engine")]
 pub mod time;
+
+/// What the other crates of the profiler use. It is not part of the interface for applications, and may
+/// change in every version.
+#[cfg(feature = "engine")]
+#[doc(hidden)]
+pub mod internal;
 
 // The recording API without the engine: the same names, which do nothing.
 #[cfg(not(feature = "engine"))]
@@ -103,4 +111,4 @@ mod definition_cell;
 #[cfg(not(feature = "engine"))]
 mod inert;
 #[cfg(not(feature = "engine"))]
-pub use inert::{alloc, counter, groups, label, marker, record, safepoint, sampler, session, thread, time};
+pub use inert::{alloc, counter, groups, label, marker, safepoint, sampler, session, thread, time};

@@ -20,7 +20,7 @@ fn a_disabled_macro_evaluates_and_records_nothing_even_while_a_session_runs() {
     let _scope = scope!("off");
     let _label = label!("off");
     labelled();
-    let reader = profiler_core::reader::PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = profiler_core::internal::reader::PoolReader::open(session::pool_file().unwrap()).unwrap();
     assert_eq!(reader.snapshot().unwrap().counts().recorded(), 0);
     session::stop();
 }

@@ -153,7 +153,6 @@ fn switches() {
     session::resume();
     session::pause_sampling();
     session::resume_sampling();
-    session::stop();
     assert!(!session::is_active() && !session::is_paused() && !session::is_sampling_paused());
     assert!(!session::wait_one_periodic_sampling());
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use profiler_parent::core::groups::{Group, GroupKind, Groups, Probes};
-use profiler_parent::core::reader::groups::GroupTotals;
+use profiler_parent::core::internal::reader::groups::GroupTotals;
 use profiler_parent::{Alert, AlertRules, EvidenceOptions, ProfiledChild, Session, Target};
 
 const PLUGINS: [&str; 3] = ["spell checker", "thumbnails", "ad blocker"];

@@ -9,25 +9,27 @@ pub mod alerts;
 pub mod capture;
 #[cfg(any(feature = "view", feature = "live"))]
 mod clients;
-pub mod controller;
+mod controller;
 pub mod export;
-pub mod gather;
+mod gather;
 pub mod groups;
+#[doc(hidden)]
+pub mod internal;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod observe;
-pub mod outbox;
-pub mod output;
+mod outbox;
+mod output;
 mod pools;
 mod process_table;
-pub mod processed;
-pub mod reading;
+mod processed;
+mod reading;
 pub mod recover;
-pub mod session;
+mod session;
 mod session_time;
-pub mod spawn;
+mod spawn;
 mod supervisor;
-pub mod symbols;
+mod symbols;
 mod sys;
 #[cfg(any(feature = "view", feature = "live"))]
 mod token;
@@ -44,9 +46,15 @@ pub use observe::{Filter, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use process_table::{ProcessReport, ProcessState};
 pub use profiler_core as core;
+#[doc(inline)]
+pub use profiler_core::internal::losses::{DropReason, Drops, EntryCounts};
+#[doc(inline)]
+pub use profiler_core::session::Features;
+#[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
 pub use session::{LimitError, Session, SessionBuilder, SessionError};
 pub use supervisor::{ChildSignals, ProfiledChild, SpawnedError};
+pub use symbols::SymbolOptions;
 
 /// The code in the README compiles.
 #[cfg(doctest)]

@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use profiler_core::ids::{DefinitionId, ThreadId};
+use profiler_core::internal::reader::ModuleDefinition;
 use profiler_core::marker::Category;
 use profiler_core::marker::schema::CategoryColor;
-use profiler_core::reader::ModuleDefinition;
 use profiler_core::sampler::{Frame, Sample, SampleWriter, define_label, define_module};
 use profiler_core::session::Features;
 use profiler_core::time::Timestamp;

@@ -15,8 +15,8 @@ use anyhow::{Context, Result};
 use integration_tests::puppet::Puppet;
 use profiler_parent::Session;
 use profiler_parent::core::counter::Counter;
+use profiler_parent::core::internal::sys::spawn_quiet;
 use profiler_parent::core::marker::category;
-use profiler_parent::core::sys::spawn_quiet;
 
 const ROUND: Duration = Duration::from_millis(100);
 /// What each host does in a round: kind, group, entries, microseconds each.

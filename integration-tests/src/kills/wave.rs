@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use profiler_core::reader::read_header;
+use profiler_core::internal::reader::read_header;
 use profiler_parent::core::session::Features;
 use profiler_parent::{CapturedProcess, ProfiledChild, Session};
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use profiler_parent::core::session::Features;
-use profiler_parent::output::ProfileFile;
+use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{CaptureReport, ProfiledChild, Session, SessionBuilder, Verdict};
 
 use crate::signals::Signals;
@@ -172,7 +172,7 @@ fn say_what(report: &CaptureReport, name: &str) {
     );
     for process in report.processes.iter().filter(|process| process.name == name) {
         // What ended in order needs no word.
-        let is_orderly = process.verdict.why().is_none_or(profiler_parent::gather::verdict::Why::is_orderly);
+        let is_orderly = process.verdict.why().is_none_or(profiler_parent::Why::is_orderly);
         if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
             eprintln!("profiler: {name} is {}", process.verdict);
         }

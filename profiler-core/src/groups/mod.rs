@@ -51,7 +51,9 @@ pub use future::{InGroup, InGroups};
 pub use group::Group;
 pub(crate) use group::{MAX_LABELS, MAX_NAME_BYTES};
 pub(crate) use local::begin_session;
-pub use local::{CustomLoop, Entered, NestedLoop, custom_loop, nested_loop, probes, set_probes, turn};
+#[doc(hidden)]
+pub use local::set_probes;
+pub use local::{CustomLoop, Entered, NestedLoop, custom_loop, nested_loop, probes, turn};
 
 impl Group {
     /// Works for this group until the guard is dropped.

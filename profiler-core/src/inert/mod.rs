@@ -12,7 +12,6 @@ pub mod counter;
 pub mod groups;
 pub mod label;
 pub mod marker;
-pub mod record;
 pub mod safepoint;
 pub mod sampler;
 pub mod session;

@@ -61,6 +61,7 @@ use crate::pool::tag::pool_tag;
 use crate::record::{gate, local};
 
 /// The static behind a [`crate::label!`]. Not made by hand.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct Label {
     name: &'static str,

@@ -29,7 +29,7 @@ macro_rules! marker {
     };
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::record::is_active() {
+            if $crate::session::is_active() {
                 static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
                 __PROFILER_SITE.add($category, $options);
             },
@@ -38,7 +38,7 @@ macro_rules! marker {
     };
     ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::record::is_active() {
+            if $crate::session::is_active() {
                 static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
                 __PROFILER_SITE.add_typed($category, $options, $payload);
             },
@@ -59,7 +59,7 @@ macro_rules! marker {
 macro_rules! text_marker {
     ($name:expr, $category:expr, $options:expr, $text:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::record::is_active() {
+            if $crate::session::is_active() {
                 static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
                 __PROFILER_SITE.add_text($category, $options, $text);
             },
@@ -127,7 +127,7 @@ macro_rules! span {
     };
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::record::is_active() {
+            if $crate::session::is_active() {
                 static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
                 $crate::marker::MarkerSpan::new(&__PROFILER_SITE, $category, $options)
             } else {

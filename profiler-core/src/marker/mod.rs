@@ -4,7 +4,7 @@
 //! call site and are the cheapest way; the functions here take names made at run time. All check
 //! first whether a session runs: if none does, they evaluate nothing and cost one relaxed load.
 
-pub mod payload;
+pub(crate) mod payload;
 pub mod schema {
     //! Marker schemas: how a viewer shows the markers of one type.
     //!
@@ -25,8 +25,11 @@ mod timing;
 
 pub use record::{add_marker, add_text_marker, add_untyped_marker};
 pub use scope::MarkerScope;
+#[doc(hidden)]
 pub use site::MarkerSite;
-pub use span::{MarkerSpan, SpanDetail, SpanMark};
+pub use span::MarkerSpan;
+#[doc(hidden)]
+pub use span::{SpanDetail, SpanMark};
 
 #[doc(inline)]
 pub use crate::category::{self, Category, CategoryPair};

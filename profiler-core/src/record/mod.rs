@@ -13,5 +13,3 @@ pub(crate) mod recorder;
 pub(crate) mod writer;
 
 pub use gate::is_active;
-
-pub use crate::losses;

@@ -57,6 +57,7 @@ native! {
     use thread::run;
 }
 
+#[doc(hidden)]
 pub use control::SamplingStats;
 pub use define::{define_label, define_module};
 pub use writer::{Sample, SampleWriter};

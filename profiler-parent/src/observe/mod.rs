@@ -1,7 +1,7 @@
 //! Observed timelines: what all processes record, as it happens.
 //!
 //! [`Session::observe`](crate::Session::observe) gives an [`Observer`], from which batches are taken. Processes know
-//! nothing of it: one thread of this process reads what was committed to their pools ([`profiler_core::reader::Follower`]),
+//! nothing of it: one thread of this process reads what was committed to their pools ([`profiler_core::internal::reader::Follower`]),
 //! for all observers at once, and exists only while there is an observer. What a slow observer does not take is
 //! counted in its batches ([`Batch::dropped`]), what was evicted before it could be read too ([`Batch::missed`]).
 //!
@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded, unbounded};
-use profiler_core::sys::spawn_quiet;
+use profiler_core::internal::sys::spawn_quiet;
 
 #[doc(hidden)]
 pub use decode::{DecodedMarker, MarkerDecoder};

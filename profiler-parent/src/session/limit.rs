@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use profiler_core::ids::ByteLimit;
-use profiler_core::{pool, sys};
+use profiler_core::internal::{pool, sys};
 
 use crate::controller::{Event, MemoryLimit};
 use crate::supervisor::{SupervisorEvent, SupervisorHandle};

@@ -30,9 +30,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use profiler_core::ids::PoolId;
-use profiler_core::pool::{self, PoolSpec};
+use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::sys::spawn_quiet;
 use profiler_core::session::{Features, SessionParams};
-use profiler_core::sys::spawn_quiet;
 use profiler_core::time::Timestamp;
 
 use crate::controller::MemoryLimit;
@@ -252,7 +252,7 @@ impl SupervisorHandle {
 #[cfg(test)]
 mod tests {
     use profiler_core::ids::ProcessId;
-    use profiler_core::losses::EntryCounts;
+    use profiler_core::internal::losses::EntryCounts;
 
     use super::*;
     use crate::process_table::{Process, Remains};

@@ -14,8 +14,8 @@ use ipc_protocol::environment::{EnvironmentError, Token, VARIABLE};
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::listener::Listener;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
-use profiler_core::pool::{self, PoolSpec};
-use profiler_core::sys::OwnFile;
+use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::sys::OwnFile;
 
 use super::listen::PendingChild;
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};

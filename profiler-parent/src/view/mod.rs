@@ -17,6 +17,7 @@ mod connection;
 mod libraries;
 mod link;
 mod named;
+#[doc(hidden)]
 pub mod request;
 mod response;
 mod routes;

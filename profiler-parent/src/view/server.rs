@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ipc_protocol::environment::{EnvironmentError, Token};
-use profiler_core::sys::spawn_quiet;
+use profiler_core::internal::sys::spawn_quiet;
 
 use super::admission::{Admission, Admitted};
 use super::check::{NotAProfile, check};

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use profiler_core::reader::PoolReader;
+use profiler_core::internal::reader::PoolReader;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 use profiler_parent::recover::recover;

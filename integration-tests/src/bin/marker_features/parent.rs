@@ -6,7 +6,7 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use profiler_parent::core::session::Features;
-use profiler_parent::output::ProfileFile;
+use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{Format, ProfiledChild, Session, marker};
 
 use crate::expect::expectation;
