@@ -40,12 +40,13 @@ fn run(processed: &Path, gecko: &Path) -> Result<()> {
     let session = Session::builder().name("both formats").features(features).start()?;
     let (mut alive, mut killed) = (start(&session, "alive")?, start(&session, "killed")?);
     record()?;
-    ensure!(killed.kill()?, "it was dead already");
-    killed.wait();
+    ensure!(!killed.has_ended(), "it was dead already");
+    killed.kill()?;
+    killed.wait()?;
     session.capture().save(processed)?;
     session.capture().format(Format::Gecko).save(gecko)?;
     drop(alive.stdin.take());
-    alive.wait();
+    alive.wait()?;
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use integration_tests::puppet::Puppet;
+use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::counter::Counter;
 use profiler_parent::core::internal::sys::spawn_quiet;
@@ -40,7 +41,7 @@ const JANKY: u64 = 25;
 static QUEUED: Counter = Counter::new("queued requests", "Other", "Requests that wait");
 
 fn main() -> Result<()> {
-    let session = Session::builder().memory_limit(64 << 20).name("application").start()?;
+    let session = Session::builder().memory_limit(ByteLimit::new(64 << 20)).name("application").start()?;
     let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
     let child = child()?;
     let child = child.to_str().context("a path that is no text")?;

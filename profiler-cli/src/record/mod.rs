@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use profiler_parent::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{CaptureReport, ProfiledChild, Session, SessionBuilder, Verdict};
@@ -114,7 +115,7 @@ impl Options {
         // Of this process only the markers are of interest, which say what became of the program.
         let mut builder = Session::builder().name("profiler").own_features(Features::NONE);
         if let Some(bytes) = self.limit {
-            builder = builder.memory_limit(bytes);
+            builder = builder.memory_limit(ByteLimit::new(bytes));
         }
         if let Some(interval) = self.interval {
             builder = builder.interval(interval);

@@ -47,6 +47,15 @@ use subscriber::Subscriber;
 /// How long a callback's thread waits before it checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Why nothing is observed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObserveError {
+    /// The system gives no thread.
+    #[error("cannot start a thread for observers: {0}")]
+    Thread(#[from] io::Error),
+}
+
 /// All observers of a session, with the reader thread, which exists only while there is an observer.
 #[derive(Clone, Debug)]
 pub(crate) struct ObserverRegistry {
@@ -82,7 +91,7 @@ impl ObserverRegistry {
     }
 
     /// Serves another observer.
-    pub(crate) fn observe(&self, filter: Filter, options: ObserverOptions) -> io::Result<Observer> {
+    pub(crate) fn observe(&self, filter: Filter, options: ObserverOptions) -> Result<Observer, ObserveError> {
         let queue = Arc::new(BatchQueue::new(options.queue_bytes));
         let clock = clock_now(self.pools.time);
         let subscriber = Box::new(Subscriber::new(filter, options, Arc::downgrade(&queue), clock));
@@ -187,8 +196,8 @@ impl Observer {
     /// records is not reported to observers.
     ///
     /// # Errors
-    /// When the system gives no thread.
-    pub fn forward(self, each: impl FnMut(Batch) + Send + 'static) -> io::Result<Forwarding> {
+    /// [`ObserveError`]; nothing is forwarded then.
+    pub fn forward(self, each: impl FnMut(Batch) + Send + 'static) -> Result<Forwarding, ObserveError> {
         let (stop, stopped) = unbounded::<()>();
         let thread = spawn_quiet("profiler-forward", move || {
             let quiet = Arc::clone(&self.quiet);

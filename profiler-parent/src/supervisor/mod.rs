@@ -47,7 +47,7 @@ pub(crate) use link::Control;
 use listen::ChildReceivers;
 pub(crate) use local_process::LocalProcessError;
 pub(crate) use spawn::Trust;
-pub use spawn::{ChildSignals, ProfiledChild, SpawnedError};
+pub use spawn::{ChildSignals, ProfiledChild, SpawnError};
 
 /// Events that may wait for the supervisor; few of each child's, see [`listen`]. Senders wait when
 /// it is full.
@@ -148,13 +148,13 @@ impl Supervisor {
     /// Starts a child, profiled if the limit allows.
     ///
     /// # Errors
-    /// [`SpawnedError`]; then no process runs.
+    /// [`SpawnError`]; then no process runs.
     pub(crate) fn spawn(
         &self,
         name: &str,
         command: Command,
         trust: Trust,
-    ) -> Result<ProfiledChild, SpawnedError> {
+    ) -> Result<ProfiledChild, SpawnError> {
         spawn::spawn_child(&self.context, &self.handle, name, command, trust)
     }
 }
