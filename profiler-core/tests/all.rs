@@ -16,6 +16,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 mod accounting;
 #[cfg(feature = "enabled")]
 mod attached_pool;
+mod auto_traits;
 #[cfg(feature = "enabled")]
 mod closed_pool;
 #[cfg(all(feature = "engine", not(feature = "enabled")))]
@@ -44,6 +45,7 @@ mod groups;
 mod held_up_threads;
 #[cfg(feature = "enabled")]
 mod hostile_pools;
+mod hygiene;
 #[cfg(feature = "enabled")]
 mod labels;
 #[cfg(feature = "enabled")]

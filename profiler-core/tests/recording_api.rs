@@ -174,15 +174,6 @@ fn every_name_for_recording_exists_with_and_without_recording() {
     assert!(text.starts_with("ProfilingAllocator"));
 }
 
-/// What no guard may do: leave its thread.
-#[test]
-fn guards_implement_the_same_traits_with_and_without_recording() {
-    fn is_send<T: Send>() {}
-    is_send::<MarkerSpan>();
-    is_send::<SafePointSampler>();
-    is_send::<SampleWriter>();
-}
-
 #[cfg(not(feature = "enabled"))]
 #[test]
 fn arguments_of_macros_are_not_evaluated_without_recording() {

@@ -25,7 +25,11 @@ macro_rules! marker {
         $crate::marker!($name, &$crate::category::OTHER)
     };
     ($name:expr, $category:expr $(,)?) => {
-        $crate::marker!($name, $category, $crate::marker::MarkerOptions::default())
+        $crate::marker!(
+            $name,
+            $category,
+            <$crate::marker::MarkerOptions as ::core::default::Default>::default()
+        )
     };
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
@@ -87,7 +91,7 @@ macro_rules! scope {
         $crate::__if_enabled!(
             {
                 static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                $crate::marker::MarkerScope::new(&__PROFILER_SITE, $category, None)
+                $crate::marker::MarkerScope::new(&__PROFILER_SITE, $category, ::core::option::Option::None)
             },
             $crate::marker::MarkerScope::disabled()
         )
@@ -96,7 +100,11 @@ macro_rules! scope {
         $crate::__if_enabled!(
             {
                 static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                $crate::marker::MarkerScope::new(&__PROFILER_SITE, $category, Some($text))
+                $crate::marker::MarkerScope::new(
+                    &__PROFILER_SITE,
+                    $category,
+                    ::core::option::Option::Some($text),
+                )
             },
             $crate::marker::MarkerScope::disabled()
         )
@@ -123,7 +131,11 @@ macro_rules! span {
         $crate::span!($name, &$crate::category::OTHER)
     };
     ($name:expr, $category:expr $(,)?) => {
-        $crate::span!($name, $category, $crate::marker::SpanOptions::default())
+        $crate::span!(
+            $name,
+            $category,
+            <$crate::marker::SpanOptions<'_> as ::core::default::Default>::default()
+        )
     };
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
