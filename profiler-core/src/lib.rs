@@ -112,3 +112,8 @@ mod definition_cell;
 mod inert;
 #[cfg(not(feature = "engine"))]
 pub use inert::{alloc, counter, groups, label, marker, safepoint, sampler, session, thread, time};
+
+/// The code in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

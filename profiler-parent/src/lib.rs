@@ -62,5 +62,5 @@ pub use symbols::SymbolOptions;
 
 /// The code in the README compiles.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 mod readme {}
