@@ -41,6 +41,14 @@ loom:
 featureless:
     .ci/run featureless
 
+# The packages that would be published
+package:
+    .ci/run package
+
+# The public interface, compared with an earlier revision
+semver revision:
+    .ci/semver {{ revision }}
+
 # Licences, advisories and banned crates
 deny:
     .ci/run deny

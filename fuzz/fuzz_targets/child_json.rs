@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profiler_parent::gather::json_check::check;
+use profiler_parent::internal::gather::json_check::check;
 
 fuzz_target!(|data: &[u8]| {
     if check(data, 1 << 20).is_ok() {

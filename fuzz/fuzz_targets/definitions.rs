@@ -3,9 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profiler_core::codec;
+use profiler_core::internal::codec;
 use profiler_core::marker::schema::MarkerSchema;
-use profiler_core::pool::definitions::Definition;
+use profiler_core::internal::pool::definitions::Definition;
 use profiler_core::session::SessionParams;
 
 fuzz_target!(|data: &[u8]| {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profiler_core::entry;
+use profiler_core::internal::entry;
 
 fuzz_target!(|data: &[u8]| {
     let mut rest = data;

@@ -12,7 +12,7 @@ mod recorded;
 mod told;
 
 use libfuzzer_sys::fuzz_target;
-use profiler_parent::core::reader::Followed;
+use profiler_parent::core::internal::reader::Followed;
 use profiler_parent::observe::MarkerDecoder;
 use recorded::Recorded;
 

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profiler_core::marker::payload::{FieldValue, PayloadReader};
+use profiler_core::internal::payload::{FieldValue, PayloadReader};
 
 fn count(value: FieldValue<'_>) -> usize {
     match value {

@@ -4,13 +4,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profiler_core::entry::Entry;
+use profiler_core::internal::entry::Entry;
 use profiler_core::ids::ByteLimit;
-use profiler_core::marker::payload::PayloadReader;
-use profiler_core::pool::header::Header;
-use profiler_core::pool::layout::Layout;
-use profiler_core::pool::{self, PoolSpec};
-use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::internal::payload::PayloadReader;
+use profiler_core::internal::pool::header::Header;
+use profiler_core::internal::pool::layout::Layout;
+use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::session::SessionParams;
 use profiler_core::time::SessionClock;
 use std::cell::RefCell;

@@ -13,14 +13,14 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use libfuzzer_sys::fuzz_target;
-use profiler_core::grave::Grave;
+use profiler_core::internal::grave::Grave;
 use profiler_core::ids::ProcessId;
-use profiler_core::profile::gecko::{ProcessPart, merge_categories};
-use profiler_core::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
-use profiler_core::reader::PoolReader;
-use profiler_core::sys::OwnFile;
+use profiler_core::internal::profile::gecko::{ProcessPart, merge_categories};
+use profiler_core::internal::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
+use profiler_core::internal::reader::PoolReader;
+use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{Anchor, SessionClock, Timestamp};
-use profiler_parent::gather::json_check::check;
+use profiler_parent::internal::gather::json_check::check;
 use serde_json::Value;
 
 const PAGE: usize = 4096;

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profiler_parent::symbols::readable_name;
+use profiler_parent::internal::symbols::readable_name;
 
 fuzz_target!(|raw: &[u8]| {
     assert!(readable_name(raw).len() <= 4096 + '…'.len_utf8());

@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profiler_parent::symbols::resolve_image;
+use profiler_parent::internal::symbols::resolve_image;
 
 fuzz_target!(|data: &[u8]| {
     let Some((address, image)) = data.split_first_chunk::<8>() else { return };

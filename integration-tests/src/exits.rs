@@ -61,7 +61,7 @@ fn has_ended(mut child: profiler_parent::ProfiledChild) -> anyhow::Result<bool> 
     while !child.has_ended() {
         if watch.elapsed() > LONG {
             child.kill()?;
-            child.wait();
+            child.wait()?;
             return Ok(false);
         }
         std::thread::sleep(Duration::from_micros(200));

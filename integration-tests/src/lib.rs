@@ -30,3 +30,8 @@ pub mod slow_clients;
 pub mod small_stacks;
 pub mod tools;
 pub mod watch;
+
+/// The code in the README of the workspace compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}

@@ -12,7 +12,7 @@ use std::ptr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use profiler_core::reader::{Definitions, PoolReader};
+use profiler_core::internal::reader::{Definitions, PoolReader};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
 use crate::patience::Stopwatch;

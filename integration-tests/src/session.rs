@@ -52,12 +52,12 @@ impl TestSession {
 
     /// Pauses, and waits until all children confirm it. A single call waits only a second for them.
     pub fn all_pause(&self) -> bool {
-        until(|| self.pause() == 0)
+        until(|| self.pause().is_complete())
     }
 
     /// Resumes, and waits until all children confirm it.
     pub fn all_resume(&self) -> bool {
-        until(|| self.resume() == 0)
+        until(|| self.resume().is_complete())
     }
 
     /// The session.

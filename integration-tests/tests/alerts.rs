@@ -16,7 +16,7 @@ use profiler_parent::core::groups::{Group, GroupKind, Probes};
 use profiler_parent::core::marker::{MarkerOptions, category};
 use profiler_parent::core::session::Features;
 use profiler_parent::core::time::Timestamp;
-use profiler_parent::{Alert, AlertRules, Alerts, EvidenceOptions, Target, marker};
+use profiler_parent::{Alert, AlertRules, AlertTarget, Alerts, EvidenceOptions, marker};
 use serde_json::Value;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -30,7 +30,7 @@ fn rules() -> AlertRules {
 }
 
 /// Listens to a target from now on.
-fn listen(alerts: &Alerts, target: Target, name: &str) -> anyhow::Result<Receiver<Vec<Alert>>> {
+fn listen(alerts: &Alerts, target: AlertTarget, name: &str) -> anyhow::Result<Receiver<Vec<Alert>>> {
     let (told, hear): (Sender<Vec<Alert>>, _) = channel();
     alerts.add(target, name, move |alerts| drop(told.send(alerts.to_vec())))?;
     Ok(hear)
@@ -67,7 +67,7 @@ fn a1_a_slow_run_gives_exactly_one_alert_and_one_within_its_threshold_none() -> 
     const THRESHOLD: Duration = Duration::from_millis(500);
     let session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules().threshold(THRESHOLD), EvidenceOptions::none())?;
-    let all = listen(&alerts, Target::All, "test")?;
+    let all = listen(&alerts, AlertTarget::All, "test")?;
     // One that the machine has held up for so long is no run within the threshold.
     let calm = (0..40).map(|number| format!("calm {number}")).find(|name| {
         let watch = Stopwatch::start();
@@ -97,7 +97,7 @@ fn a2_slow_runs_are_collected_and_the_maximum_begins_anew() -> anyhow::Result<()
     own_process!();
     let session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules().buffering(Duration::from_secs(1)), EvidenceOptions::none())?;
-    let all = listen(&alerts, Target::All, "test")?;
+    let all = listen(&alerts, AlertTarget::All, "test")?;
     run("a2", 4 * RUN);
     (0..3).for_each(|_| run("a2", RUN));
     let first = one(&all)?;
@@ -120,11 +120,11 @@ fn a3_listeners_hear_their_targets_from_when_they_come_until_they_go() -> anyhow
     own_process!();
     let session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules(), EvidenceOptions::none())?;
-    let known = listen(&alerts, Target::Group("a3".into()), "test")?;
-    let later = listen(&alerts, Target::Group("a3 later".into()), "test")?;
-    let never = listen(&alerts, Target::Group("a3 never".into()), "test")?;
-    let all = listen(&alerts, Target::All, "test")?;
-    let again = alerts.add(Target::All, "test", |_| {});
+    let known = listen(&alerts, AlertTarget::Group("a3".into()), "test")?;
+    let later = listen(&alerts, AlertTarget::Group("a3 later".into()), "test")?;
+    let never = listen(&alerts, AlertTarget::Group("a3 never".into()), "test")?;
+    let all = listen(&alerts, AlertTarget::All, "test")?;
+    let again = alerts.add(AlertTarget::All, "test", |_| {});
     assert!(matches!(again, Err(ListenerError::Duplicate(..))));
     run("a3", RUN);
     assert_eq!((one(&known)?.group, one(&all)?.group), ("a3".to_owned(), "a3".to_owned()));
@@ -132,8 +132,8 @@ fn a3_listeners_hear_their_targets_from_when_they_come_until_they_go() -> anyhow
     assert_eq!(one(&later)?.group, "a3 later");
     assert_eq!(one(&all)?.group, "a3 later");
     assert!(never.try_recv().is_err() && known.try_recv().is_err());
-    alerts.remove(&Target::Group("a3".into()), "test")?;
-    let unknown = alerts.remove(&Target::Group("a3".into()), "test");
+    alerts.remove(&AlertTarget::Group("a3".into()), "test")?;
+    let unknown = alerts.remove(&AlertTarget::Group("a3".into()), "test");
     assert!(matches!(unknown, Err(ListenerError::Unknown(..))));
     run("a3", RUN);
     assert_eq!(one(&all)?.group, "a3");
@@ -148,7 +148,7 @@ fn a4_a_slow_run_of_a_child_is_heard_with_its_process_also_of_a_child_that_comes
     let session = session::start(|builder| builder)?;
     let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
     let alerts = session.alerts(rules(), EvidenceOptions::none())?;
-    let all = listen(&alerts, Target::Kind("plugin".into()), "test")?;
+    let all = listen(&alerts, AlertTarget::Kind("plugin".into()), "test")?;
     let mut second = Puppet::spawn(&session, CHILD, "second", "init")?;
     measured(&session)?;
     first.ask("slow a4 100")?;
@@ -168,7 +168,7 @@ fn a5_the_most_janky_comes_first_and_has_a_profile_of_exactly_its_time() -> anyh
     let directory = tempfile::tempdir()?;
     let evidence = EvidenceOptions::in_directory(directory.path()).kept(1);
     let alerts = session.alerts(rules().buffering(Duration::from_secs(2)), evidence)?;
-    let all = listen(&alerts, Target::All, "test")?;
+    let all = listen(&alerts, AlertTarget::All, "test")?;
     let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
     measured(&session)?;
     marker!("long before", &category::TEST);
@@ -253,7 +253,7 @@ fn a5_evidence_has_the_samples_of_exactly_its_time() -> anyhow::Result<()> {
     let session = session::start(|builder| builder.features(Features::STACK_WALK.with(Features::CPU)))?;
     let directory = tempfile::tempdir()?;
     let alerts = session.alerts(rules(), EvidenceOptions::in_directory(directory.path()))?;
-    let all = listen(&alerts, Target::All, "test")?;
+    let all = listen(&alerts, AlertTarget::All, "test")?;
     let watch = Stopwatch::start();
     let mut has_stacks = false;
     // A busy machine may give the sampler nothing meanwhile.
@@ -289,7 +289,7 @@ fn a5_withheld_alerts_are_counted() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules().warm_up(NEVER), EvidenceOptions::none())?;
-    let all = listen(&alerts, Target::All, "test")?;
+    let all = listen(&alerts, AlertTarget::All, "test")?;
     run("a5 warm", RUN);
     ensure!(until(|| alerts.withheld().warm_up == 1), "{:?}", alerts.withheld());
     nothing(&all)
@@ -301,7 +301,7 @@ fn a5_looks_go_on_while_a_callback_takes_its_time() -> anyhow::Result<()> {
     let session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules().repeat(NEVER), EvidenceOptions::none())?;
     let ((told, hear), (release, released)) = (channel(), channel::<()>());
-    alerts.add(Target::All, "slow", move |alerts| {
+    alerts.add(AlertTarget::All, "slow", move |alerts| {
         drop(told.send(alerts.to_vec()));
         let _ = released.recv_timeout(2 * LONG);
     })?;
@@ -321,7 +321,7 @@ fn a5_the_directory_is_made_for_its_owner_and_no_evidence_is_written_over_anothe
     let mut paths = Vec::new();
     for _ in 0..2 {
         let alerts = session.alerts(rules(), EvidenceOptions::in_directory(&directory))?;
-        let all = listen(&alerts, Target::Group("a5 again".into()), "test")?;
+        let all = listen(&alerts, AlertTarget::Group("a5 again".into()), "test")?;
         run("a5 again", RUN);
         let alert = one(&all)?;
         paths.push(alert.evidence.with_context(|| format!("{:?}", alert.evidence_error))?);
@@ -338,7 +338,7 @@ fn a_session_ends_with_alerts_that_are_still_held_and_they_keep_nothing_of_it() 
     let before = { own::pool_descriptors() };
     let mut session = session::start(|builder| builder)?;
     let alerts = session.alerts(rules().buffering(NEVER), EvidenceOptions::none())?;
-    let all = listen(&alerts, Target::All, "test")?;
+    let all = listen(&alerts, AlertTarget::All, "test")?;
     run("never told", RUN);
     session.end();
     let is_ours = |name: &String| name.starts_with("profiler-alerts") || name.starts_with("profiler-tell");

@@ -5,6 +5,7 @@ use integration_tests::patience::until;
 use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
+use profiler_core::ids::ByteLimit;
 use profiler_parent::{CaptureError, CaptureEvent};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -34,7 +35,7 @@ fn a_second_capture_has_what_came_since_and_what_died_since() -> anyhow::Result<
 #[test]
 fn captures_while_recording_goes_on_are_whole() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(4 << 20))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
     for puppet in &mut puppets {
         puppet.ask("flood 2 2000")?;
@@ -93,7 +94,7 @@ fn a_listener_hears_who_was_asked_and_how_each_came_out() -> anyhow::Result<()> 
     let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
     let events = capture.events();
     capture.save(session.path("events.json"))?;
-    let events: Vec<_> = events.iter().collect();
+    let events: Vec<_> = events.collect();
     assert_eq!(events[0], CaptureEvent::Asked(2));
     let settled = |event: &CaptureEvent| match event {
         CaptureEvent::Settled { pid, .. } => Some(pid.get()),

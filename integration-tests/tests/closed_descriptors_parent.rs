@@ -79,7 +79,7 @@ fn a_parent_that_closes_all_descriptors_keeps_its_files_and_hears_of_its_childre
     let _ = session.session()?.capture().format(Format::Processed).save(session.path("processed.json"));
     check(&mut files, "after another capture")?;
     for puppet in &mut children {
-        puppet.child.wait();
+        puppet.child.wait()?;
     }
     assert!(children.iter().all(|puppet| puppet.child.has_ended()));
     check(&mut files, "after children ended")?;

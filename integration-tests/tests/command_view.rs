@@ -127,7 +127,7 @@ impl Place {
 /// A profile as a session writes it, compressed.
 fn compressed(place: &Place) -> anyhow::Result<PathBuf> {
     let path = place.directory.path().join("profile.json.gz");
-    let mut file = profiler_parent::output::ProfileFile::create(&path)?;
+    let mut file = profiler_parent::internal::output::ProfileFile::create(&path)?;
     file.write_all(PROFILE.as_bytes())?;
     file.commit()?;
     Ok(path)

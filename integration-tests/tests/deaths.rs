@@ -1,6 +1,7 @@
 //! What a child committed before it died is in the profile, exactly, at whatever moment it was killed.
 //! The kinds of ends are in `faults_ends`, forks in `faults_kin`.
 
+use profiler_core::ids::ByteLimit;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -18,7 +19,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 fn a_child_killed_at_any_moment_loses_nothing_that_it_had_committed() -> anyhow::Result<()> {
     own_process!();
     const KILLS: usize = 8;
-    let session = session::start(|builder| builder.memory_limit(64 << 20))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(64 << 20)))?;
     let mut told = Vec::new();
     for n in 0..KILLS {
         let name = format!("child-{n}");
@@ -28,8 +29,8 @@ fn a_child_killed_at_any_moment_loses_nothing_that_it_had_committed() -> anyhow:
         puppet.stdout.read_exact(&mut acknowledged)?; // it records
         // Another moment each time.
         std::thread::sleep(Duration::from_micros(3_000 + 7_919 * n as u64 % 30_000));
-        assert!(puppet.child.kill()?);
-        assert_eq!(puppet.child.wait().and_then(|status| status.signal()), Some(libc::SIGKILL));
+        puppet.child.kill()?;
+        assert_eq!(puppet.child.wait()?.signal(), Some(libc::SIGKILL));
         acknowledged.extend(puppet.rest()?);
         told.push((name, acks::counts(&acknowledged)));
     }
@@ -51,10 +52,10 @@ fn a_child_killed_while_it_is_asked_has_crashed_and_is_there_once() -> anyhow::R
         puppet.ask("hold 2 500")?;
         assert!(puppet.freeze());
         let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
-        let (events, path) = (capture.events(), session.path("killed.json"));
+        let (mut events, path) = (capture.events(), session.path("killed.json"));
         let report = std::thread::scope(|scope| {
             let saving = scope.spawn(|| capture.save(&path));
-            let _ = events.recv(); // asked
+            let _ = events.next(); // asked
             std::thread::sleep(Duration::from_millis(20 * round));
             puppet.signal(libc::SIGKILL);
             saving.join().expect("no panic")
@@ -105,11 +106,11 @@ fn a_part_is_taken_and_its_child_ends(timeout: Duration) -> anyhow::Result<()> {
     slow.ask("hold 2 500")?;
     assert!(slow.freeze());
     let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
-    let (events, path) = (capture.events(), session.path("once.json"));
+    let (mut events, path) = (capture.events(), session.path("once.json"));
     let report = std::thread::scope(|scope| {
         let saving = scope.spawn(|| capture.save(&path));
-        let settled = |event| matches!(event, profiler_parent::CaptureEvent::Settled { .. });
-        while !events.recv().map(settled).unwrap_or(true) {}
+        let settled = |event: &_| matches!(event, profiler_parent::CaptureEvent::Settled { .. });
+        let _ = events.find(settled);
         quick.signal(libc::SIGKILL); // the capture still waits for the other one
         saving.join().expect("no panic")
     })?;
@@ -132,7 +133,7 @@ fn children_that_die_while_they_connect_never_hold_the_parent_up() -> anyhow::Re
         children.push(session.spawn(&format!("hasty-{n}"), command)?);
     }
     for child in &mut children {
-        assert_eq!(child.wait().and_then(|status| status.signal()), Some(libc::SIGKILL));
+        assert_eq!(child.wait()?.signal(), Some(libc::SIGKILL));
     }
     let watch = Stopwatch::start();
     let (_, profile) = session.capture()?;

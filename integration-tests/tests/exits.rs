@@ -2,6 +2,7 @@
 
 #![cfg(all(target_os = "linux", not(profiler_portable)))]
 
+use profiler_core::ids::ByteLimit;
 use std::process::Command;
 
 use integration_tests::exits::{Ends, FIRST_ENTRIES, WAYS};
@@ -15,7 +16,7 @@ const RUNS: u64 = 50;
 #[test]
 fn a_process_that_exits_in_a_signal_handler_ends_and_its_profile_is_complete() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(512 << 20))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(512 << 20)))?;
     let command = |way: &str, run: u64| {
         let mut command = Command::new(HOST);
         command.args(["exit", way, &run.to_string()]);

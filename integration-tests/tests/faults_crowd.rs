@@ -11,6 +11,7 @@ use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
 use integration_tests::scene::Scene;
 use integration_tests::session::{self, TestSession};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::{ProcessState, ProfiledChild};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -20,7 +21,7 @@ fn ten_thousand_short_lived_threads_are_counted_exactly() -> anyhow::Result<()> 
     own_process!();
     const THREADS: u64 = 10_000;
     for limit in [4 << 20, 256 << 20] {
-        let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(limit))?;
+        let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(limit)))?;
         let mut puppet = scene.child("churn", "init")?;
         puppet.ask(&format!("churn {THREADS} 3"))?;
         puppet.ask("mark 10")?;
@@ -62,7 +63,7 @@ fn a_flood_from_ten_threads_stays_within_the_limit_and_is_counted_exactly() -> a
     const LIMIT: u64 = 32 << 20;
     let seconds =
         std::env::var("PROFILER_FLOOD_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
-    let session = session::start(|builder| builder.memory_limit(LIMIT))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
     let mut flood = Puppet::spawn(&session, CHILD, "flood", "init")?;
     let mut quiet = Puppet::spawn(&session, CHILD, "quiet", "init")?;
     flood.ask("flood 10")?;
@@ -73,7 +74,7 @@ fn a_flood_from_ten_threads_stays_within_the_limit_and_is_counted_exactly() -> a
         let held: u64 = processes.iter().map(|process| process.true_bytes).sum();
         assert!(held <= LIMIT, "{held}");
         assert!(processes.iter().all(|process| process.excess_bytes == 0), "{processes:?}");
-        assert!(until(|| session.resume_sampling() == 0), "everybody answers");
+        assert!(until(|| session.resume_sampling().is_complete()), "everybody answers");
         assert_eq!(quiet.ask("mark 10")?, "ok");
         rounds += 1;
         std::thread::sleep(Duration::from_millis(20));
@@ -142,7 +143,8 @@ fn is_whole(profile: &Profile, n: usize) -> bool {
 fn two_hundred_children_at_once_are_complete_and_leave_nothing() -> anyhow::Result<()> {
     own_process!();
     const CHILDREN: usize = 200;
-    let session = session::start(|builder| builder.memory_limit(256 << 20).progress_timeout(LONG))?;
+    let session =
+        session::start(|builder| builder.memory_limit(ByteLimit::new(256 << 20)).progress_timeout(LONG))?;
     session.capture()?;
     let before = Possessions::count();
     let children = (0..CHILDREN).map(|n| Member::spawn(&session, n)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -183,7 +185,8 @@ fn limit_descriptors(most: u64) -> anyhow::Result<libc::rlimit> {
 #[test]
 fn a_parent_without_descriptors_says_so_and_loses_no_child() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(64 << 20).progress_timeout(LONG))?;
+    let session =
+        session::start(|builder| builder.memory_limit(ByteLimit::new(64 << 20)).progress_timeout(LONG))?;
     session.capture()?;
     let before = limit_descriptors(128)?;
     let (mut children, mut errors) = (Vec::new(), Vec::new());
@@ -245,7 +248,7 @@ fn whichever_descriptor_is_missing_a_child_that_cannot_be_started_says_that_it_i
 fn the_dead_keep_no_more_than_a_share_of_the_descriptors() -> anyhow::Result<()> {
     own_process!();
     const CHILDREN: usize = 80;
-    let session = session::start(|builder| builder.memory_limit(256 << 20))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(256 << 20)))?;
     session.capture()?;
     let limit = limit_descriptors(128)?;
     let before = Possessions::count().descriptors;

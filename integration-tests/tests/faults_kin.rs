@@ -7,6 +7,7 @@ use integration_tests::patience::until;
 use integration_tests::profile::Profile;
 use integration_tests::puppet::Puppet;
 use integration_tests::scene::Scene;
+use profiler_core::ids::ByteLimit;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
@@ -79,7 +80,7 @@ fn a_process_in_our_memory_that_exits_does_not_end_its_makers_profile() -> anyho
 #[test]
 fn forks_from_threads_disturb_nobody_who_records_meanwhile() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(256 << 20))?;
+    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(256 << 20)))?;
     let mut puppet = scene.child("maker", "init")?;
     puppet.ask("flood 2 200")?;
     assert_eq!(puppet.ask("fork-in-threads 3 20")?, "ok 60");
@@ -145,7 +146,7 @@ fn a_death_is_seen_although_a_daemon_holds_the_channel_open() -> anyhow::Result<
 #[test]
 fn a_daemon_that_scribbles_over_a_dead_pool_harms_nobody() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(4 << 20))?;
+    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(4 << 20)))?;
     let mut puppet = scene.child("maker", "init")?;
     puppet.ask("record 4 2000")?;
     let daemon = daemon(&mut puppet, "daemon scribble")?;

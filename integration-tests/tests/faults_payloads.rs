@@ -206,6 +206,6 @@ fn a_deadlocked_main_thread_holds_nobody_up() -> anyhow::Result<()> {
         assert_eq!(profile.process("faulty")?.books()?.delivered, 1050);
         assert!(scene.all_pause() && scene.all_resume());
     }
-    assert!(puppet.child.kill()?);
+    puppet.child.kill()?;
     scene.end()
 }

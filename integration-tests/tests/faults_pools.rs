@@ -1,6 +1,7 @@
 //! A child that lies in its own pool while it lives, and does to it what it can: the parent neither
 //! panics nor grows nor writes anything that is no profile, and everybody else is complete.
 
+use profiler_core::ids::ByteLimit;
 use std::time::Duration;
 
 use integration_tests::own;
@@ -20,7 +21,7 @@ const CAPTURES: u32 = 12;
 /// death take.
 fn scribbles(beginning: &str, timeout: Duration) -> anyhow::Result<()> {
     let build = |builder: profiler_parent::SessionBuilder| {
-        builder.memory_limit(LIMIT).duration(LONG).progress_timeout(timeout)
+        builder.memory_limit(ByteLimit::new(LIMIT)).duration(LONG).progress_timeout(timeout)
     };
     let mut scene = Scene::set(CHILD, build)?;
     let mut vandal = scene.child("vandal", beginning)?;
@@ -59,7 +60,9 @@ fn a_child_that_scribbles_over_its_pool_and_is_read_by_the_parent_harms_nobody()
 #[test]
 fn a_child_that_scribbles_under_pressure_harms_nobody() -> anyhow::Result<()> {
     own_process!();
-    let scene = Scene::set(CHILD, |builder| builder.memory_limit(LIMIT).duration(Duration::from_secs(1)))?;
+    let scene = Scene::set(CHILD, |builder| {
+        builder.memory_limit(ByteLimit::new(LIMIT)).duration(Duration::from_secs(1))
+    })?;
     let mut vandal = scene.child("vandal", "init")?;
     let mut flood = scene.child("flood", "init")?;
     vandal.ask("hold 2 1000")?;
@@ -95,7 +98,7 @@ fn a_child_that_scribbles_under_pressure_harms_nobody() -> anyhow::Result<()> {
 
 /// Everything is there although the child did something to its pool; the second capture, too.
 fn changes_nothing(command: &str, answer: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(LIMIT))?;
+    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
     assert!(vandal.ask(command)?.starts_with(answer));
@@ -117,7 +120,7 @@ fn a_child_cannot_change_the_length_of_its_pool() -> anyhow::Result<()> {
 #[test]
 fn a_child_that_punches_its_pool_away_is_unreadable_and_harms_nobody() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(LIMIT))?;
+    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
     vandal.ask("punch")?;
@@ -134,7 +137,7 @@ fn a_child_that_punches_its_pool_away_is_unreadable_and_harms_nobody() -> anyhow
 #[test]
 fn a_child_that_unmaps_its_pool_crashes_and_is_recovered() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(LIMIT))?;
+    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
     vandal.ask("unmap").ok(); // the profiler's own threads may be faster than its answer
@@ -153,7 +156,7 @@ fn a_child_that_unmaps_its_pool_crashes_and_is_recovered() -> anyhow::Result<()>
 #[test]
 fn a_child_that_fills_its_pool_is_known_to_hold_more_than_it_may() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(LIMIT))?;
+    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
     let filled: u64 = vandal.ask("fill")?.trim_start_matches("ok ").parse()?;

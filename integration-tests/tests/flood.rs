@@ -2,6 +2,7 @@
 //!
 //! A few small floods by default; `FLOOD=long` runs all numbers of children at all limits.
 
+use profiler_core::ids::ByteLimit;
 use std::time::Duration;
 
 use integration_tests::marks;
@@ -37,7 +38,7 @@ fn floods() -> Vec<(usize, u64)> {
 fn no_flood_exceeds_its_limit_while_children_join_and_die_and_the_parent_floods_too() -> anyhow::Result<()> {
     own_process!();
     for (children, limit) in floods() {
-        let session = session::start(|builder| builder.memory_limit(limit))?;
+        let session = session::start(|builder| builder.memory_limit(ByteLimit::new(limit)))?;
         let seen = std::thread::scope(|scope| {
             let (stop, stopped) = std::sync::mpsc::channel();
             scope.spawn(move || flood_until(&stopped));
@@ -94,12 +95,16 @@ fn flooding(session: &TestSession, name: &str) -> anyhow::Result<Puppet> {
 fn a_limit_that_goes_up_and_down_is_never_exceeded_once_it_was_said_to_be_obeyed() -> anyhow::Result<()> {
     own_process!();
     const MOST: u64 = 8 * MIB; // what is captured in the end takes its time
-    let session = session::start(|builder| builder.memory_limit(MOST))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(MOST)))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
     puppets.iter_mut().try_for_each(|puppet| puppet.ask("flood 3 300").map(drop))?;
     for limit in [MOST, 2 * MIB, 6 * MIB, MIB, 4 * MIB, MIB / 2, MOST] {
         // On a busy machine one call may end before all have obeyed.
-        assert!(until(|| session.set_memory_limit(limit) == Ok(0)), "{:?}", session.processes());
+        assert!(
+            until(|| session.set_memory_limit(ByteLimit::new(limit)) == Ok(0)),
+            "{:?}",
+            session.processes()
+        );
         assert_eq!(session.memory_limit().get(), limit);
         let mut seen = Seen::default();
         seen.look_until(2 * LOOK, &session, limit, |seen| seen.sweeps > SWEEPS);

@@ -98,7 +98,7 @@ fn pausing_does_not_wait_for_a_frozen_child_for_ever() -> anyhow::Result<()> {
     let session = session::start(|builder| builder)?;
     let puppets = Puppet::spawn_many(&session, CHILD, 3)?;
     assert!(puppets[1].freeze());
-    assert!(until(|| session.pause() == 1), "one has not confirmed, the others have");
+    assert!(until(|| session.pause().unconfirmed() == 1), "one has not confirmed, the others have");
     assert_eq!(state_of(puppets[1].pid()), Some('T'), "all the while");
     puppets[1].signal(libc::SIGCONT);
     assert!(session.all_resume());

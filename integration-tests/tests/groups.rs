@@ -8,6 +8,7 @@ use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::groups::{GroupKind, GroupTotals, Probes, ProcessStanding, RowStatus};
 use profiler_parent::{GroupsSnapshot, ProcessState, marker};
 
@@ -59,7 +60,7 @@ fn p11_a_probe_is_on_everywhere_until_the_last_who_wants_it_leaves() -> anyhow::
 #[test]
 fn p12_a_process_that_has_ended_keeps_its_final_totals_also_when_its_memory_is_gone() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(2 << 20))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(2 << 20)))?;
     let _monitor = session.monitor(Probes::ALL);
     session.groups();
     let descriptors = pool_descriptors();

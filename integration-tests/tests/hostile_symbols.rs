@@ -15,7 +15,7 @@ use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use integration_tests::{hostile_library, tools};
 use profiler_parent::core::session::Features;
-use profiler_parent::{AlertRules, EvidenceOptions, Session, Target};
+use profiler_parent::{AlertRules, AlertTarget, EvidenceOptions, Session};
 use serde_json::Value;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -112,7 +112,8 @@ fn the_evidence_of_an_alert_survives_names_that_nest() -> anyhow::Result<()> {
     let evidence = EvidenceOptions::in_directory(scene.session.path("evidence"));
     let alerts = scene.session.alerts(rules, evidence)?;
     let (told, hear) = std::sync::mpsc::channel();
-    alerts.add(Target::Group("visitor".into()), "test", move |alerts| drop(told.send(alerts.to_vec())))?;
+    alerts
+        .add(AlertTarget::Group("visitor".into()), "test", move |alerts| drop(told.send(alerts.to_vec())))?;
     scene.until_named(|_| {
         // The first runs may be over before the child measures them.
         let Ok(told) = hear.recv_timeout(Duration::from_secs(2)) else { return Ok(String::new()) };

@@ -7,6 +7,7 @@ use integration_tests::patience::Stopwatch;
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use integration_tests::watch::Seen;
+use profiler_core::ids::ByteLimit;
 use profiler_parent::{CapturedProcess, Session, SessionError};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -18,7 +19,7 @@ const SWEEPS: u64 = 200;
 #[test]
 fn eight_flooding_children_never_exceed_the_limit_and_keep_like_spans() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(LIMIT))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
     let mut likeness = Vec::new();
     // The machine's own scheduling is in a single look at the spans, so three are taken.
@@ -56,7 +57,7 @@ fn watch(session: &TestSession) -> Seen {
 fn the_dead_are_inside_the_limit_and_make_room() -> anyhow::Result<()> {
     own_process!();
     const EACH: u64 = 2 * 20_000;
-    let session = session::start(|builder| builder.memory_limit(2 << 20))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(2 << 20)))?;
     let mut seen = Seen::default();
     for round in 0..6 {
         let mut puppet = Puppet::spawn(&session, CHILD, &format!("dead-{round}"), "init")?;
@@ -97,7 +98,7 @@ fn the_parent_is_inside_the_limit_like_anyone() -> anyhow::Result<()> {
 /// Floods from here while two children flood; the parent's span of time as a part of a child's.
 fn share_of_a_flooding_parent() -> anyhow::Result<f64> {
     let limit = 2 << 20;
-    let session = session::start(|builder| builder.memory_limit(limit))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(limit)))?;
     let mut puppets = Puppet::spawn_many(&session, CHILD, 2)?;
     for puppet in &mut puppets {
         puppet.ask("flood 1 500")?;
@@ -124,11 +125,13 @@ fn share_of_a_flooding_parent() -> anyhow::Result<f64> {
 fn a_limit_that_does_not_hold_this_process_is_an_error_that_says_what_is_needed() {
     own_process!();
     for limit in [0, 1, 4096, 8 * 4096 - 1] {
-        let error = Session::builder().memory_limit(limit).start().unwrap_err();
+        let error = Session::builder().memory_limit(ByteLimit::new(limit)).start().unwrap_err();
         assert!(matches!(error, SessionError::LimitTooSmall { .. }), "{error}");
         assert!(error.to_string().contains(&limit.to_string()), "{error}");
     }
-    let Ok(session) = Session::builder().memory_limit(8 * 4096).start() else { panic!("the least limit") };
+    let Ok(session) = Session::builder().memory_limit(ByteLimit::new(8 * 4096)).start() else {
+        panic!("the least limit")
+    };
     assert!(matches!(Session::builder().start(), Err(SessionError::AlreadyRunning)));
     drop(session);
 }
@@ -136,7 +139,7 @@ fn a_limit_that_does_not_hold_this_process_is_an_error_that_says_what_is_needed(
 #[test]
 fn a_child_that_the_limit_does_not_hold_runs_unprofiled() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(3 * 8 * 4096))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(3 * 8 * 4096)))?;
     let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
     let mut second = Puppet::spawn(&session, CHILD, "second", "init")?;
     let mut third = Puppet::spawn(&session, CHILD, "third", "init")?;

@@ -6,6 +6,7 @@ use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use integration_tests::watch::{Seen, sweep};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::{LimitError, ProcessReport};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -26,13 +27,13 @@ fn filled(session: &TestSession, count: usize, limit: u64) -> anyhow::Result<Vec
 
 /// Lowers the limit until that is obeyed: on a busy machine one call may end before.
 fn obeyed(session: &TestSession, limit: u64) -> bool {
-    until(|| session.set_memory_limit(limit) == Ok(0))
+    until(|| session.set_memory_limit(ByteLimit::new(limit)) == Ok(0))
 }
 
 #[test]
 fn a_child_that_starts_while_the_limit_is_full_gets_its_floor_and_then_its_share() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(8 * MIB))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(8 * MIB)))?;
     let _others = filled(&session, 8, 8 * MIB)?;
     let mut late = Puppet::spawn(&session, CHILD, "late", "init")?;
     assert!(late.child.is_profiled());
@@ -47,7 +48,7 @@ fn a_child_that_starts_while_the_limit_is_full_gets_its_floor_and_then_its_share
 #[test]
 fn a_limit_above_what_the_machine_has_costs_nothing_until_it_is_filled() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(1 << 40))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(1 << 40)))?;
     let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
     puppet.ask("record 2 500")?;
     assert!(sweep(&session) < 8 * MIB);
@@ -59,14 +60,16 @@ fn a_limit_above_what_the_machine_has_costs_nothing_until_it_is_filled() -> anyh
 #[test]
 fn a_limit_can_be_lowered_and_raised_up_to_what_was_reserved() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(8 * MIB).max_memory_limit(24 * MIB))?;
+    let session = session::start(|builder| {
+        builder.memory_limit(ByteLimit::new(8 * MIB)).max_memory_limit(ByteLimit::new(24 * MIB))
+    })?;
     let mut puppets = filled(&session, 2, 8 * MIB)?;
-    let refused = session.set_memory_limit(24 * MIB + 1);
+    let refused = session.set_memory_limit(ByteLimit::new(24 * MIB + 1));
     assert_eq!(refused, Err(LimitError::TooLarge { limit: 24 * MIB + 1, most: 24 * MIB }));
-    let refused = session.set_memory_limit(8 * 4096 - 1);
+    let refused = session.set_memory_limit(ByteLimit::new(8 * 4096 - 1));
     assert_eq!(refused, Err(LimitError::TooSmall { limit: 8 * 4096 - 1, needed: 8 * 4096 }));
     assert_eq!(session.memory_limit().get(), 8 * MIB, "a refused limit changes nothing");
-    assert_eq!(session.set_memory_limit(24 * MIB), Ok(0));
+    assert_eq!(session.set_memory_limit(ByteLimit::new(24 * MIB)), Ok(0));
     assert!(until(|| sweep(&session) > 18 * MIB), "what is new is not used: {}", sweep(&session));
     puppets.push(Puppet::spawn(&session, CHILD, "third", "init")?);
     puppets[2].ask("flood 2 500")?;
@@ -81,16 +84,16 @@ fn a_limit_can_be_lowered_and_raised_up_to_what_was_reserved() -> anyhow::Result
 fn a_limit_below_all_floors_leaves_the_floors_and_admits_nobody() -> anyhow::Result<()> {
     own_process!();
     const FLOOR: u64 = 8 * 4096;
-    let session = session::start(|builder| builder.memory_limit(8 * MIB))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(8 * MIB)))?;
     let mut puppets = filled(&session, 3, 8 * MIB)?;
     puppets.iter_mut().try_for_each(|puppet| puppet.tell("calm"))?;
-    let over = session.set_memory_limit(2 * FLOOR)?;
+    let over = session.set_memory_limit(ByteLimit::new(2 * FLOOR))?;
     assert!(over >= 2 * FLOOR, "four floors are held, {over} bytes beyond the limit");
     let allowances: Vec<u64> = session.processes().iter().map(|process| process.allowance.get()).collect();
     assert!(allowances.iter().all(|allowance| *allowance >= FLOOR), "{allowances:?}");
     let fourth = Puppet::spawn_as(&session, CHILD, "fourth", "init")?;
     assert!(!fourth.child.is_profiled());
-    assert_eq!(session.set_memory_limit(8 * MIB), Ok(0));
+    assert_eq!(session.set_memory_limit(ByteLimit::new(8 * MIB)), Ok(0));
     let fifth = Puppet::spawn(&session, CHILD, "fifth", "init")?;
     assert!(fifth.child.is_profiled());
     Ok(())
@@ -99,7 +102,7 @@ fn a_limit_below_all_floors_leaves_the_floors_and_admits_nobody() -> anyhow::Res
 #[test]
 fn what_a_frozen_child_cannot_give_the_others_give_and_it_pays_when_it_goes_on() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(32 * MIB))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(32 * MIB)))?;
     let puppets = filled(&session, 2, 32 * MIB)?;
     assert!(puppets[0].freeze());
     let held = report(&session, "child-0").true_bytes;
@@ -107,7 +110,7 @@ fn what_a_frozen_child_cannot_give_the_others_give_and_it_pays_when_it_goes_on()
     assert!(obeyed(&session, limit), "the other one makes room");
     assert!(sweep(&session) <= limit);
     assert!(report(&session, "child-0").owed_bytes > 0, "{:?}", report(&session, "child-0"));
-    let over = session.set_memory_limit(held / 2)?;
+    let over = session.set_memory_limit(ByteLimit::new(held / 2))?;
     assert!(over > 0, "nobody else holds as much as it does");
     puppets[0].signal(libc::SIGCONT);
     let obeys = || sweep(&session) <= held / 2 && report(&session, "child-0").owed_bytes == 0;
@@ -118,7 +121,7 @@ fn what_a_frozen_child_cannot_give_the_others_give_and_it_pays_when_it_goes_on()
 #[test]
 fn a_child_that_writes_all_over_its_pool_is_seen_and_the_limit_holds_all_the_same() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(32 * MIB))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(32 * MIB)))?;
     let _honest = filled(&session, 2, 32 * MIB)?;
     let mut wild = Puppet::spawn(&session, CHILD, "wild", "init")?;
     wild.ask(&format!("sprawl {}", 8 * MIB))?;

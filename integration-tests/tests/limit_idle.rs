@@ -8,7 +8,8 @@ use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
-use profiler_core::sys::spawn_quiet;
+use profiler_core::ids::ByteLimit;
+use profiler_core::internal::sys::spawn_quiet;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const MIB: u64 = 1 << 20;
@@ -34,7 +35,7 @@ fn record(thread: u32, numbers: std::ops::Range<u64>) {
 fn large_chunks_of_threads_that_fell_idle_go_by_age_when_another_process_needs_memory() -> anyhow::Result<()>
 {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(24 * MIB))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(24 * MIB)))?;
     let again = Arc::new(Barrier::new(THREADS as usize + 1));
     let rested = Arc::new(Barrier::new(THREADS as usize + 1));
     let threads = (0..THREADS).map(|thread| {
@@ -97,7 +98,7 @@ fn check(session: &TestSession, refilled: u64) -> anyhow::Result<()> {
 fn threads_that_record_in_bursts_lose_nothing_to_the_looks_at_their_chunks() -> anyhow::Result<()> {
     own_process!();
     const BURST: u64 = 4000;
-    let session = session::start(|builder| builder.memory_limit(64 * MIB))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(64 * MIB)))?;
     let pauses = [5, 300, 900, 1100, 1000, 2100];
     let threads: Vec<_> = (0..4_u32)
         .map(|thread| {

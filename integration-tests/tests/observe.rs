@@ -12,6 +12,7 @@ use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::core::marker::schema::{Format, MarkerSchema};
 use profiler_parent::core::marker::{
     MarkerOptions, ProfilerMarker, SpanOptions, add_text_marker, add_untyped_marker, category,
@@ -342,7 +343,7 @@ fn t7_a_batch_that_is_large_enough_does_not_wait_for_its_period() -> anyhow::Res
 #[test]
 fn t8_an_observer_with_a_long_period_keeps_no_pool_of_the_dead_open() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(2 << 20))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(2 << 20)))?;
     let before = pool_descriptors();
     let options = ObserverOptions::default().period(NEVER);
     let observe =

@@ -10,6 +10,7 @@ use integration_tests::patience::{LONG, Stopwatch};
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use integration_tests::tools;
+use profiler_core::ids::ByteLimit;
 use profiler_parent::{CaptureReport, Format};
 use serde_json::Value;
 
@@ -68,11 +69,11 @@ fn killed_frozen_living_and_unconnected_children_are_there_and_nobody_is_waited_
     let mut silent = std::process::Command::new(CHILD);
     silent.arg("die-in-init");
     let mut silent = session.spawn("hasty", silent)?;
-    silent.wait();
+    silent.wait()?;
     let [_alive, frozen, killed] = &mut puppets;
     assert!(frozen.freeze());
     killed.child.kill()?;
-    killed.child.wait();
+    killed.child.wait()?;
     let watch = Stopwatch::start();
     let report = session.session()?.capture().save(session.path("profile.json"))?;
     assert!(watch.elapsed() < LONG, "it has waited for the frozen one");
@@ -101,7 +102,7 @@ fn killed_frozen_living_and_unconnected_children_are_there_and_nobody_is_waited_
 #[test]
 fn both_formats_have_the_same_books() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(4 << 20))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)))?;
     let mut calm = Puppet::spawn(&session, CHILD, "calm", "init")?;
     let mut crowded = Puppet::spawn(&session, CHILD, "crowded", "init")?;
     calm.ask("hold 2 100")?;

@@ -1,5 +1,6 @@
 //! What is not to be kept is not there: what came during a pause, and what is older than the window.
 
+use profiler_core::ids::ByteLimit;
 use std::time::Duration;
 
 use integration_tests::marks;
@@ -99,7 +100,7 @@ fn what_the_dead_left_leaves_the_window_also_while_others_record() -> anyhow::Re
 }
 
 fn dies_and_leaves_the_window(window: Duration) -> anyhow::Result<()> {
-    let session = session::start(|builder| builder.memory_limit(4 << 20).duration(window))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)).duration(window))?;
     let mut busy = Puppet::spawn(&session, CHILD, "busy", "init")?;
     let mut dead = Puppet::spawn(&session, CHILD, "dead", "init")?;
     busy.ask("flood 2 100")?;

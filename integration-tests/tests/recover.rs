@@ -1,5 +1,6 @@
 //! What a dead session left in its pool directory becomes a profile, by the real command.
 
+use profiler_core::ids::ByteLimit;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
@@ -253,7 +254,8 @@ fn pools_in_files_keep_the_limit_and_go_when_their_data_has_expired() -> anyhow:
     const LIMIT: u64 = 2 << 20;
     let base = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
-    let session = session::start(|builder| builder.memory_limit(LIMIT).pool_directory(base.path()))?;
+    let session =
+        session::start(|builder| builder.memory_limit(ByteLimit::new(LIMIT)).pool_directory(base.path()))?;
     let own = session.pool_directory().context("no directory")?.to_owned();
     let mut first = Puppet::spawn(&session, WISHES.child, "first", "init")?;
     first.ask("record 1 100")?;
@@ -263,7 +265,8 @@ fn pools_in_files_keep_the_limit_and_go_when_their_data_has_expired() -> anyhow:
     let mut peak = 0;
     let gone = until(|| {
         let files = pool_files(&own).unwrap_or_default();
-        let held = |path| File::open(path).and_then(|file| profiler_core::sys::allocated_bytes(&file));
+        let held =
+            |path| File::open(path).and_then(|file| profiler_core::internal::sys::allocated_bytes(&file));
         peak = peak.max(files.values().map(|path| held(path).unwrap_or(0)).sum());
         files.len() == 2
     });
@@ -281,7 +284,8 @@ fn info_says_what_the_profile_says_and_the_pools_say() -> anyhow::Result<()> {
     own_process!();
     let base = tempfile::tempdir()?;
     fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
-    let session = session::start(|builder| builder.memory_limit(4 << 20).pool_directory(base.path()))?;
+    let session =
+        session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)).pool_directory(base.path()))?;
     let mut calm = Puppet::spawn(&session, WISHES.child, "calm", "init")?;
     let mut crowded = Puppet::spawn(&session, WISHES.child, "crowded", "init")?;
     calm.ask("hold 2 100")?;

@@ -5,6 +5,7 @@ use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::puppet::Puppet;
 use integration_tests::session;
+use profiler_core::ids::ByteLimit;
 use profiler_parent::ProcessState;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -32,7 +33,7 @@ fn an_untrusted_child_is_profiled_like_any_other() -> anyhow::Result<()> {
 #[test]
 fn a_child_in_a_sandbox_records_obeys_and_writes_its_part() -> anyhow::Result<()> {
     own_process!();
-    let session = session::start(|builder| builder.memory_limit(8 << 20))?;
+    let session = session::start(|builder| builder.memory_limit(ByteLimit::new(8 << 20)))?;
     let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
     assert!(until(|| session.processes()[1].state == ProcessState::Connected));
     puppet.ask("sandbox")?;

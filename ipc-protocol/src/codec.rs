@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! frame:  0        2                          ≤ MAX_FRAME_BYTES
-//!         | version | message, profiler_core::codec ... |
+//!         | version | message, profiler_core::internal::codec ... |
 //!           u16 LE
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! not understand each other say so; a decoded message is within [`crate::limits`]; no input
 //! makes this panic or allocate more than a small multiple of the frame.
 
-use profiler_core::codec::CodecError;
+use profiler_core::internal::codec::CodecError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -97,8 +97,10 @@ impl Message for ToParent {
     }
 }
 
-fn check_update(update: &profiler_core::manager::update::ManagerUpdate) -> Result<(), ProtocolError> {
-    use profiler_core::manager::update::{ManagerUpdate, Update};
+fn check_update(
+    update: &profiler_core::internal::manager::update::ManagerUpdate,
+) -> Result<(), ProtocolError> {
+    use profiler_core::internal::manager::update::{ManagerUpdate, Update};
     match update {
         ManagerUpdate::Changed(update) => {
             at_most("list of released chunks", update.newly_released.len(), Update::MAX_LISTED)
@@ -113,7 +115,7 @@ fn check_filters(filters: &[String]) -> Result<(), ProtocolError> {
     filters.iter().try_for_each(|filter| at_most("filter", filter.len(), SessionParams::MAX_FILTER_BYTES))
 }
 
-fn check_categories(rows: &[profiler_core::profile::CategoryRow]) -> Result<(), ProtocolError> {
+fn check_categories(rows: &[profiler_core::internal::profile::CategoryRow]) -> Result<(), ProtocolError> {
     at_most("list of categories", rows.len(), limits::MAX_CATEGORIES)?;
     for row in rows {
         at_most("category name", row.name.len(), limits::MAX_LABEL_BYTES)?;
@@ -136,7 +138,7 @@ fn at_most(what: &'static str, length: usize, limit: usize) -> Result<(), Protoc
 /// [`ProtocolError::TooLong`], [`ProtocolError::TooLarge`], [`ProtocolError::Codec`].
 pub fn encode<M: Message>(message: &M) -> Result<Vec<u8>, ProtocolError> {
     message.check()?;
-    let body = profiler_core::codec::encode(message)?;
+    let body = profiler_core::internal::codec::encode(message)?;
     let mut frame = Vec::with_capacity(body.len() + VERSION_BYTES);
     frame.extend_from_slice(&wire_version().to_le_bytes());
     frame.extend_from_slice(&body);
@@ -158,7 +160,7 @@ pub fn decode<M: Message>(frame: &[u8]) -> Result<M, ProtocolError> {
         return Err(ProtocolError::WrongVersion { theirs: theirs.into(), ours: PROTOCOL_VERSION });
     }
     check_frame(frame)?;
-    let message: M = profiler_core::codec::decode(body)?;
+    let message: M = profiler_core::internal::codec::decode(body)?;
     message.check()?;
     Ok(message)
 }

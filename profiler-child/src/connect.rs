@@ -14,9 +14,9 @@ use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::listener::Line;
 use profiler_core::ids::ProcessKey;
-use profiler_core::reader::read_header;
+use profiler_core::internal::reader::read_header;
+use profiler_core::internal::sys::{OwnFile, spawn_quiet};
 use profiler_core::session::{self, StartError, StartOptions};
-use profiler_core::sys::{OwnFile, spawn_quiet};
 
 use crate::control::Control;
 use crate::gather::Files;

@@ -33,5 +33,11 @@ mod updates;
 
 pub use connect::{InitError, Status, init};
 pub use profiler_core as core;
-pub use profiler_core::{blocking, group, label, marker, scope, text_marker};
+#[doc(no_inline)]
+pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
 pub use shutdown::shutdown;
+
+/// The code in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

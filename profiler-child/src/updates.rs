@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipc_protocol::message::ToParent;
-use profiler_core::manager::update::ManagerUpdate;
+use profiler_core::internal::manager::update::ManagerUpdate;
 
 use crate::outgoing::Outgoing;
 
@@ -31,7 +31,7 @@ impl Updates {
     }
 
     /// A listener for a session that starts. The update of the session before is discarded.
-    pub(crate) fn listener(&self) -> profiler_core::manager::Listener {
+    pub(crate) fn listener(&self) -> profiler_core::internal::manager::Listener {
         self.lock().update = ManagerUpdate::None;
         let updates = self.clone();
         Box::new(move |update| updates.fold(update))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use profiler_parent::export::{ExportOptions, Exported, Target, TimeKind, export};
-use profiler_parent::reading::Nameless;
+use profiler_parent::internal::reading::Nameless;
 
 use crate::report::say;
 
@@ -75,7 +75,7 @@ impl Format {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let time = if options.wall { TimeKind::Wall } else { TimeKind::Cpu };
-    let wanted = ExportOptions { target: options.to.target(), time, names: !options.no_names };
+    let wanted = ExportOptions::to(options.to.target()).time(time).names(!options.no_names);
     let output = options.output.clone().unwrap_or_else(|| beside(&options.file, options.to.ending()));
     ensure!(output != Path::new("-"), "cannot export to standard output; name a file with -o");
     let Exported { files, threads, samples, nameless } = export(&options.file, &output, &wanted)?;

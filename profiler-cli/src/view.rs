@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use profiler_parent::symbols::SymbolOptions;
+use profiler_parent::SymbolOptions;
 use profiler_parent::view::{Server, VIEWER, symbols_of_this_machine, viewer_link};
 
 use crate::report::say;
@@ -71,7 +71,9 @@ fn open(link: &str) {
     command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match command.spawn() {
         // It may be the browser itself, which stays; its end is nothing to us.
-        Ok(mut child) => drop(profiler_parent::core::sys::spawn_quiet("profiler-open", move || child.wait())),
+        Ok(mut child) => {
+            drop(profiler_parent::core::internal::sys::spawn_quiet("profiler-open", move || child.wait()))
+        }
         Err(_) => {
             eprintln!("no browser could be opened ({opener} cannot be started): open the link yourself")
         }

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::io::{self, Write};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use profiler_core::profile::{JsonWriter, PreparedKey};
+use profiler_core::internal::profile::{JsonWriter, PreparedKey};
 use serde::Serialize;
 
 const ROWS: u64 = 10_000;

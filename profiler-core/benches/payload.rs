@@ -5,8 +5,8 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use profiler_core::codec;
-use profiler_core::marker::payload::{PayloadReader, encode};
+use profiler_core::internal::codec;
+use profiler_core::internal::payload::{PayloadReader, encode};
 use serde::Serialize;
 
 #[derive(Serialize)]

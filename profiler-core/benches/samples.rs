@@ -8,9 +8,9 @@ use std::io::{self, Write};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use profiler_core::ids::{ByteLimit, ProcessId, ThreadId};
-use profiler_core::profile::gecko::{ProcessPart, merge_categories};
-use profiler_core::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
-use profiler_core::reader::{ModuleDefinition, PoolReader};
+use profiler_core::internal::profile::gecko::{ProcessPart, merge_categories};
+use profiler_core::internal::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
+use profiler_core::internal::reader::{ModuleDefinition, PoolReader};
 use profiler_core::sampler::{self, Frame, Sample, SampleWriter};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::{Anchor, Timestamp};

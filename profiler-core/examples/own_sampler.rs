@@ -11,10 +11,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use profiler_core::ids::{DefinitionId, ProcessId, ThreadId};
+use profiler_core::internal::profile::gecko::{ProcessPart, merge_categories};
+use profiler_core::internal::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
+use profiler_core::internal::reader::{ModuleDefinition, PoolReader};
 use profiler_core::marker::category;
-use profiler_core::profile::gecko::{ProcessPart, merge_categories};
-use profiler_core::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
-use profiler_core::reader::{ModuleDefinition, PoolReader};
 use profiler_core::sampler::{self, Frame, Sample, SampleWriter};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::time::{Anchor, Timestamp};

@@ -2,13 +2,12 @@
 //!
 //! A category is a static. The statics here are in every build; an application adds its own. A
 //! category is defined in the pool when it is first used. Categories of different processes are
-//! merged by name. Applications use this module as [`crate::marker::category`].
+//! merged by name. Compiled with and without the feature `engine`. Applications use this module as [`crate::marker::category`].
+
+#[cfg(feature = "engine")]
+mod define;
 
 use crate::definition_cell::DefinitionCell;
-use crate::ids::DefinitionId;
-use crate::losses::DropReason;
-use crate::manager::ChunkManager;
-use crate::pool::definitions::Definition;
 use crate::schema::CategoryColor;
 
 /// A category with its subcategories.
@@ -20,6 +19,7 @@ use crate::schema::CategoryColor;
 /// let _write = STORAGE.sub(2);
 /// ```
 #[derive(Debug)]
+#[cfg_attr(not(feature = "engine"), allow(dead_code))] // nothing is defined there
 pub struct Category {
     name: &'static str,
     color: CategoryColor,
@@ -47,16 +47,6 @@ impl Category {
         let known = subcategory as usize <= self.subcategories.len();
         CategoryPair { category: self, subcategory: if known { subcategory } else { 0 } }
     }
-
-    fn define(&self, manager: &ChunkManager) -> Result<DefinitionId, DropReason> {
-        self.cell.get_or_define(manager, || {
-            Ok(Definition::Category {
-                name: self.name.to_owned(),
-                color: self.color.name().to_owned(),
-                subcategories: self.subcategories.iter().map(|name| (*name).to_owned()).collect(),
-            })
-        })
-    }
 }
 
 /// A category and one of its subcategories.
@@ -75,10 +65,6 @@ impl CategoryPair {
     /// Index of the subcategory; 0 is "Other".
     pub const fn subcategory(self) -> u16 {
         self.subcategory
-    }
-
-    pub(crate) fn define(self, manager: &ChunkManager) -> Result<DefinitionId, DropReason> {
-        self.category.define(manager)
     }
 }
 

@@ -5,13 +5,12 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 macro_rules! number {
     ($(#[$meta:meta])* $name:ident($inner:ty)) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(transparent)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "engine", serde(transparent))]
         pub struct $name($inner);
 
         impl $name {
@@ -44,31 +43,38 @@ number! {
 }
 number! {
     /// When a process started, in the kernel's clock ticks since boot (0 where unknown).
+    #[doc(hidden)]
     ProcessStart(u64)
 }
 number! {
     /// 128 random bits drawn by whoever made the pool; tells two lives of one pid apart.
+    #[doc(hidden)]
     PoolId(u128)
 }
 number! {
     /// One run of a machine from its start to its end (0 where unknown): clocks that count since
     /// the start cannot be compared with those of another.
+    #[doc(hidden)]
     BootId(u128)
 }
 number! {
     /// Row of a thread in its pool's thread table. Row 0 stands for the process itself.
+    #[doc(hidden)]
     ThreadIndex(u32)
 }
 number! {
     /// Row of a chunk in its pool's chunk directory.
+    #[doc(hidden)]
     ChunkIndex(u32)
 }
 number! {
     /// Row of a counter in its pool's counter table.
+    #[doc(hidden)]
     CounterIndex(u32)
 }
 number! {
     /// Row of a group in its pool's group table.
+    #[doc(hidden)]
     GroupIndex(u32)
 }
 number! {
@@ -97,7 +103,9 @@ impl ThreadIndex {
 }
 
 /// Identity of one life of one process: a reused pid gives a different key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProcessKey {
     /// Process number.
     pub pid: ProcessId,

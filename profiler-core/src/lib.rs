@@ -11,7 +11,17 @@
 //! - A forked child records nothing until it executes another program.
 //!
 //! Most programs use `profiler-parent` and `profiler-child`, which re-export this crate; a library
-//! that only records depends on this crate alone. A map of the modules is in `ARCHITECTURE.md`.
+//! that only records depends on this crate alone. A session is started by `profiler-parent`, also in
+//! a program of one process. A map of the modules is in `ARCHITECTURE.md`.
+//!
+//! # The feature `enabled`
+//! Recording is a default feature. A library depends on this crate with `default-features = false`,
+//! and the application decides: if any crate of the program enables the feature, the library
+//! records. Otherwise the macros compile to nothing, and the names for recording exist without the
+//! code behind them: [`marker`](mod@marker), [`category`], [`counter`], [`groups`],
+//! [`label`](mod@label), [`thread`], [`alloc`], [`safepoint`], [`sampler`], the switches of
+//! [`session`], [`time::Timestamp`] and [`ids`]. The names that start a session, read a pool or
+//! write a profile only exist with the feature.
 
 #![cfg_attr(
     not(test),
@@ -19,36 +29,91 @@
 )]
 #![cfg_attr(any(loom, profiler_portable), allow(dead_code, unused_imports))]
 
-pub mod alloc;
-mod backtrace;
+// Compiled with and without the engine.
+#[doc(hidden)] // public as `marker::category`
 pub mod category;
-pub mod codec;
-pub mod counter;
-mod definition_cell;
-pub mod durations;
-pub mod entry;
-pub mod grave;
-pub mod groups;
+mod group_kind;
 pub mod ids;
-mod kept;
-pub mod label;
-#[cfg(all(test, loom))]
-mod loom_models;
-pub mod losses;
-pub mod manager;
-pub mod marker;
-mod params;
-pub mod pool;
-pub mod profile;
-pub mod reader;
-pub mod record;
-pub mod safepoint;
-pub mod sampler;
+mod macros;
+mod marker_options;
+mod marker_type;
 mod schema;
-pub mod session;
-mod sync;
-pub mod sys;
-mod template;
-pub mod thread;
 mod thread_filter;
+
+// The engine.
+#[cfg(feature = "engine")]
+pub mod alloc;
+#[cfg(feature = "engine")]
+mod backtrace;
+#[cfg(feature = "engine")]
+mod codec;
+#[cfg(feature = "engine")]
+pub mod counter;
+#[cfg(feature = "engine")]
+mod definition_cell;
+#[cfg(feature = "engine")]
+mod durations;
+#[cfg(feature = "engine")]
+mod entry;
+#[cfg(feature = "engine")]
+mod grave;
+#[cfg(feature = "engine")]
+pub mod groups;
+#[cfg(feature = "engine")]
+mod kept;
+#[cfg(feature = "engine")]
+pub mod label;
+#[cfg(all(test, loom, feature = "engine"))]
+mod loom_models;
+#[cfg(feature = "engine")]
+mod losses;
+#[cfg(feature = "engine")]
+mod manager;
+#[cfg(feature = "engine")]
+pub mod marker;
+#[cfg(feature = "engine")]
+mod params;
+#[cfg(feature = "engine")]
+mod pool;
+#[cfg(feature = "engine")]
+mod profile;
+#[cfg(feature = "engine")]
+mod reader;
+#[cfg(feature = "engine")]
+mod record;
+#[cfg(feature = "engine")]
+pub mod safepoint;
+#[cfg(feature = "engine")]
+pub mod sampler;
+#[cfg(feature = "engine")]
+pub mod session;
+#[cfg(feature = "engine")]
+mod sync;
+#[cfg(feature = "engine")]
+mod sys;
+#[cfg(feature = "engine")]
+mod template;
+#[cfg(feature = "engine")]
+pub mod thread;
+#[cfg(feature = "engine")]
 pub mod time;
+
+/// What the other crates of the profiler use. It is not part of the interface for applications, and may
+/// change in every version.
+#[cfg(feature = "engine")]
+#[doc(hidden)]
+pub mod internal;
+
+// The recording API without the engine: the same names, which do nothing.
+#[cfg(not(feature = "engine"))]
+#[path = "inert/definition_cell.rs"]
+mod definition_cell;
+#[cfg(not(feature = "engine"))]
+mod inert;
+#[cfg(not(feature = "engine"))]
+pub use inert::{alloc, counter, groups, label, marker, safepoint, sampler, session, thread, time};
+
+/// The code in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -1,14 +1,12 @@
 //! Marker schemas: how a viewer shows the markers of one type.
 //!
 //! A marker type builds its [`MarkerSchema`] once; the recording API stores it in the pool as
-//! a definition, encoded with [`crate::codec`], so that a profile can be written from the
+//! a definition, encoded with `codec`, so that a profile can be written from the
 //! pool alone. Profile writers convert it to JSON (`profile::gecko::schema`). Applications use this
 //! module as [`crate::marker::schema`].
 //!
 //! Invariants: field keys are those of the payload's struct; a schema that passes
 //! [`MarkerSchema::check`] has a free name and each key once.
-
-use serde::{Deserialize, Serialize};
 
 pub use check::{RESERVED_NAMES, SchemaError};
 pub use color::{CategoryColor, GraphColor};
@@ -19,7 +17,8 @@ mod color;
 mod format;
 
 /// Where a viewer shows the markers of a type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Location {
     /// The marker chart: a row of bars over time.
@@ -57,7 +56,8 @@ impl Location {
 }
 
 /// A field of the payload, as the viewer shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 pub struct MarkerField {
     /// Name of the field in the payload's struct.
     pub key: String,
@@ -100,7 +100,8 @@ impl MarkerField {
 }
 
 /// One row of a marker's tooltip.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 pub enum SchemaRow {
     /// A field of the payload.
     Field(MarkerField),
@@ -114,7 +115,8 @@ pub enum SchemaRow {
 }
 
 /// How a graph is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 pub enum GraphType {
     /// A bar per marker.
     Bar,
@@ -136,7 +138,8 @@ impl GraphType {
 }
 
 /// A graph over the values of one field; the type gets a track of its own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 pub struct MarkerGraph {
     /// Key of a field that is a number.
     pub key: String,
@@ -150,7 +153,8 @@ pub struct MarkerGraph {
 ///
 /// Labels may contain `{marker.name}`, `{marker.start}`, `{marker.end}`, `{marker.duration}`,
 /// `{marker.category}`, `{marker.data.KEY}` and `{marker.data.KEY ? 'a' : 'b'}`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 pub struct MarkerSchema {
     /// Name of the type: the `type` of each payload.
     pub name: String,
@@ -281,5 +285,5 @@ impl MarkerSchema {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "engine"))]
 mod tests;

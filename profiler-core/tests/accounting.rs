@@ -9,9 +9,9 @@ use proptest::test_runner::TestRunner;
 
 use crate::support::{self};
 use profiler_core::ids::{ByteLimit, ThreadId};
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_untyped_marker, category};
-use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use profiler_core::{marker, text_marker};

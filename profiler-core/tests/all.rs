@@ -16,9 +16,10 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 mod accounting;
 #[cfg(feature = "enabled")]
 mod attached_pool;
+mod auto_traits;
 #[cfg(feature = "enabled")]
 mod closed_pool;
-#[cfg(not(feature = "enabled"))]
+#[cfg(all(feature = "engine", not(feature = "enabled")))]
 mod disabled;
 #[cfg(feature = "enabled")]
 mod ends_and_restarts;
@@ -44,6 +45,7 @@ mod groups;
 mod held_up_threads;
 #[cfg(feature = "enabled")]
 mod hostile_pools;
+mod hygiene;
 #[cfg(feature = "enabled")]
 mod labels;
 #[cfg(feature = "enabled")]
@@ -52,6 +54,7 @@ mod overtaken_reader;
 mod pool_in_a_file;
 #[cfg(feature = "enabled")]
 mod record_and_read;
+mod recording_api;
 #[cfg(feature = "enabled")]
 mod safepoints;
 #[cfg(feature = "enabled")]

@@ -4,8 +4,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use profiler_core::counter::Counter;
+use profiler_core::internal::reader::PoolReader;
 use profiler_core::marker;
-use profiler_core::reader::PoolReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::own_process;
 

@@ -4,9 +4,9 @@
 use std::sync::mpsc;
 
 use crate::support::{self, snapshot};
+use profiler_core::internal::pool::{self};
+use profiler_core::internal::reader::{Snapshot, ThreadInfo};
 use profiler_core::marker;
-use profiler_core::pool::{self};
-use profiler_core::reader::{Snapshot, ThreadInfo};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::own_process;
 use test_support::patience::until;

@@ -2,8 +2,8 @@
 //! must stay. One test function per process, because a pool is closed for good.
 
 use crate::support::{self};
+use profiler_core::internal::pool::{self};
 use profiler_core::marker;
-use profiler_core::pool::{self};
 use profiler_core::session::{self, SessionParams, StartError, StartOptions};
 use test_support::own_process;
 

@@ -1,5 +1,5 @@
-//! Without the feature `enabled` the recording macros evaluate nothing. Run with
-//! `cargo test -p profiler-core --no-default-features --test all`.
+//! With the engine and without the feature `enabled`, the recording macros evaluate nothing. Run with
+//! `cargo test -p profiler-core --no-default-features --features engine --test all`.
 
 use profiler_core::marker::{MarkerOptions, category};
 use profiler_core::session::{self, SessionParams, StartOptions};
@@ -20,7 +20,7 @@ fn a_disabled_macro_evaluates_and_records_nothing_even_while_a_session_runs() {
     let _scope = scope!("off");
     let _label = label!("off");
     labelled();
-    let reader = profiler_core::reader::PoolReader::open(session::pool_file().unwrap()).unwrap();
+    let reader = profiler_core::internal::reader::PoolReader::open(session::pool_file().unwrap()).unwrap();
     assert_eq!(reader.snapshot().unwrap().counts().recorded(), 0);
     session::stop();
 }

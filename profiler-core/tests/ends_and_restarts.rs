@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use crate::support::snapshot;
 use profiler_core::ids::ByteLimit;
-use profiler_core::losses::DropReason;
+use profiler_core::internal::losses::DropReason;
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_untyped_marker, category};
 use profiler_core::session::{self, SessionParams, StartOptions};
@@ -140,7 +140,7 @@ fn stops_and_starts_under_fire_leave_nothing_of_an_old_session() {
         // the middle of an entry. A pool of this size has chunks of at most 16 pages.
         let most = (16 + 16 * threads.len() as u64) * 4096;
         let is_given_back = || {
-            profiler_core::sys::allocated_bytes(&file).unwrap() <= most
+            profiler_core::internal::sys::allocated_bytes(&file).unwrap() <= most
                 || cfg!(any(profiler_portable, not(target_os = "linux")))
         };
         assert!(until(is_given_back), "more is left after the stop");

@@ -1,10 +1,10 @@
 //! A follower of a pool in which sessions follow each other, as children have it. One test function per process, because a
 //! pool is attached for good.
 
-use profiler_core::entry::{Entry, MarkerEntry};
+use profiler_core::internal::entry::{Entry, MarkerEntry};
+use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::reader::{Followed, Follower, Progress};
 use profiler_core::marker;
-use profiler_core::pool::{self, PoolSpec};
-use profiler_core::reader::{Followed, Follower, Progress};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::time::SessionClock;
 use test_support::own_process;

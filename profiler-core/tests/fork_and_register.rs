@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use profiler_core::groups::{self, Group, GroupKind, InGroups, Probes};
-use profiler_core::reader::groups::GroupReader;
+use profiler_core::internal::reader::groups::GroupReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::own_process;
 use test_support::patience::LONG;

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use crate::support::{self, RunningSession};
 use profiler_core::counter::Counter;
 use profiler_core::ids::{ProcessId, ThreadId};
-use profiler_core::losses::DropReason;
-use profiler_core::marker::schema::{FieldFormat, Format, MarkerSchema, TableColumn};
-use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_untyped_marker, category};
-use profiler_core::profile::gecko::{ProcessPart, merge_categories};
-use profiler_core::profile::{
+use profiler_core::internal::losses::DropReason;
+use profiler_core::internal::profile::gecko::{ProcessPart, merge_categories};
+use profiler_core::internal::profile::{
     CancelFlag, Failure, FailureLatch, JsonWriter, ProcessRole, ProcessSummary, ProfileSpec, ProgressCell,
     Proportion,
 };
-use profiler_core::reader::{ByteSource, ModuleDefinition, PoolReader, Snapshot};
+use profiler_core::internal::reader::{ByteSource, ModuleDefinition, PoolReader, Snapshot};
+use profiler_core::marker::schema::{FieldFormat, Format, MarkerSchema, TableColumn};
+use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_untyped_marker, category};
 use profiler_core::sampler::{self, Frame, Sample, SampleWriter};
 use profiler_core::session::{self};
 use profiler_core::time::{Anchor, Timestamp};

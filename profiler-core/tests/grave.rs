@@ -4,14 +4,14 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::support::{self};
-use profiler_core::grave::Grave;
-use profiler_core::losses::EntryCounts;
+use profiler_core::internal::grave::Grave;
+use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::pool::layout::Region;
+use profiler_core::internal::pool::{self};
+use profiler_core::internal::reader::PoolReader;
+use profiler_core::internal::sys::OwnFile;
 use profiler_core::marker;
-use profiler_core::pool::layout::Region;
-use profiler_core::pool::{self};
-use profiler_core::reader::PoolReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
-use profiler_core::sys::OwnFile;
 use profiler_core::time::Timestamp;
 use test_support::own_process;
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 
 use profiler_core::groups::{self, Group, GroupKind, InGroups, Probes};
-use profiler_core::reader::groups::GroupReader;
+use profiler_core::internal::reader::groups::GroupReader;
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::counting::allocations_of;
 use test_support::own_process;

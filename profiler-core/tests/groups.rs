@@ -14,8 +14,8 @@ use crate::support::{self, RunningSession};
 use profiler_core::groups::{
     self, Group, GroupKind, Groups, InGroups, Probes, blocking, custom_loop, nested_loop,
 };
-use profiler_core::reader::ByteSource;
-use profiler_core::reader::groups::{GroupReader, GroupTotals, PoolGroups};
+use profiler_core::internal::reader::ByteSource;
+use profiler_core::internal::reader::groups::{GroupReader, GroupTotals, PoolGroups};
 use profiler_core::session::{self, SessionParams};
 use profiler_core::{blocking, group};
 use test_support::own_process;
@@ -40,7 +40,7 @@ impl Recording {
     fn find(&mut self, kind: GroupKind, name: &str) -> Option<GroupTotals> {
         let all = self.all();
         let is_it = |row: &&_| {
-            let row: &profiler_core::reader::groups::GroupReading = row;
+            let row: &profiler_core::internal::reader::groups::GroupReading = row;
             row.definition.kind == kind && row.definition.name == name
         };
         all.groups.iter().find(is_it).map(|row| row.totals.clone())

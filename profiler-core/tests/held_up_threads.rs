@@ -6,11 +6,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::support::{self, snapshot};
-use profiler_core::losses::{Drops, EntryCounts};
+use profiler_core::internal::losses::{Drops, EntryCounts};
+use profiler_core::internal::pool::{self};
+use profiler_core::internal::reader::{Snapshot, ThreadInfo};
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
-use profiler_core::pool::{self};
-use profiler_core::reader::{Snapshot, ThreadInfo};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::{marker, scope};
 use test_support::own_process;

@@ -9,8 +9,8 @@ mod recorded;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use profiler_core::pool::layout::{self, Region, header as at};
-use profiler_core::reader::PoolReader;
+use profiler_core::internal::pool::layout::{self, Region, header as at};
+use profiler_core::internal::reader::PoolReader;
 use reading::read_everything;
 use recorded::{Recorded, recorded};
 

@@ -3,15 +3,15 @@
 #![allow(unsafe_code)]
 
 use crate::support::{self};
-use profiler_core::entry::Entry;
-use profiler_core::entry::stack::Frame;
+use profiler_core::internal::entry::Entry;
+use profiler_core::internal::entry::stack::Frame;
+use profiler_core::internal::payload::{FieldValue, PayloadReader};
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, LabelDefinition};
 use profiler_core::label;
-use profiler_core::marker::payload::{FieldValue, PayloadReader};
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{
     MarkerOptions, MarkerStack, ProfilerMarker, add_marker, add_text_marker, add_untyped_marker, category,
 };
-use profiler_core::reader::{ChunkBuffer, ChunkRead, LabelDefinition};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::{marker, text_marker};
 use test_support::own_process;

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use crate::support::{self};
 use profiler_core::ids::ByteLimit;
+use profiler_core::internal::reader::{ByteSource, PoolReader};
 use profiler_core::marker;
-use profiler_core::reader::{ByteSource, PoolReader};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use test_support::own_process;

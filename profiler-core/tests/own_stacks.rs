@@ -11,12 +11,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use profiler_core::alloc::ProfilingAllocator;
-use profiler_core::entry::Entry;
-use profiler_core::entry::stack::{Frame, Stack};
+use profiler_core::internal::entry::Entry;
+use profiler_core::internal::entry::stack::{Frame, Stack};
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::marker::{
     MarkerOptions, MarkerStack, Text, add_text_marker, add_untyped_marker, category,
 };
-use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 use profiler_core::{label, marker, text_marker};
 use test_support::own_process;

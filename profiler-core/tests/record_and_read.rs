@@ -3,14 +3,14 @@
 
 use crate::support::{self, RunningSession};
 use profiler_core::counter::Counter;
-use profiler_core::entry::{Entry, MarkerEntry, Timing};
-use profiler_core::losses::DropReason;
-use profiler_core::marker::payload::{FieldValue, PayloadReader};
+use profiler_core::internal::entry::{Entry, MarkerEntry, Timing};
+use profiler_core::internal::losses::DropReason;
+use profiler_core::internal::payload::{FieldValue, PayloadReader};
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{
     MarkerOptions, MarkerSite, ProfilerMarker, add_text_marker, add_untyped_marker, category,
 };
-use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
 use profiler_core::{marker, scope, text_marker, thread};
@@ -201,7 +201,7 @@ fn true_bytes_never_exceed_the_limit() {
     for round in 0..200_000 {
         marker!("flood");
         if round % 1000 == 0 {
-            let held = profiler_core::sys::allocated_bytes(&file).unwrap();
+            let held = profiler_core::internal::sys::allocated_bytes(&file).unwrap();
             assert!(held <= limit, "{held} bytes held of {limit}");
         }
     }
@@ -274,10 +274,10 @@ fn an_entry_overtaken_by_a_stop_writes_nothing() {
     SITE.add(&category::TEST, MarkerOptions::default());
     let pool = session::pool_file().unwrap();
     drop(session);
-    let held = profiler_core::sys::allocated_bytes(&pool).unwrap();
+    let held = profiler_core::internal::sys::allocated_bytes(&pool).unwrap();
     // What a thread does that looked at the gate just before the stop.
     SITE.add(&category::TEST, MarkerOptions::default());
-    assert_eq!(profiler_core::sys::allocated_bytes(&pool).unwrap(), held, "written after the stop");
+    assert_eq!(profiler_core::internal::sys::allocated_bytes(&pool).unwrap(), held, "written after the stop");
 }
 
 #[test]

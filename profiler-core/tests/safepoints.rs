@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::support::{self};
-use profiler_core::entry::Entry;
-use profiler_core::entry::sample::Stacks;
 use profiler_core::ids::{ByteLimit, ThreadId};
+use profiler_core::internal::entry::Entry;
+use profiler_core::internal::entry::sample::Stacks;
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead};
 use profiler_core::marker::category;
-use profiler_core::reader::{ChunkBuffer, ChunkRead};
 use profiler_core::safepoint::{FunctionId, FunctionName, SafePointSampler, StackRoom};
 use profiler_core::sampler::{Frame, MAX_FRAMES, define_label};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use crate::support::{self, RunningSession};
-use profiler_core::entry::Entry;
-use profiler_core::entry::sample::Stacks;
 use profiler_core::ids::ThreadId;
+use profiler_core::internal::entry::Entry;
+use profiler_core::internal::entry::sample::Stacks;
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead};
 use profiler_core::marker;
-use profiler_core::reader::{ChunkBuffer, ChunkRead};
 use profiler_core::sampler::{Frame, Sample, SampleWriter};
 use profiler_core::time::Timestamp;
 use test_support::own_process;

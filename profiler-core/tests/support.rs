@@ -5,8 +5,8 @@
 use std::fs::File;
 
 use profiler_core::ids::ByteLimit;
-use profiler_core::pool::{self, PoolSpec};
-use profiler_core::reader::{PoolReader, Snapshot};
+use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::SessionClock;
 

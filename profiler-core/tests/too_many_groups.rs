@@ -1,7 +1,7 @@
 //! More groups than a pool has room for. Alone in its process: groups stay registered for its whole life.
 
 use profiler_core::groups::{self, Group, GroupKind, Probes};
-use profiler_core::reader::groups::{GroupReader, PoolGroups};
+use profiler_core::internal::reader::groups::{GroupReader, PoolGroups};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use test_support::counting::allocations_of;
 use test_support::own_process;
@@ -11,7 +11,7 @@ fn register_all() -> Vec<Group> {
 }
 
 fn ticks_of(found: &PoolGroups, kind: GroupKind, name: &str) -> u64 {
-    let is_it = |row: &&profiler_core::reader::groups::GroupReading| {
+    let is_it = |row: &&profiler_core::internal::reader::groups::GroupReading| {
         row.definition.kind == kind && row.definition.name == name
     };
     found.groups.iter().find(is_it).map_or(0, |row| row.totals.ticks)

@@ -6,7 +6,7 @@
 use std::io::{Read, Write};
 
 use crate::support;
-use profiler_core::pool::{self, AttachError};
+use profiler_core::internal::pool::{self, AttachError};
 use profiler_core::session::{self, SessionParams, StartError};
 use test_support::own_process;
 

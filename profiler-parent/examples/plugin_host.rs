@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use profiler_parent::core::groups::{Group, GroupKind, Groups, Probes};
-use profiler_parent::core::reader::groups::GroupTotals;
-use profiler_parent::{Alert, AlertRules, EvidenceOptions, ProfiledChild, Session, Target};
+use profiler_parent::core::internal::reader::groups::GroupTotals;
+use profiler_parent::{Alert, AlertRules, AlertTarget, EvidenceOptions, ProfiledChild, Session};
 
 const PLUGINS: [&str; 3] = ["spell checker", "thumbnails", "ad blocker"];
 const TENANTS: [&str; 2] = ["acme", "globex"];
@@ -38,12 +38,12 @@ fn run_host(seconds: u64) -> Result<()> {
     let session = Session::builder().name("host").start()?;
     let _measured = session.monitor(Probes::ALL);
     let alerts = session.alerts(AlertRules::default(), EvidenceOptions::in_directory("evidence"))?;
-    alerts.add(Target::All, "the terminal", |alerts| alerts.iter().for_each(say))?;
+    alerts.add(AlertTarget::All, "the terminal", |alerts| alerts.iter().for_each(say))?;
 
     let mut plugins =
         PLUGINS.map(|name| start(&session, name, seconds)).into_iter().collect::<Result<Vec<_>>>()?;
     for plugin in &mut plugins {
-        plugin.wait();
+        plugin.wait()?;
     }
     std::thread::sleep(Duration::from_millis(1500)); // the last alerts are collected for a second
     drop(alerts);

@@ -7,46 +7,58 @@
 
 pub mod alerts;
 pub mod capture;
-pub mod controller;
+mod controller;
 pub mod export;
-pub mod gather;
+mod gather;
 pub mod groups;
 #[cfg(feature = "http")]
 mod http;
+#[doc(hidden)]
+pub mod internal;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod observe;
-pub mod outbox;
-pub mod output;
+mod outbox;
+mod output;
 mod pools;
 mod process_table;
-pub mod processed;
-pub mod reading;
+mod processed;
+mod reading;
 pub mod recover;
-pub mod session;
+mod session;
 mod session_time;
-pub mod spawn;
+mod spawn;
 mod supervisor;
-pub mod symbols;
+mod symbols;
 mod sys;
 #[cfg(feature = "view")]
 pub mod view;
 
-pub use alerts::{Alert, AlertRules, Alerts, EvidenceOptions, Target};
-pub use capture::{Capture, CaptureError, CaptureEvent, CaptureReport, CapturedProcess, Format};
+pub use alerts::{Alert, AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOptions};
+pub use capture::{
+    Capture, CaptureError, CaptureEvent, CaptureEvents, CaptureReport, CapturedProcess, Format,
+};
 pub use gather::verdict::{Verdict, Why};
 pub use groups::{GroupsSnapshot, Monitor};
 #[cfg(feature = "live")]
 pub use live::{LiveError, LiveOptions, LiveServer};
-pub use observe::{Filter, Observer};
+pub use observe::{Filter, ObserveError, Observer};
 pub use pools::{PoolDirectoryError, Unsuitable};
 pub use process_table::{ProcessReport, ProcessState};
 pub use profiler_core as core;
+#[doc(inline)]
+pub use profiler_core::ids::{ByteLimit, ProcessId};
+#[doc(inline)]
+pub use profiler_core::internal::losses::{DropReason, Drops, EntryCounts};
+#[doc(inline)]
+pub use profiler_core::session::Features;
+#[doc(no_inline)]
 pub use profiler_core::{blocking, group, label, marker, scope, span, text_marker};
-pub use session::{LimitError, Session, SessionBuilder, SessionError};
-pub use supervisor::{ChildSignals, ProfiledChild, SpawnedError};
+pub use session::{Confirmation, LimitError, Session, SessionBuilder, SessionError};
+pub use supervisor::{ChildSignals, ProfiledChild, SpawnError};
+pub use symbols::SymbolOptions;
 
 /// The code in the README compiles.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 mod readme {}

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use profiler_core::sys::OwnFile;
+use profiler_core::internal::sys::OwnFile;
 use tempfile::TempPath;
 
 use crate::spawn::ChildFile;

@@ -19,8 +19,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::pool::{self, PoolSpec};
-use profiler_core::sys;
+use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::sys;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 

@@ -3,6 +3,7 @@
 //! They are one program, because each would take long to link. A test that starts a session, or
 //! limits what its process may have, runs in a process of its own: `own_process!()`.
 
+mod auto_traits;
 mod controller;
 mod foreign_files;
 mod foreign_pools;

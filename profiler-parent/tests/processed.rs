@@ -5,14 +5,14 @@
 use std::path::Path;
 
 use profiler_core::ids::{DefinitionId, ThreadId};
+use profiler_core::internal::reader::ModuleDefinition;
 use profiler_core::marker::Category;
 use profiler_core::marker::schema::CategoryColor;
-use profiler_core::reader::ModuleDefinition;
 use profiler_core::sampler::{Frame, Sample, SampleWriter, define_label, define_module};
 use profiler_core::session::Features;
 use profiler_core::time::Timestamp;
-use profiler_parent::processed::PROCESSED_VERSION;
-use profiler_parent::processed::names::{CodeNames, InlineFrame, Symbols};
+use profiler_parent::internal::processed::PROCESSED_VERSION;
+use profiler_parent::internal::processed::names::{CodeNames, InlineFrame, Symbols};
 use profiler_parent::{Session, marker};
 use serde_json::Value;
 use test_support::own_process;

@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use profiler_core::ids::{DefinitionId, ThreadId};
+use profiler_core::internal::reader::ModuleDefinition;
 use profiler_core::marker::Category;
 use profiler_core::marker::schema::CategoryColor;
-use profiler_core::reader::ModuleDefinition;
 use profiler_core::sampler::{Frame, Sample, SampleWriter, define_label, define_module};
 use profiler_core::session::Features;
 use profiler_core::time::Timestamp;
@@ -40,12 +40,13 @@ fn run(processed: &Path, gecko: &Path) -> Result<()> {
     let session = Session::builder().name("both formats").features(features).start()?;
     let (mut alive, mut killed) = (start(&session, "alive")?, start(&session, "killed")?);
     record()?;
-    ensure!(killed.kill()?, "it was dead already");
-    killed.wait();
+    ensure!(!killed.has_ended(), "it was dead already");
+    killed.kill()?;
+    killed.wait()?;
     session.capture().save(processed)?;
     session.capture().format(Format::Gecko).save(gecko)?;
     drop(alive.stdin.take());
-    alive.wait();
+    alive.wait()?;
     Ok(())
 }
 

@@ -22,7 +22,7 @@ use profiler_core::marker;
 use profiler_core::marker::category;
 use profiler_parent::core::session::Features;
 use profiler_parent::observe::Filter;
-use profiler_parent::{AlertRules, EvidenceOptions, Format, ProcessState, Session, Target};
+use profiler_parent::{AlertRules, AlertTarget, EvidenceOptions, Format, ProcessState, Session};
 
 const BYTES: usize = 1 << 20;
 
@@ -65,13 +65,13 @@ fn parent() -> Result<()> {
     ensure!(until(connected), "the child does not connect");
     let observer = session.observe(Filter::default())?;
     let alerts = session.alerts(AlertRules::default(), EvidenceOptions::none())?;
-    alerts.add(Target::All, "test", |_| ())?;
+    alerts.add(AlertTarget::All, "test", |_| ())?;
     let live = session.serve_live((Ipv4Addr::LOCALHOST, 0).into())?;
     for name in ["", "processes", "groups"] {
         let answer = ask(live.address(), &live.url(), name)?;
         ensure!(answer.starts_with("HTTP/1.1"), "the page says {answer}");
     }
-    ensure!(session.wait_one_periodic_sampling() == 0, "a process does not sample");
+    ensure!(session.wait_one_periodic_sampling().is_complete(), "a process does not sample");
     for format in [Format::Processed, Format::Gecko] {
         let report = session.capture().format(format).save(directory.path().join("profile.json.gz"))?;
         ensure!(report.processes.len() == 2, "{report:?}");

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use integration_tests::puppet::Puppet;
+use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::counter::Counter;
+use profiler_parent::core::internal::sys::spawn_quiet;
 use profiler_parent::core::marker::category;
-use profiler_parent::core::sys::spawn_quiet;
 
 const ROUND: Duration = Duration::from_millis(100);
 /// What each host does in a round: kind, group, entries, microseconds each.
@@ -40,7 +41,7 @@ const JANKY: u64 = 25;
 static QUEUED: Counter = Counter::new("queued requests", "Other", "Requests that wait");
 
 fn main() -> Result<()> {
-    let session = Session::builder().memory_limit(64 << 20).name("application").start()?;
+    let session = Session::builder().memory_limit(ByteLimit::new(64 << 20)).name("application").start()?;
     let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
     let child = child()?;
     let child = child.to_str().context("a path that is no text")?;

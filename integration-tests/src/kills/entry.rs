@@ -4,8 +4,8 @@
 //! checksum covers the filler's length, and the filler is compared byte by byte, so an entry that is
 //! cut, mixed with another or overwritten cannot go unseen.
 
+use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::marker;
-use profiler_core::marker::payload::{FieldValue, PayloadReader};
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, category};
 use serde::Serialize;

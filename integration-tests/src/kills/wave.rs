@@ -9,7 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use profiler_core::reader::read_header;
+use profiler_core::ids::ByteLimit;
+use profiler_core::internal::reader::read_header;
 use profiler_parent::core::session::Features;
 use profiler_parent::{CapturedProcess, ProfiledChild, Session};
 
@@ -99,7 +100,8 @@ impl Wave {
     /// # Errors
     /// When a session or a child cannot be started, or something else than the kill ends a child.
     pub fn run(mut self, program: &Path) -> anyhow::Result<Tally> {
-        let session = Session::builder().features(Features::NONE).memory_limit(self.limit).start()?;
+        let session =
+            Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(self.limit)).start()?;
         let (killed, session) = std::thread::scope(|scope| {
             let mut dying = Vec::new();
             for number in 0..CHILDREN {
@@ -197,7 +199,7 @@ impl Doomed {
         }
         let pool = pool_of(pid);
         self.child.kill()?;
-        let status = self.child.wait().and_then(|status| status.signal());
+        let status = self.child.wait()?.signal();
         ensure!(status == Some(libc::SIGKILL), "{} ended by itself: {status:?}", self.name);
         let pool = pool.or_else(|| pool_of(pid));
         Ok(Killed { name: self.name, pid, said: self.board.read()?, pool })

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use profiler_core::entry::Entry;
+use profiler_core::internal::entry::Entry;
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::marker;
 use profiler_core::marker::{MarkerOptions, MarkerStack, category};
-use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
 use super::Kind;

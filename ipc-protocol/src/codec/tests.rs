@@ -1,9 +1,9 @@
 //! The codec's rules: every message survives, nothing hostile does.
 
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
-use profiler_core::manager::update::{ManagerUpdate, ReleasedChunk, Update};
-use profiler_core::profile::{CategoryRow, ProcessSummary, ProfileSpec};
-use profiler_core::record::losses::{Drops, EntryCounts};
+use profiler_core::internal::losses::{Drops, EntryCounts};
+use profiler_core::internal::manager::update::{ManagerUpdate, ReleasedChunk, Update};
+use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec};
 use profiler_core::session::{Features, SessionParams};
 use profiler_core::time::{Anchor, MonotonicNs, Timestamp};
 use proptest::prelude::*;
@@ -200,7 +200,7 @@ fn too_long_texts_are_refused_in_both_directions() {
     assert_eq!(encode(&message), Err(refused.clone()));
 
     let mut frame = wire_version().to_le_bytes().to_vec();
-    frame.extend(profiler_core::codec::encode(&message).unwrap());
+    frame.extend(profiler_core::internal::codec::encode(&message).unwrap());
     assert_eq!(decode::<ToParent>(&frame), Err(refused));
 }
 

@@ -1,6 +1,6 @@
 //! The variable's rules.
 
-use profiler_core::sys::FileIdentity;
+use profiler_core::internal::sys::FileIdentity;
 use proptest::prelude::*;
 
 use super::*;

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use profiler_core::sys::FileIdentity;
+use profiler_core::internal::sys::FileIdentity;
 
 /// Whether the process has more rights than whoever started it (`AT_SECURE`).
 #[allow(unsafe_code)]

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-use profiler_core::sys::FileIdentity;
+use profiler_core::internal::sys::FileIdentity;
 
 /// Unknown, so assumed not.
 pub(crate) fn has_raised_rights() -> bool {

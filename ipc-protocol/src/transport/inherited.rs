@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use profiler_core::ids::ProcessId;
-use profiler_core::sys::DescriptorLost;
+use profiler_core::internal::sys::DescriptorLost;
 
 use super::accepted::{Accepted, TryAccept, check_hello};
 use super::{

@@ -28,7 +28,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::codec::{self, Message, ProtocolError};
 use crate::message::{ToChild, ToParent};
-use profiler_core::sys::DescriptorLost;
+use profiler_core::internal::sys::DescriptorLost;
 
 /// Why nothing could be sent or received. After any of these but a [`TransportError::Protocol`]
 /// the channel is of no more use.

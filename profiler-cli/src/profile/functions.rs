@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::AddAssign;
 
-use profiler_parent::reading::{Table, WeightType, as_index};
+use profiler_parent::internal::reading::{Table, WeightType, as_index};
 
 /// What samples cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::functions::{Cost, Function, Functions, StackCosts};
 use super::thread::Thread;
-use profiler_parent::reading::{AddressMap, Lib, Namer, Table, code_of};
+use profiler_parent::internal::reading::{AddressMap, Lib, Namer, Table, code_of};
 
 /// The functions of a process whose threads have tables of their own, by the texts of their locations.
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ fn located(text: &str, is_leaf: bool, libs: &AddressMap<'_>, namer: &Namer) -> V
 
 #[cfg(test)]
 mod tests {
-    use profiler_parent::reading::Number;
+    use profiler_parent::internal::reading::Number;
 
     use super::*;
 

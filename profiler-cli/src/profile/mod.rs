@@ -14,12 +14,12 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use profiler_parent::reading::{Namer, text};
+use profiler_parent::internal::reading::{Namer, text};
 
 use crate::report::{Report, Samples, TopFunction};
 use functions::{Cost, Costs, Function, Functions};
 use part::Part;
-use profiler_parent::symbols::SymbolOptions;
+use profiler_parent::SymbolOptions;
 
 /// What counts as a function's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::functions::{Function, Functions, STACKS, StackCosts};
-use profiler_parent::reading::{Columns, Table};
+use profiler_parent::internal::reading::{Columns, Table};
 
 /// The tables that all threads share in the processed form.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use super::functions::{Functions, StackCosts};
 use super::locations::Locations;
 use super::names::Shared;
 use super::thread::{Head, Thread, ThreadSeed};
-use profiler_parent::reading::{Lib, Namer};
+use profiler_parent::internal::reading::{Lib, Namer};
 
 /// One process's object. In the processed form the outermost one is all processes'.
 #[derive(Debug, Default)]

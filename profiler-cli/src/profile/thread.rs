@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::functions::{SAMPLES, STACKS};
-use profiler_parent::reading::{Columns, Table};
+use profiler_parent::internal::reading::{Columns, Table};
 
 /// A thread. What is not named here is skipped while it is read.
 #[derive(Debug, Default)]

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use profiler_parent::ByteLimit;
 use profiler_parent::core::session::Features;
-use profiler_parent::output::ProfileFile;
+use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{CaptureReport, ProfiledChild, Session, SessionBuilder, Verdict};
 
 use crate::signals::Signals;
@@ -114,7 +115,7 @@ impl Options {
         // Of this process only the markers are of interest, which say what became of the program.
         let mut builder = Session::builder().name("profiler").own_features(Features::NONE);
         if let Some(bytes) = self.limit {
-            builder = builder.memory_limit(bytes);
+            builder = builder.memory_limit(ByteLimit::new(bytes));
         }
         if let Some(interval) = self.interval {
             builder = builder.interval(interval);
@@ -172,7 +173,7 @@ fn say_what(report: &CaptureReport, name: &str) {
     );
     for process in report.processes.iter().filter(|process| process.name == name) {
         // What ended in order needs no word.
-        let is_orderly = process.verdict.why().is_none_or(profiler_parent::gather::verdict::Why::is_orderly);
+        let is_orderly = process.verdict.why().is_none_or(profiler_parent::Why::is_orderly);
         if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
             eprintln!("profiler: {name} is {}", process.verdict);
         }

@@ -21,7 +21,7 @@ pub(super) fn wait(session: &Session, child: &mut ProfiledChild) -> Option<ExitS
             let _ =
                 Builder::new().name("progress".to_owned()).spawn_scoped(scope, move || show(session, &ended));
         }
-        let status = child.wait();
+        let status = child.wait().ok();
         drop(end);
         status
     })

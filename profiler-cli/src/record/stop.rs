@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use profiler_parent::ChildSignals;
-use profiler_parent::core::sys::spawn_quiet;
+use profiler_parent::core::internal::sys::spawn_quiet;
 
 use crate::signals::{Caught, Signals};
 

@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
-use super::kind::GroupKind;
 use crate::counter::GroupTrack;
+use crate::group_kind::GroupKind;
 use crate::ids::{CounterIndex, GroupIndex};
 use crate::kept::Kept;
 use crate::manager::ChunkManager;

@@ -14,8 +14,8 @@ use std::ptr;
 
 use super::clock::SessionTime;
 use super::group::{self, Group, Registered};
-use super::kind::Probes;
 use super::stopwatch::{Exit, Owned, Stopwatch};
+use crate::group_kind::Probes;
 use crate::manager::ChunkManager;
 use crate::pool::layout::header as at;
 use crate::record::{gate, local};

@@ -42,16 +42,18 @@
 mod clock;
 mod future;
 mod group;
-mod kind;
 mod local;
 mod stopwatch;
 
+#[doc(inline)]
+pub use crate::group_kind::{GroupKind, Probes};
 pub use future::{InGroup, InGroups};
 pub use group::Group;
 pub(crate) use group::{MAX_LABELS, MAX_NAME_BYTES};
-pub use kind::{GroupKind, Probes};
 pub(crate) use local::begin_session;
-pub use local::{CustomLoop, Entered, NestedLoop, custom_loop, nested_loop, probes, set_probes, turn};
+#[doc(hidden)]
+pub use local::set_probes;
+pub use local::{CustomLoop, Entered, NestedLoop, custom_loop, nested_loop, probes, turn};
 
 impl Group {
     /// Works for this group until the guard is dropped.
@@ -84,28 +86,4 @@ impl<'a, const N: usize> Groups<'a, N> {
 #[inline]
 pub fn blocking(what: &Group) -> Entered {
     local::enter_blocking(what)
-}
-
-/// A group by a constant text, as a static of the call site: `group!("plugin:foo").enter()`, `group!(Tenant, "acme")`.
-///
-/// Gives a `&'static` [`Group`](crate::groups::Group). A known kind may stand before a colon; without one it is a component.
-#[macro_export]
-macro_rules! group {
-    ($text:expr $(,)?) => {{
-        static GROUP: $crate::groups::Group = $crate::groups::Group::named($text);
-        &GROUP
-    }};
-    ($kind:ident, $name:expr $(,)?) => {{
-        static GROUP: $crate::groups::Group =
-            $crate::groups::Group::new($crate::groups::GroupKind::$kind, $name);
-        &GROUP
-    }};
-}
-
-/// Waits for something by a constant name until the guard is dropped, see [`crate::groups::blocking()`].
-#[macro_export]
-macro_rules! blocking {
-    ($what:expr $(,)?) => {
-        $crate::groups::blocking($crate::group!(Blocking, $what))
-    };
 }

@@ -26,7 +26,7 @@ mod run;
 use self::run::{run_of, sum_of};
 use super::clock::{Clock, Reading};
 use super::group::Registered;
-use super::kind::Probes;
+use crate::group_kind::Probes;
 use crate::pool::live::group::Run;
 
 /// Laps of all loops of a thread together: bits of a word.

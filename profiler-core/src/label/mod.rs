@@ -31,7 +31,6 @@
 //! assert_eq!(parse("a\nb"), 5);
 //! ```
 
-mod macros;
 pub(crate) mod merge;
 pub(crate) mod registry;
 mod stack;
@@ -62,6 +61,7 @@ use crate::pool::tag::pool_tag;
 use crate::record::{gate, local};
 
 /// The static behind a [`crate::label!`]. Not made by hand.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct Label {
     name: &'static str,

@@ -4,11 +4,10 @@
 //! loads; the functions with names made at run time keep the name in the entry and find their
 //! site (category and type) in a lock-free table.
 
-use super::options::{MarkerOptions, MarkerStack};
 use super::payload::{PayloadError, encode};
 use super::site::{MarkerSite, define_type, no_type, site_definition};
 use super::stack::add_with_stack;
-use super::{ProfilerMarker, Text};
+use super::{MarkerOptions, MarkerStack, ProfilerMarker, Text};
 use crate::category::CategoryPair;
 use crate::definition_cell::DefinitionTable;
 use crate::entry::{Timing, head, length_bits, with_site as with_site_number};

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::options::MarkerOptions;
+use super::MarkerOptions;
 use super::site::MarkerSite;
 use crate::category::CategoryPair;
 use crate::record::gate;

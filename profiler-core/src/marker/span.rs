@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use super::options::MarkerOptions;
 use super::record::add_marker;
 use super::site::MarkerSite;
-use super::{MarkerTiming, ProfilerMarker};
+use super::{MarkerOptions, MarkerTiming, ProfilerMarker, SpanOptions};
 use crate::category::CategoryPair;
 use crate::ids::ThreadId;
 use crate::record::gate;
@@ -96,36 +95,6 @@ impl ProfilerMarker for SpanDetail<'_> {
             .all_labels("{marker.name}: {marker.data.value}")
             .field(MarkerField::new("span", Format::Integer).label("Span").not_searchable())
             .key_label_format("value", "Details", Format::String)
-    }
-}
-
-/// What is said of a span when it begins.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SpanOptions<'a> {
-    label: Option<&'a str>,
-    group: Option<&'a str>,
-}
-
-impl<'a> SpanOptions<'a> {
-    /// With a text beside the name.
-    #[must_use]
-    pub const fn label(mut self, label: &'a str) -> Self {
-        self.label = Some(label);
-        self
-    }
-
-    /// Everything that the thread records while the span is open belongs to this group, for observers of
-    /// that group; `*` is all groups.
-    #[must_use]
-    pub const fn group(mut self, group: &'a str) -> Self {
-        self.group = Some(group);
-        self
-    }
-}
-
-impl<'a> From<&'a str> for SpanOptions<'a> {
-    fn from(label: &'a str) -> Self {
-        Self::default().label(label)
     }
 }
 

@@ -4,7 +4,6 @@
 //! An entry passes the [`gate`] and ends in a chunk of the calling thread's `recorder`, which
 //! `local` finds; `writer` writes the words there.
 
-mod enabled;
 pub(crate) mod gate;
 mod handshake;
 pub(crate) mod local;
@@ -14,5 +13,3 @@ pub(crate) mod recorder;
 pub(crate) mod writer;
 
 pub use gate::is_active;
-
-pub use crate::losses;

@@ -57,11 +57,13 @@ native! {
     use thread::run;
 }
 
+#[doc(hidden)]
 pub use control::SamplingStats;
 pub use define::{define_label, define_module};
 pub use writer::{Sample, SampleWriter};
 
 pub use crate::entry::stack::{Frame, MAX_FRAMES};
+pub use crate::pool::definitions::ModuleDefinition;
 
 /// A frame, and the stack pointer in it: its part of the stack reaches from there up to that of the frame outside it.
 pub(crate) type PlacedFrame = (Frame, u64);

@@ -6,7 +6,7 @@
 //! a frame that cannot be unwound, and the stack is marked as cut.
 
 use framehop::AllocationPolicy;
-use framehop_gimli::{
+use gimli::{
     EvaluationStorage, Piece, Reader, ReaderOffset, Register, RegisterRule, UnwindContextStorage,
     UnwindTableRow, Value,
 };

@@ -4,6 +4,7 @@
 //! shown wrongly by viewers, or not at all.
 
 use std::collections::HashSet;
+use std::{error, fmt};
 
 use super::MarkerSchema;
 
@@ -26,25 +27,35 @@ pub const RESERVED_NAMES: [&str; 14] = [
 ];
 
 /// Why a schema cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaError {
     /// The type has no name.
-    #[error("a marker type needs a name")]
     NoName,
     /// The name means something else to viewers; see [`RESERVED_NAMES`].
-    #[error("the marker type name {0:?} is reserved by viewers")]
     ReservedName(String),
     /// Two rows have the same key.
-    #[error("the field key {0:?} is used twice")]
     DuplicateKey(String),
     /// The payload's `type` is written by the profiler.
-    #[error("a field must not be called {0:?}")]
     ReservedKey(String),
     /// A graph or the colour refers to no field.
-    #[error("there is no field {0:?}")]
     UnknownKey(String),
 }
+
+/// Without derive: this file is also compiled without the feature `engine`, where there is none.
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoName => f.write_str("a marker type needs a name"),
+            Self::ReservedName(name) => write!(f, "the marker type name {name:?} is reserved by viewers"),
+            Self::DuplicateKey(key) => write!(f, "the field key {key:?} is used twice"),
+            Self::ReservedKey(key) => write!(f, "a field must not be called {key:?}"),
+            Self::UnknownKey(key) => write!(f, "there is no field {key:?}"),
+        }
+    }
+}
+
+impl error::Error for SchemaError {}
 
 impl MarkerSchema {
     /// Whether the schema can be used for a marker type of an application.

@@ -3,12 +3,11 @@
 //! Categories and graphs have different palettes, hence two types. Used by marker schemas, by
 //! categories and by the profile writers.
 
-use serde::{Deserialize, Serialize};
-
 macro_rules! palette {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
         #[non_exhaustive]
         pub enum $name {
             $($(#[$variant_meta])* #[doc = concat!("`", $text, "`")] $variant,)+

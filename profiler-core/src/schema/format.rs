@@ -3,10 +3,9 @@
 //! Part of a marker schema. A table cannot hold tables, which the types say: a column has a
 //! [`Format`], only a field has a [`FieldFormat`]. So a forged schema cannot nest either.
 
-use serde::{Deserialize, Serialize};
-
 /// How one value is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Format {
     /// A URL. Removed when the user shares the profile without personal data.
@@ -92,7 +91,8 @@ impl Format {
 }
 
 /// A column of a table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 pub struct TableColumn {
     /// How its values are shown.
     pub format: Format,
@@ -108,7 +108,8 @@ impl TableColumn {
 }
 
 /// How a field is shown: as one value or as a table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
 pub enum FieldFormat {
     /// One value.
     Value(Format),

@@ -12,10 +12,12 @@ mod pauses;
 pub use crate::params::{Features, SessionParams};
 #[doc(inline)]
 pub use crate::record::is_active;
+#[doc(hidden)]
 pub use control::{
     attach, close_pool, destroy_released_chunks_at_or_before, pool_file, pool_outlives_all, set_allowance,
     set_chunk_listener,
 };
+#[doc(hidden)]
 pub use exit::{close_at_exit, pass_through_fork_handlers};
 
 use std::fs::File;
@@ -41,6 +43,7 @@ use crate::thread_filter::ThreadFilter;
 use crate::time::{Anchor, SessionClock, Timestamp, join_line, use_clock};
 
 /// Why a session could not start.
+#[doc(hidden)]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -62,6 +65,7 @@ pub enum StartError {
 }
 
 /// How a session starts, beside its parameters.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct StartOptions {
     /// Bytes this process may hold at first; by default the session's whole limit.
@@ -120,6 +124,7 @@ fn with_runtime<T>(body: impl FnOnce(&mut Runtime) -> T) -> T {
 ///
 /// # Errors
 /// [`StartError`]; recording is off then.
+#[doc(hidden)]
 pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartError> {
     if gate::is_forked_child() {
         return Err(StartError::Forked);
@@ -136,6 +141,7 @@ pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartEr
 ///
 /// # Errors
 /// [`StartError`]; recording is off then.
+#[doc(hidden)]
 pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<(), StartError> {
     if gate::is_forked_child() {
         return Err(StartError::Forked);
@@ -153,6 +159,7 @@ pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<()
 }
 
 /// Stops the session; its data is gone. Nothing happens if none runs.
+#[doc(hidden)]
 pub fn stop() {
     if !gate::is_forked_child() {
         with_runtime(Runtime::stop);
@@ -198,6 +205,7 @@ pub fn wait_one_periodic_sampling() -> bool {
 }
 
 /// What the sampler has done in this session; `None` if it does not run.
+#[doc(hidden)]
 pub fn sampling_stats() -> Option<SamplingStats> {
     let stats = |runtime: &mut Runtime| Some(runtime.running.as_ref()?.sampler.as_ref()?.shared().stats());
     with_runtime(stats)
@@ -224,16 +232,19 @@ pub fn is_paused() -> bool {
 }
 
 /// Whether this is a forked child of a process that recorded. It must not touch the profiler.
+#[doc(hidden)]
 pub fn is_forked() -> bool {
     gate::is_forked_child()
 }
 
 /// The parameters of the running session.
+#[doc(hidden)]
 pub fn current_params() -> Option<SessionParams> {
     with_runtime(|runtime| runtime.running.as_ref().map(|running| running.params.clone()))
 }
 
 /// Identity of this process and its pool, once it has one.
+#[doc(hidden)]
 pub fn own_key() -> Option<ProcessKey> {
     with_runtime(|runtime| runtime.key)
 }

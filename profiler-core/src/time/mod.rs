@@ -9,6 +9,10 @@ mod anchors;
 mod clock;
 mod line;
 
+#[doc(hidden)]
 pub use anchors::{Anchor, MonotonicNs, SessionClock, TimeConverter, UnixNs};
-pub use clock::{ClockKind, Timestamp, best_clock, clock_kind, use_clock};
+pub use clock::Timestamp;
+#[doc(hidden)]
+pub use clock::{ClockKind, best_clock, clock_kind, use_clock};
+#[doc(hidden)]
 pub use line::{LineAnchor, join_line};

@@ -7,9 +7,9 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
-use profiler_core::pool::layout::{Layout, Region};
-use profiler_core::reader::groups::{GroupReader, GroupTotals, PoolGroups};
-use profiler_core::reader::{ByteSource, Followed, Follower, Progress};
+use profiler_core::internal::pool::layout::{Layout, Region};
+use profiler_core::internal::reader::groups::{GroupReader, GroupTotals, PoolGroups};
+use profiler_core::internal::reader::{ByteSource, Followed, Follower, Progress};
 
 use super::recorded::Recorded;
 

@@ -3,15 +3,15 @@
 use std::cell::Cell;
 use std::io;
 
-use profiler_core::entry::sample::Stacks;
-use profiler_core::entry::stack::MAX_FRAMES;
-use profiler_core::entry::{self, Entry};
 use profiler_core::ids::ProcessId;
-use profiler_core::marker::payload::{FieldValue, PayloadReader};
-use profiler_core::profile::gecko::{ProcessPart, merge_categories};
-use profiler_core::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
-use profiler_core::reader::groups::{GroupReader, GroupTotals};
-use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::entry::sample::Stacks;
+use profiler_core::internal::entry::stack::MAX_FRAMES;
+use profiler_core::internal::entry::{self, Entry};
+use profiler_core::internal::payload::{FieldValue, PayloadReader};
+use profiler_core::internal::profile::gecko::{ProcessPart, merge_categories};
+use profiler_core::internal::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
+use profiler_core::internal::reader::groups::{GroupReader, GroupTotals};
+use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 
 /// Counts what is read, so that a pool that makes its reader read for ever is found.
 struct Counted<'a> {

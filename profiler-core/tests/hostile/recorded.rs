@@ -6,14 +6,15 @@ use std::sync::Mutex;
 
 use profiler_core::counter::Counter;
 use profiler_core::ids::{ByteLimit, ThreadId};
+use profiler_core::internal::pool::header::Header;
+use profiler_core::internal::reader;
+use profiler_core::internal::reader::ModuleDefinition;
 use profiler_core::marker::schema::{Format, MarkerSchema};
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_text_marker, category};
-use profiler_core::pool::header::Header;
-use profiler_core::reader::ModuleDefinition;
 use profiler_core::sampler::{self, Frame, Sample, SampleWriter};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::Timestamp;
-use profiler_core::{marker, reader, scope, text_marker};
+use profiler_core::{marker, scope, text_marker};
 
 /// The bytes of a pool and its true header.
 pub(crate) struct Recorded {

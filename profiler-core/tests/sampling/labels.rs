@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{self};
 use profiler_core::counter::Counter;
-use profiler_core::entry::Entry;
-use profiler_core::entry::sample::Stacks;
+use profiler_core::internal::entry::Entry;
+use profiler_core::internal::entry::sample::Stacks;
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead};
 use profiler_core::label;
-use profiler_core::reader::{ChunkBuffer, ChunkRead};
 use profiler_core::sampler::Frame;
 use profiler_core::session::Features;
 use test_support::own_process;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::support::{self, RunningSession};
-use profiler_core::entry::Entry;
-use profiler_core::entry::sample::Stacks;
 use profiler_core::ids::ThreadId;
-use profiler_core::reader::{ChunkBuffer, ChunkRead, Snapshot};
+use profiler_core::internal::entry::Entry;
+use profiler_core::internal::entry::sample::Stacks;
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, Snapshot};
 use profiler_core::sampler::Frame;
 use profiler_core::session::{self, Features, SessionParams};
 

@@ -73,7 +73,7 @@ impl Crew {
     /// Lets the workers end, and says of each that did not end well how it ended.
     pub(crate) fn dismiss(self) -> Vec<String> {
         let waiting: Vec<_> = self.0.into_iter().map(|worker| (worker.name, worker.child)).collect();
-        let ended = waiting.into_iter().map(|(name, mut child)| (name, child.id(), child.wait()));
+        let ended = waiting.into_iter().map(|(name, mut child)| (name, child.id(), child.wait().ok()));
         let bad = ended.filter(|(_, _, status)| !status.is_some_and(|status| status.success()));
         bad.map(|(name, pid, status)| format!("{name} (pid {pid}) {}", Why::ended(status))).collect()
     }

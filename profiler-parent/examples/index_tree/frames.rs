@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use profiler_parent::core::codec::{self, MAX_ENCODED_BYTES};
+use profiler_parent::core::internal::codec::{self, MAX_ENCODED_BYTES};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

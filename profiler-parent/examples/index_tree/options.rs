@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Parser;
 use clap::error::ErrorKind;
 use profiler_parent::core::session::SessionParams;
-use profiler_parent::output::ProfileFile;
+use profiler_parent::internal::output::ProfileFile;
 
 /// Indexes the words of all files below a directory with many processes, and profiles itself.
 #[derive(Debug, Parser)]

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use profiler_parent::ByteLimit;
 use profiler_parent::core::marker::MarkerOptions;
 use profiler_parent::{Session, SessionError, scope, text_marker};
 
@@ -34,7 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn start(options: &Options) -> Result<Session> {
-    let mut builder = Session::builder().name(NAME).memory_limit(options.memory_limit);
+    let mut builder = Session::builder().name(NAME).memory_limit(ByteLimit::new(options.memory_limit));
     if let Some(pools) = &options.pools {
         builder = builder.pool_directory(pools);
     }

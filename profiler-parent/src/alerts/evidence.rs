@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder};
-use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use std::time::Duration;
 
 use profiler_core::time::UnixNs;
 
-use super::Alert;
+use super::{Alert, AlertsError};
 use crate::capture::{Capture, CaptureSources};
 use crate::session_time::SessionNs;
 
@@ -79,9 +78,13 @@ static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Evidence {
     /// Makes the directory, if one is wanted.
-    pub(super) fn new(options: EvidenceOptions) -> io::Result<Self> {
+    pub(super) fn new(options: EvidenceOptions) -> Result<Self, AlertsError> {
         if let Some(directory) = &options.directory {
-            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .map_err(|source| AlertsError::Evidence { directory: directory.clone(), source })?;
         }
         Ok(Self { options, written: VecDeque::new() })
     }

@@ -13,7 +13,7 @@ use super::Alert;
 
 /// Which alerts a listener gets. The target need not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum AlertTarget {
     /// Those of all groups.
     All,
     /// Those of groups of this kind, by its name.
@@ -22,7 +22,7 @@ pub enum Target {
     Group(String),
 }
 
-impl Target {
+impl AlertTarget {
     fn is_of(&self, alert: &Alert) -> bool {
         match self {
             Self::All => true,
@@ -38,16 +38,16 @@ impl Target {
 pub enum ListenerError {
     /// There is one of that name for that target.
     #[error("a listener {0:?} for {1:?} is there already")]
-    Duplicate(String, Target),
+    Duplicate(String, AlertTarget),
     /// There is none of that name for that target.
     #[error("there is no listener {0:?} for {1:?}")]
-    Unknown(String, Target),
+    Unknown(String, AlertTarget),
 }
 
 type Callback = Box<dyn FnMut(&[Alert]) + Send>;
 
 struct Listener {
-    target: Target,
+    target: AlertTarget,
     name: String,
     is_active: AtomicBool,
     callback: Mutex<Option<Callback>>,
@@ -80,7 +80,12 @@ impl Listeners {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add(&self, target: Target, name: &str, callback: Callback) -> Result<(), ListenerError> {
+    pub(super) fn add(
+        &self,
+        target: AlertTarget,
+        name: &str,
+        callback: Callback,
+    ) -> Result<(), ListenerError> {
         let mut all = self.lock();
         if all.iter().any(|one| one.target == target && one.name == name) {
             return Err(ListenerError::Duplicate(name.to_owned(), target));
@@ -90,7 +95,7 @@ impl Listeners {
         Ok(())
     }
 
-    pub(super) fn remove(&self, target: &Target, name: &str) -> Result<(), ListenerError> {
+    pub(super) fn remove(&self, target: &AlertTarget, name: &str) -> Result<(), ListenerError> {
         let mut all = self.lock();
         let place = all.iter().position(|one| one.target == *target && one.name == name);
         let Some(place) = place else { return Err(ListenerError::Unknown(name.to_owned(), target.clone())) };
@@ -141,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    fn counting(listeners: &Listeners, target: Target, name: &str) -> Arc<AtomicUsize> {
+    fn counting(listeners: &Listeners, target: AlertTarget, name: &str) -> Arc<AtomicUsize> {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);
         let callback = Box::new(move |alerts: &[Alert]| {
@@ -154,10 +159,10 @@ mod tests {
     #[test]
     fn a3_listeners_hear_of_their_targets_and_all_get_an_array() {
         let listeners = Listeners::default();
-        let group = counting(&listeners, Target::Group("a".into()), "one");
-        let unknown = counting(&listeners, Target::Group("nobody".into()), "one");
-        let kind = counting(&listeners, Target::Kind("plugin".into()), "one");
-        let all = counting(&listeners, Target::All, "one");
+        let group = counting(&listeners, AlertTarget::Group("a".into()), "one");
+        let unknown = counting(&listeners, AlertTarget::Group("nobody".into()), "one");
+        let kind = counting(&listeners, AlertTarget::Kind("plugin".into()), "one");
+        let all = counting(&listeners, AlertTarget::All, "one");
         listeners.tell(&[Alert::test("plugin", "a"), Alert::test("tenant", "b")]);
         let counts = [&group, &unknown, &kind, &all].map(|count| count.load(Ordering::Relaxed));
         assert_eq!(counts, [1, 0, 1, 2]);
@@ -168,26 +173,26 @@ mod tests {
     #[test]
     fn a3_duplicates_and_unknown_removals_are_errors_and_after_a_removal_nobody_is_called() {
         let listeners = Listeners::default();
-        let count = counting(&listeners, Target::All, "one");
-        let again = listeners.add(Target::All, "one", Box::new(|_| {}));
-        assert_eq!(again, Err(ListenerError::Duplicate("one".into(), Target::All)));
-        assert!(listeners.add(Target::All, "two", Box::new(|_| {})).is_ok());
-        let unknown = listeners.remove(&Target::Kind("x".into()), "one");
-        assert_eq!(unknown, Err(ListenerError::Unknown("one".into(), Target::Kind("x".into()))));
-        assert_eq!(listeners.remove(&Target::All, "one"), Ok(()));
+        let count = counting(&listeners, AlertTarget::All, "one");
+        let again = listeners.add(AlertTarget::All, "one", Box::new(|_| {}));
+        assert_eq!(again, Err(ListenerError::Duplicate("one".into(), AlertTarget::All)));
+        assert!(listeners.add(AlertTarget::All, "two", Box::new(|_| {})).is_ok());
+        let unknown = listeners.remove(&AlertTarget::Kind("x".into()), "one");
+        assert_eq!(unknown, Err(ListenerError::Unknown("one".into(), AlertTarget::Kind("x".into()))));
+        assert_eq!(listeners.remove(&AlertTarget::All, "one"), Ok(()));
         listeners.tell(&[Alert::test("plugin", "a")]);
         assert_eq!(count.load(Ordering::Relaxed), 0);
-        assert!(listeners.remove(&Target::All, "one").is_err());
+        assert!(listeners.remove(&AlertTarget::All, "one").is_err());
     }
 
     #[test]
     fn a3_a_callback_may_remove_itself_and_one_that_panics_disturbs_nobody() {
         let listeners = Arc::new(Listeners::default());
         let own = Arc::clone(&listeners);
-        let removes = move |_: &[Alert]| own.remove(&Target::All, "once").unwrap();
-        listeners.add(Target::All, "once", Box::new(removes)).unwrap();
-        listeners.add(Target::All, "panics", Box::new(|_| panic!("as it may"))).unwrap();
-        let count = counting(&listeners, Target::All, "counts");
+        let removes = move |_: &[Alert]| own.remove(&AlertTarget::All, "once").unwrap();
+        listeners.add(AlertTarget::All, "once", Box::new(removes)).unwrap();
+        listeners.add(AlertTarget::All, "panics", Box::new(|_| panic!("as it may"))).unwrap();
+        let count = counting(&listeners, AlertTarget::All, "counts");
         (0..3).for_each(|_| listeners.tell(&[Alert::test("plugin", "a")]));
         assert_eq!((count.load(Ordering::Relaxed), listeners.lock().len()), (3, 1));
     }
@@ -210,11 +215,11 @@ mod tests {
                 let _kept = &bomb;
                 assert_ne!(name, "called", "as it may");
             };
-            listeners.add(Target::All, name, Box::new(callback)).unwrap();
+            listeners.add(AlertTarget::All, name, Box::new(callback)).unwrap();
         }
-        let count = counting(&listeners, Target::All, "counts");
+        let count = counting(&listeners, AlertTarget::All, "counts");
         listeners.tell(&[Alert::test("plugin", "a")]);
-        assert_eq!(listeners.remove(&Target::All, "removed"), Ok(()));
+        assert_eq!(listeners.remove(&AlertTarget::All, "removed"), Ok(()));
         listeners.tell(&[Alert::test("plugin", "a")]);
         assert_eq!((count.load(Ordering::Relaxed), listeners.lock().len()), (2, 2));
         drop(listeners);
@@ -226,15 +231,15 @@ mod tests {
         let (own, count) = (Arc::clone(&listeners), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&count);
         let replaces = move |_: &[Alert]| {
-            own.remove(&Target::All, "same").unwrap();
+            own.remove(&AlertTarget::All, "same").unwrap();
             let counted = Arc::clone(&counted);
             let counts = move |alerts: &[Alert]| {
                 counted.fetch_add(alerts.len(), Ordering::Relaxed);
             };
-            own.add(Target::All, "same", Box::new(counts)).unwrap();
+            own.add(AlertTarget::All, "same", Box::new(counts)).unwrap();
             panic!("as it may");
         };
-        listeners.add(Target::All, "same", Box::new(replaces)).unwrap();
+        listeners.add(AlertTarget::All, "same", Box::new(replaces)).unwrap();
         (0..2).for_each(|_| listeners.tell(&[Alert::test("plugin", "a")]));
         assert_eq!(count.load(Ordering::Relaxed), 1, "the new one went with the old one");
         listeners.lock().clear();

@@ -23,11 +23,11 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::ProcessId;
-use profiler_core::sys::spawn_quiet;
+use profiler_core::internal::sys::spawn_quiet;
 use serde::Serialize;
 
 pub use evidence::EvidenceOptions;
-pub use listeners::{ListenerError, Target};
+pub use listeners::{AlertTarget, ListenerError};
 pub use machine::Withheld;
 pub use rules::AlertRules;
 
@@ -38,6 +38,23 @@ use dispatcher::Dispatcher;
 use evidence::Evidence;
 use listeners::Listeners;
 use poller::{Poller, StopSignals, WithheldCounts};
+
+/// Why there are no alerts.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AlertsError {
+    /// The directory for the evidence cannot be made.
+    #[error("cannot make the directory {} for evidence: {source}", directory.display())]
+    Evidence {
+        /// The directory.
+        directory: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The system gives no thread.
+    #[error("cannot start a thread for alerts: {0}")]
+    Thread(#[source] io::Error),
+}
 
 /// A group was too slow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -117,13 +134,13 @@ impl Alerts {
     /// Starts both threads.
     ///
     /// # Errors
-    /// When the system gives no thread, or the directory for the evidence cannot be made.
+    /// [`AlertsError`].
     pub(crate) fn start(
         sources: AlertSources,
         monitor: Monitor,
         rules: AlertRules,
         evidence: EvidenceOptions,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, AlertsError> {
         let (listeners, counts) = (Arc::<Listeners>::default(), WithheldCounts::default());
         let (stop, stopped) = bounded(0);
         let signals = StopSignals([stopped, sources.session_end]);
@@ -143,8 +160,10 @@ impl Alerts {
             dispatch,
         };
         // If the second thread cannot be started, the first one ends because its queue is closed.
-        let dispatcher = spawn_quiet("profiler-tell", move || dispatcher.run(&collections))?;
-        let poller = spawn_quiet("profiler-alerts", move || poller.run(&rules))?;
+        let dispatcher = spawn_quiet("profiler-tell", move || dispatcher.run(&collections));
+        let dispatcher = dispatcher.map_err(AlertsError::Thread)?;
+        let poller = spawn_quiet("profiler-alerts", move || poller.run(&rules));
+        let poller = poller.map_err(AlertsError::Thread)?;
         Ok(Self { listeners, counts, stop: Some(stop), threads: vec![poller, dispatcher], _monitor: monitor })
     }
 
@@ -156,7 +175,7 @@ impl Alerts {
     /// [`ListenerError::Duplicate`] if there is one of that name for that target.
     pub fn add(
         &self,
-        target: Target,
+        target: AlertTarget,
         name: &str,
         callback: impl FnMut(&[Alert]) + Send + 'static,
     ) -> Result<(), ListenerError> {
@@ -167,7 +186,7 @@ impl Alerts {
     ///
     /// # Errors
     /// [`ListenerError::Unknown`] if there is none of that name for that target.
-    pub fn remove(&self, target: &Target, name: &str) -> Result<(), ListenerError> {
+    pub fn remove(&self, target: &AlertTarget, name: &str) -> Result<(), ListenerError> {
         self.listeners.remove(target, name)
     }
 

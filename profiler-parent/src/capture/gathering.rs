@@ -14,8 +14,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ipc_protocol::message::{GatherId, GatherOutcome};
 use profiler_core::ids::PoolId;
-use profiler_core::profile::gecko::IncompleteProcess;
-use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
+use profiler_core::internal::profile::gecko::IncompleteProcess;
+use profiler_core::internal::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
 
 use super::log::GatheringLog;
 use super::own_part::OwnPart;

@@ -6,8 +6,8 @@
 use std::io::Write;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::losses::EntryCounts;
-use profiler_core::profile::JsonWriter;
+use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::profile::JsonWriter;
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::CapturedProcess;

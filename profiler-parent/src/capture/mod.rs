@@ -30,13 +30,14 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::ProcessId;
-use profiler_core::losses::EntryCounts;
+use profiler_core::internal::losses::EntryCounts;
 
 use crate::gather::state::Patience;
 use crate::gather::verdict::Verdict;
 use crate::output::{OutputError, ProfileFile};
 use crate::process_table::ProcessTable;
-use crate::processed::names::Symbols;
+#[doc(inline)]
+pub use crate::processed::names::{CodeNames, InlineFrame, NoSymbols, Symbols};
 use crate::session_time::{SessionNs, SessionTime};
 use crate::supervisor::SupervisorHandle;
 use crate::symbols::SymbolStore;
@@ -75,6 +76,33 @@ pub enum CaptureEvent {
         /// How many addresses.
         addresses: usize,
     },
+}
+
+/// The events of a capture, as an iterator that waits for the next event and ends with the capture.
+///
+/// At most 1024 events wait; further events are dropped. Of several clones, each event reaches one.
+#[derive(Clone, Debug)]
+pub struct CaptureEvents(Receiver<CaptureEvent>);
+
+impl CaptureEvents {
+    /// The next event, if there is one now. Does not wait.
+    pub fn try_next(&self) -> Option<CaptureEvent> {
+        self.0.try_recv().ok()
+    }
+
+    /// Waits for the next event for at most `timeout`. `None` if there is none, or if the capture has
+    /// ended.
+    pub fn next_within(&self, timeout: Duration) -> Option<CaptureEvent> {
+        self.0.recv_timeout(timeout).ok()
+    }
+}
+
+impl Iterator for CaptureEvents {
+    type Item = CaptureEvent;
+
+    fn next(&mut self) -> Option<CaptureEvent> {
+        self.0.recv().ok()
+    }
 }
 
 /// Why there is no profile.
@@ -198,9 +226,9 @@ impl Capture {
         Self { sources, events, format: Format::default(), range: None, symbols }
     }
 
-    /// How the capture gets on, for another thread to watch. Ends with the capture.
-    pub fn events(&self) -> Receiver<CaptureEvent> {
-        self.events.1.clone()
+    /// The events of this capture, for another thread to watch.
+    pub fn events(&self) -> CaptureEvents {
+        CaptureEvents(self.events.1.clone())
     }
 
     /// Writes it down like this.
@@ -217,7 +245,7 @@ impl Capture {
     }
 
     /// Takes the names of code from here and not from the debug information of its files;
-    /// [`crate::processed::names::NoSymbols`] leaves module and address. In the Gecko format there are no names.
+    /// [`NoSymbols`] leaves module and address. In the Gecko format there are no names.
     pub fn symbols(mut self, symbols: impl Symbols + Send + 'static) -> Self {
         self.symbols = Box::new(symbols);
         self

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use crossbeam_channel::Sender;
-use profiler_core::reader::ModuleDefinition;
+use profiler_core::internal::reader::ModuleDefinition;
 
 use super::CaptureEvent;
 use crate::processed::names::{CodeNames, InlineFrame, Symbols};

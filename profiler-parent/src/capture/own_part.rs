@@ -10,13 +10,13 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use profiler_core::ids::ProcessId;
-use profiler_core::profile::gecko::{IncompleteProcess, LateMarkers, ProcessPart};
-use profiler_core::profile::{
+use profiler_core::internal::profile::gecko::{IncompleteProcess, LateMarkers, ProcessPart};
+use profiler_core::internal::profile::{
     CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
     ProgressCell, ShownRange,
 };
-use profiler_core::reader::{PoolReader, Snapshot};
-use profiler_core::sys::{OwnFile, spawn_quiet};
+use profiler_core::internal::reader::{PoolReader, Snapshot};
+use profiler_core::internal::sys::{OwnFile, spawn_quiet};
 use profiler_core::time::SessionClock;
 
 use super::parts::{copy_rest, spool};

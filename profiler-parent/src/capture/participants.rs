@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::losses::EntryCounts;
-use profiler_core::profile::gecko::merge_categories;
-use profiler_core::profile::{CategoryRow, ProcessSummary, ProfileSpec};
-use profiler_core::reader::PoolReader;
-use profiler_core::sys::OwnFile;
+use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::profile::gecko::merge_categories;
+use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec};
+use profiler_core::internal::reader::PoolReader;
+use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{Anchor, Timestamp};
 
 use super::log::GatheringLog;

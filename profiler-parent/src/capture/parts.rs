@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
-use profiler_core::profile::{ProcessSummary, ProfileSpec};
+use profiler_core::internal::profile::{ProcessSummary, ProfileSpec};
 use profiler_core::time::{SessionClock, Timestamp};
 
 use super::participants::Participant;

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use profiler_core::profile::gecko::IncompleteProcess;
-use profiler_core::profile::{JsonWriter, ProcessSummary};
+use profiler_core::internal::profile::gecko::IncompleteProcess;
+use profiler_core::internal::profile::{JsonWriter, ProcessSummary};
 
 use super::log::GatheringLog;
 use super::participants::{self, Participant};

@@ -7,13 +7,13 @@
 use std::io::Write;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::pool::layout::Life;
-use profiler_core::profile::gecko::ProcessPart;
-use profiler_core::profile::{
+use profiler_core::internal::pool::layout::Life;
+use profiler_core::internal::profile::gecko::ProcessPart;
+use profiler_core::internal::profile::{
     CancelFlag, FailureLatch, JsonWriter, LatchedWriter, ProcessRole, ProcessSummary, ProfileSpec,
     ProgressCell,
 };
-use profiler_core::reader::{ByteSource, PoolReader};
+use profiler_core::internal::reader::{ByteSource, PoolReader};
 use profiler_core::time::{SessionClock, Timestamp};
 
 /// Whose part it is.

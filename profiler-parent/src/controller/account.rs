@@ -11,7 +11,7 @@
 use std::cmp::Ordering;
 
 use profiler_core::ids::{ByteLimit, PoolId};
-use profiler_core::manager::update::Update;
+use profiler_core::internal::manager::update::Update;
 use profiler_core::time::Timestamp;
 
 use super::messages::{DeadPool, ProcessFigures};

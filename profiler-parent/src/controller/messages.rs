@@ -5,7 +5,7 @@
 //! Invariant: nothing here does anything; these are plain values that compare and print.
 
 use profiler_core::ids::{ByteLimit, PoolId};
-use profiler_core::manager::update::{ReleasedChunk, Update};
+use profiler_core::internal::manager::update::{ReleasedChunk, Update};
 use profiler_core::time::Timestamp;
 
 /// Sizes that the controller works with. All of them are bytes.

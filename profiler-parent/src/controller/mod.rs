@@ -95,7 +95,7 @@ mod rule;
 use std::collections::BTreeSet;
 
 use profiler_core::ids::{ByteLimit, PoolId};
-use profiler_core::manager::update::Update;
+use profiler_core::internal::manager::update::Update;
 use profiler_core::time::Timestamp;
 
 use account::Account;

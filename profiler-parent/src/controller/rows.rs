@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use profiler_core::manager::update::ReleasedChunk;
+use profiler_core::internal::manager::update::ReleasedChunk;
 use profiler_core::time::Timestamp;
 
 /// See the head of this file.

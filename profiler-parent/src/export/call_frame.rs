@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use profiler_core::profile::JsonWriter;
+use profiler_core::internal::profile::JsonWriter;
 
 use super::tables::{Function, Tables};
 use super::tree::What;

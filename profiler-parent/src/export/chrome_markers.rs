@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use profiler_core::internal::profile::JsonWriter;
 use profiler_core::marker::{ProfilerMarker, SpanMark};
-use profiler_core::profile::JsonWriter;
 use serde_json::{Map, Value};
 
 use super::chrome_trace::{Events, Track};

@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use profiler_core::profile::JsonWriter;
+use profiler_core::internal::profile::JsonWriter;
 
 use super::bounded::Bounded;
 use super::call_frame::Scripts;

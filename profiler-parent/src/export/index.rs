@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use profiler_core::profile::JsonWriter;
+use profiler_core::internal::profile::JsonWriter;
 
 use super::recording::Thread;
 use super::survey::Survey;

@@ -81,6 +81,7 @@ pub enum TimeKind {
 
 /// How to export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExportOptions {
     /// The format.
     pub target: Target,
@@ -94,6 +95,20 @@ impl ExportOptions {
     /// To this format, with processor time and with names.
     pub const fn to(target: Target) -> Self {
         Self { target, time: TimeKind::Cpu, names: true }
+    }
+
+    /// With this time.
+    #[must_use]
+    pub const fn time(mut self, time: TimeKind) -> Self {
+        self.time = time;
+        self
+    }
+
+    /// With or without looking up names.
+    #[must_use]
+    pub const fn names(mut self, names: bool) -> Self {
+        self.names = names;
+        self
     }
 }
 

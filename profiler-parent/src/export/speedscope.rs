@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use profiler_core::profile::JsonWriter;
+use profiler_core::internal::profile::JsonWriter;
 
 use super::ExportError;
 use super::bounded::Bounded;

@@ -45,7 +45,7 @@ fn without_groups(process: &ProcessGroups) -> ProcessGroups {
 }
 
 fn difference(row: &GroupRow, before: Option<&GroupRow>) -> GroupRow {
-    let nothing = profiler_core::reader::groups::GroupTotals::nothing();
+    let nothing = profiler_core::internal::reader::groups::GroupTotals::nothing();
     GroupRow {
         totals: row.totals.since(before.map_or(&nothing, |before| &before.totals)),
         status: if before.is_some() { RowStatus::Known } else { RowStatus::New },

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use profiler_core::groups::GroupKind;
 use profiler_core::ids::ProcessId;
-use profiler_core::reader::groups::GroupTotals;
+use profiler_core::internal::reader::groups::GroupTotals;
 use serde::Serialize;
 
 use super::snapshot::{GroupId, GroupRow, GroupsSnapshot, ProcessGroups, ProcessStanding};
@@ -76,8 +76,8 @@ fn member(process: &ProcessGroups, row: &GroupRow) -> Member {
 mod tests {
     use profiler_core::groups::Probes;
     use profiler_core::ids::{GroupIndex, PoolId};
-    use profiler_core::reader::groups::Peak;
-    use profiler_core::sys::spawn_quiet;
+    use profiler_core::internal::reader::groups::Peak;
+    use profiler_core::internal::sys::spawn_quiet;
 
     use super::super::snapshot::RowStatus;
     use super::*;

@@ -18,7 +18,7 @@ pub use merged::{Member, MergedGroup};
 pub use probe_registry::Monitor;
 pub(crate) use probe_registry::ProbeRegistry;
 pub use profiler_core::groups::{GroupKind, Probes};
-pub use profiler_core::reader::groups::{GroupTotals, Histogram, Peak};
+pub use profiler_core::internal::reader::groups::{GroupTotals, Histogram, Peak};
 pub use snapshot::{
     GroupId, GroupRow, GroupsSnapshot, MissingProcess, ProcessGroups, ProcessStanding, RowStatus,
 };

@@ -113,7 +113,7 @@ mod tests {
     use std::time::Duration;
 
     use crossbeam_channel::bounded;
-    use profiler_core::sys::spawn_quiet;
+    use profiler_core::internal::sys::spawn_quiet;
 
     use super::*;
     use crate::supervisor::{SupervisorEvent, Waker};

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use profiler_core::ids::PoolId;
-use profiler_core::reader::groups::GroupReader;
-use profiler_core::sys::OwnFile;
+use profiler_core::internal::reader::groups::GroupReader;
+use profiler_core::internal::sys::OwnFile;
 
 /// A reader of the groups in one pool.
 pub(super) type PoolGroupReader = GroupReader<Arc<OwnFile>>;
@@ -64,7 +64,7 @@ impl ReaderCache {
 #[cfg(test)]
 mod tests {
     use profiler_core::ids::ByteLimit;
-    use profiler_core::pool::{self, PoolSpec};
+    use profiler_core::internal::pool::{self, PoolSpec};
     use profiler_core::session::SessionParams;
     use profiler_core::time::SessionClock;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use profiler_core::groups::{GroupKind, Probes};
 use profiler_core::ids::{GroupIndex, PoolId, ProcessId};
-use profiler_core::reader::groups::GroupTotals;
+use profiler_core::internal::reader::groups::GroupTotals;
 use serde::{Serialize, Serializer};
 
 /// Identity of a group in a process, for as long as the session lasts; another life of the process is another group. Shown

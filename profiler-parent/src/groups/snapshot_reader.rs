@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use profiler_core::groups::GroupKind;
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::reader::ReadError;
-use profiler_core::reader::groups::{GroupReader, GroupReading, PoolGroups};
-use profiler_core::sys::OwnFile;
+use profiler_core::internal::reader::ReadError;
+use profiler_core::internal::reader::groups::{GroupReader, GroupReading, PoolGroups};
+use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::Timestamp;
 
 use super::reader_cache::{PoolGroupReader, ReaderCache};

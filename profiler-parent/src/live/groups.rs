@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use profiler_core::groups::GroupKind;
-use profiler_core::reader::groups::GroupTotals;
+use profiler_core::internal::reader::groups::GroupTotals;
 use serde::Serialize;
 
 use super::query::Query;

@@ -173,7 +173,7 @@ impl Markers {
 
     fn watch(&self, filter: Filter, now: i64) -> io::Result<Watched> {
         let options = ObserverOptions::default().queue_bytes(QUEUE);
-        let observer = self.observers.observe(filter.clone(), options)?;
+        let observer = self.observers.observe(filter.clone(), options).map_err(io::Error::other)?;
         let (latest, running) = (Latest::default(), (Vec::new(), 0));
         Ok(Watched { filter, observer, asked_ns: now, latest, running, dropped: 0, missed: 0 })
     }

@@ -54,7 +54,7 @@ use crossbeam_channel::Receiver;
 use ipc_protocol::environment::{EnvironmentError, Token};
 use profiler_core::groups::Probes;
 
-use crate::alerts::{AlertRules, Alerts, EvidenceOptions, Target};
+use crate::alerts::{AlertRules, AlertTarget, Alerts, AlertsError, EvidenceOptions};
 use crate::capture::CaptureSources;
 use crate::controller::MemoryLimit;
 use crate::groups::{Monitor, SnapshotReader};
@@ -89,7 +89,10 @@ pub enum LiveError {
     /// The system gave no randomness.
     #[error(transparent)]
     Token(#[from] EnvironmentError),
-    /// The system gave no thread or directory.
+    /// The alerts of the page cannot be started.
+    #[error(transparent)]
+    Alerts(#[from] AlertsError),
+    /// The system gave no thread.
     #[error("cannot start the live page: {0}")]
     System(#[from] io::Error),
 }
@@ -128,14 +131,14 @@ impl LiveOptions {
     /// Those of `start`.
     pub(crate) fn start_alerts(
         self,
-        start: impl FnOnce(AlertRules, EvidenceOptions) -> io::Result<Alerts>,
-    ) -> io::Result<(Arc<AlertBook>, Option<Alerts>)> {
+        start: impl FnOnce(AlertRules, EvidenceOptions) -> Result<Alerts, AlertsError>,
+    ) -> Result<(Arc<AlertBook>, Option<Alerts>), AlertsError> {
         let book = Arc::<AlertBook>::default();
         let Some(rules) = self.rules else { return Ok((book, None)) };
         let alerts = start(rules, self.evidence)?;
         let theirs = Arc::clone(&book);
         // These are the first listeners, so there is no duplicate.
-        let _ = alerts.add(Target::All, "live", move |alerts| theirs.add(alerts));
+        let _ = alerts.add(AlertTarget::All, "live", move |alerts| theirs.add(alerts));
         Ok((book, Some(alerts)))
     }
 }

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
-use profiler_core::losses::EntryCounts;
-use profiler_core::reader::{CounterDefinition, CounterInfo, PoolReader};
-use profiler_core::sys::OwnFile;
+use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::reader::{CounterDefinition, CounterInfo, PoolReader};
+use profiler_core::internal::sys::OwnFile;
 use serde::Serialize;
 
 use super::query::Query;

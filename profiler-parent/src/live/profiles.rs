@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipc_protocol::environment::Token;
-use profiler_core::sys::spawn_quiet;
+use profiler_core::internal::sys::spawn_quiet;
 use serde::{Serialize, Serializer};
 use tempfile::TempDir;
 

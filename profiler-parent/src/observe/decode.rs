@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use profiler_core::entry::MarkerEntry;
 use profiler_core::ids::DefinitionId;
-use profiler_core::marker::payload::{FieldValue, PayloadReader};
+use profiler_core::internal::entry::MarkerEntry;
+use profiler_core::internal::payload::{FieldValue, PayloadReader};
+use profiler_core::internal::reader::Definitions;
 use profiler_core::marker::schema::{FieldFormat, Format};
 use profiler_core::marker::{ProfilerMarker, SpanDetail, SpanMark, Text};
-use profiler_core::reader::Definitions;
 
 use super::event::{Field, Flow, SharedText, Value};
 

@@ -1,7 +1,7 @@
 //! Observed timelines: what all processes record, as it happens.
 //!
 //! [`Session::observe`](crate::Session::observe) gives an [`Observer`], from which batches are taken. Processes know
-//! nothing of it: one thread of this process reads what was committed to their pools ([`profiler_core::reader::Follower`]),
+//! nothing of it: one thread of this process reads what was committed to their pools ([`profiler_core::internal::reader::Follower`]),
 //! for all observers at once, and exists only while there is an observer. What a slow observer does not take is
 //! counted in its batches ([`Batch::dropped`]), what was evicted before it could be read too ([`Batch::missed`]).
 //!
@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded, unbounded};
-use profiler_core::sys::spawn_quiet;
+use profiler_core::internal::sys::spawn_quiet;
 
 #[doc(hidden)]
 pub use decode::{DecodedMarker, MarkerDecoder};
@@ -46,6 +46,15 @@ use subscriber::Subscriber;
 
 /// How long a callback's thread waits before it checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Why nothing is observed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObserveError {
+    /// The system gives no thread.
+    #[error("cannot start a thread for observers: {0}")]
+    Thread(#[from] io::Error),
+}
 
 /// All observers of a session, with the reader thread, which exists only while there is an observer.
 #[derive(Clone, Debug)]
@@ -82,7 +91,7 @@ impl ObserverRegistry {
     }
 
     /// Serves another observer.
-    pub(crate) fn observe(&self, filter: Filter, options: ObserverOptions) -> io::Result<Observer> {
+    pub(crate) fn observe(&self, filter: Filter, options: ObserverOptions) -> Result<Observer, ObserveError> {
         let queue = Arc::new(BatchQueue::new(options.queue_bytes));
         let clock = clock_now(self.pools.time);
         let subscriber = Box::new(Subscriber::new(filter, options, Arc::downgrade(&queue), clock));
@@ -187,8 +196,8 @@ impl Observer {
     /// records is not reported to observers.
     ///
     /// # Errors
-    /// When the system gives no thread.
-    pub fn forward(self, each: impl FnMut(Batch) + Send + 'static) -> io::Result<Forwarding> {
+    /// [`ObserveError`]; nothing is forwarded then.
+    pub fn forward(self, each: impl FnMut(Batch) + Send + 'static) -> Result<Forwarding, ObserveError> {
         let (stop, stopped) = unbounded::<()>();
         let thread = spawn_quiet("profiler-forward", move || {
             let quiet = Arc::clone(&self.quiet);

@@ -5,10 +5,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use profiler_core::entry::{Entry, MarkerEntry, Timing};
 use profiler_core::ids::{ProcessId, ThreadId, ThreadIndex};
-use profiler_core::reader::{Followed, Follower, Progress, ThreadInfo};
-use profiler_core::sys::OwnFile;
+use profiler_core::internal::entry::{Entry, MarkerEntry, Timing};
+use profiler_core::internal::reader::{Followed, Follower, Progress, ThreadInfo};
+use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::decode::{Names, Payload, Role, SiteInfo};

@@ -7,13 +7,13 @@ use std::process::Child;
 use std::sync::{Arc, Weak};
 
 use ipc_protocol::transport::listener::Abandon;
-use profiler_core::grave::Grave;
 use profiler_core::ids::{ByteLimit, ProcessId};
-use profiler_core::losses::EntryCounts;
-use profiler_core::pool::layout::Life;
-use profiler_core::reader::PoolReader;
-use profiler_core::reader::groups::PoolGroups;
-use profiler_core::sys::{self, OwnFile};
+use profiler_core::internal::grave::Grave;
+use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::pool::layout::Life;
+use profiler_core::internal::reader::PoolReader;
+use profiler_core::internal::reader::groups::PoolGroups;
+use profiler_core::internal::sys::{self, OwnFile};
 use profiler_core::time::Timestamp;
 
 use super::report::{ProcessReport, ProcessState};

@@ -7,9 +7,9 @@
 use std::io::{self, Write};
 
 use profiler_core::ids::CounterIndex;
-use profiler_core::profile::JsonWriter;
-use profiler_core::profile::gecko::shared::resident_bytes;
-use profiler_core::reader::{CounterDefinition, CounterInfo};
+use profiler_core::internal::profile::JsonWriter;
+use profiler_core::internal::profile::gecko::shared::resident_bytes;
+use profiler_core::internal::reader::{CounterDefinition, CounterInfo};
 use profiler_core::session::Features;
 
 use super::process::Process;

@@ -9,13 +9,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use profiler_core::entry::periodic::OverheadEntry;
-use profiler_core::entry::sample::{AllocationEntry, SampleEntry, Stacks as SharedFrames};
-use profiler_core::entry::stack::Frame;
-use profiler_core::entry::{Entry, MarkerEntry};
 use profiler_core::ids::{CounterIndex, ProcessId, ThreadId};
-use profiler_core::profile::CategoryRow;
-use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::entry::periodic::OverheadEntry;
+use profiler_core::internal::entry::sample::{AllocationEntry, SampleEntry, Stacks as SharedFrames};
+use profiler_core::internal::entry::stack::Frame;
+use profiler_core::internal::entry::{Entry, MarkerEntry};
+use profiler_core::internal::profile::CategoryRow;
+use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::time::Timestamp;
 
 use super::frames::{Frames, Known, Translation};

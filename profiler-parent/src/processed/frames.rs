@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
-use profiler_core::entry::stack::Frame;
 use profiler_core::ids::DefinitionId;
-use profiler_core::profile::gecko::shared::category_pair;
-use profiler_core::profile::{CategoryRow, StringId};
-use profiler_core::reader::Definitions;
+use profiler_core::internal::entry::stack::Frame;
+use profiler_core::internal::profile::gecko::shared::category_pair;
+use profiler_core::internal::profile::{CategoryRow, StringId};
+use profiler_core::internal::reader::Definitions;
 
 use super::interned::Interned;
 use super::libs::{LibId, Libs};

@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use profiler_core::entry::{MarkerEntry, Timing};
 use profiler_core::ids::DefinitionId;
-use profiler_core::marker::payload::{FieldValue, PayloadReader};
-use profiler_core::profile::gecko::shared::{MarkerPlans, Shape, TypePlan};
-use profiler_core::profile::gecko::write_value;
-use profiler_core::profile::{JsonWriter, ShownRange, StringId};
+use profiler_core::internal::entry::{MarkerEntry, Timing};
+use profiler_core::internal::payload::{FieldValue, PayloadReader};
+use profiler_core::internal::profile::gecko::shared::{MarkerPlans, Shape, TypePlan};
+use profiler_core::internal::profile::gecko::write_value;
+use profiler_core::internal::profile::{JsonWriter, ShownRange, StringId};
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::spill::{Column, column, end};

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::io::Write;
 
-use profiler_core::marker::schema::{Location, MarkerSchema};
-use profiler_core::profile::gecko::GECKO_VERSION;
-use profiler_core::profile::gecko::shared::{
+use profiler_core::internal::profile::gecko::GECKO_VERSION;
+use profiler_core::internal::profile::gecko::shared::{
     MARGIN_NS, incomplete_process_schema, losses_schema, write_categories, write_configuration,
     write_platform, write_processed_schema, write_units,
 };
-use profiler_core::profile::{CategoryRow, JsonWriter, ShownRange};
-use profiler_core::reader::Definitions;
+use profiler_core::internal::profile::{CategoryRow, JsonWriter, ShownRange};
+use profiler_core::internal::reader::Definitions;
+use profiler_core::marker::schema::{Location, MarkerSchema};
 use profiler_core::session::{Features, SessionParams};
 use profiler_core::time::SessionClock;
 

@@ -3,7 +3,7 @@
 //! The writer collects all addresses of all processes first and asks once per module, so an
 //! implementation can read a file once, in order, and forget it.
 
-use profiler_core::reader::ModuleDefinition;
+use profiler_core::internal::reader::ModuleDefinition;
 
 /// One function at an address; several if the compiler has inlined them into each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use profiler_core::profile::JsonWriter;
+use profiler_core::internal::profile::JsonWriter;
 
 use super::process::Process;
 use super::rows::Rows;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use profiler_core::ids::ThreadId;
-use profiler_core::reader::Snapshot;
+use profiler_core::internal::reader::Snapshot;
 use profiler_core::time::Timestamp;
 
 /// Place of a thread in its process's snapshot.

@@ -2,17 +2,17 @@
 
 use std::io::{self, Write};
 
-use profiler_core::entry::{Entry, MarkerEntry};
 use profiler_core::ids::ThreadId;
-use profiler_core::losses::EntryCounts;
-use profiler_core::profile::frame_names::thread_without_row;
-use profiler_core::profile::gecko::IncompleteProcess;
-use profiler_core::profile::gecko::shared::{
+use profiler_core::internal::entry::{Entry, MarkerEntry};
+use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::profile::frame_names::thread_without_row;
+use profiler_core::internal::profile::gecko::IncompleteProcess;
+use profiler_core::internal::profile::gecko::shared::{
     ENTRIES_LOST, INCOMPLETE_PROCESS, MarkerPlans, counts, write_books, write_incomplete_process,
     write_losses,
 };
-use profiler_core::profile::{CategoryRow, JsonWriter, ShownRange};
-use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
+use profiler_core::internal::profile::{CategoryRow, JsonWriter, ShownRange};
+use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::first_pass::{ProfileTables, SortedProcess, SortedThread};

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use profiler_core::pool::layout::Life;
-use profiler_core::profile::frame_names::USER;
-use profiler_core::profile::gecko::IncompleteProcess;
-use profiler_core::profile::gecko::shared::find_category;
-use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
-use profiler_core::reader::PoolReader;
-use profiler_core::sys::OwnFile;
+use profiler_core::internal::pool::layout::Life;
+use profiler_core::internal::profile::frame_names::USER;
+use profiler_core::internal::profile::gecko::IncompleteProcess;
+use profiler_core::internal::profile::gecko::shared::find_category;
+use profiler_core::internal::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
+use profiler_core::internal::reader::PoolReader;
+use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{SessionClock, Timestamp};
 
 use super::first_pass::{FirstPassTerms, ProfileTables, Role, SortedProcess, SortedThread, sort_process};

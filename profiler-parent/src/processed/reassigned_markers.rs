@@ -5,7 +5,7 @@
 
 use std::io;
 
-use profiler_core::entry::{Entry, MarkerEntry, decode};
+use profiler_core::internal::entry::{Entry, MarkerEntry, decode};
 
 use super::stacks::NodeId;
 use super::store::{Log, RowStore};

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
-use profiler_core::profile::{JsonWriter, ShownRange};
+use profiler_core::internal::profile::{JsonWriter, ShownRange};
 use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::rows::Rows;

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use profiler_core::profile::JsonWriter;
+use profiler_core::internal::profile::JsonWriter;
 
 /// Bytes of one column that stay in memory.
 const IN_MEMORY: usize = 256 * 1024;

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use profiler_core::entry::stack::Frame;
+use profiler_core::internal::entry::stack::Frame;
 
 use super::frames::{FrameId, Frames, Position, Translation};
 use super::owners::Place;

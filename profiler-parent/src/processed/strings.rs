@@ -7,7 +7,7 @@
 
 use std::io::Write;
 
-use profiler_core::profile::{JsonWriter, StringId, StringTable};
+use profiler_core::internal::profile::{JsonWriter, StringId, StringTable};
 
 use super::quota::Quota;
 

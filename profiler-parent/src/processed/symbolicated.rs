@@ -7,8 +7,8 @@
 
 use std::cmp::Ordering;
 
-use profiler_core::profile::StringId;
-use profiler_core::profile::frame_names::TRUNCATED_STACK;
+use profiler_core::internal::profile::StringId;
+use profiler_core::internal::profile::frame_names::TRUNCATED_STACK;
 
 use super::frames::{Frames, Position, RawFrame};
 use super::interned::Interned;

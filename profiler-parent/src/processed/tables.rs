@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use profiler_core::profile::{JsonWriter, StringId};
+use profiler_core::internal::profile::{JsonWriter, StringId};
 
 use super::frames::Frames;
 use super::libs::Libs;

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
-use profiler_core::profile::{JsonWriter, ShownRange};
-use profiler_core::reader::ThreadInfo;
+use profiler_core::internal::profile::{JsonWriter, ShownRange};
+use profiler_core::internal::reader::ThreadInfo;
 use profiler_core::time::Timestamp;
 
 use super::first_pass::SortedThread;

@@ -4,8 +4,8 @@
 //! thread is kept until the profile is written. Invariant: at most [`MAX_THREADS`] are kept; the
 //! entries of other threads count as evicted.
 
-use profiler_core::profile::gecko::shared::counts;
-use profiler_core::reader::Snapshot;
+use profiler_core::internal::profile::gecko::shared::counts;
+use profiler_core::internal::reader::Snapshot;
 
 use super::quota::Quota;
 

@@ -1,6 +1,6 @@
 //! The time of which a profile is: all of it, the last part of it, or a range.
 
-use profiler_core::entry::{Entry, Timing};
+use profiler_core::internal::entry::{Entry, Timing};
 use profiler_core::time::Timestamp;
 
 /// What happened at least partly between these is in the profile.

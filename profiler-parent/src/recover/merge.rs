@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::pool::{self, PoolSpec};
-use profiler_core::profile::gecko::IncompleteProcess;
-use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
+use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::profile::gecko::IncompleteProcess;
+use profiler_core::internal::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
 use profiler_core::time::Timestamp;
 
 use super::survey::{Survey, SurveyedProcess, survey};

@@ -6,8 +6,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use profiler_core::profile::gecko::IncompleteProcess;
-use profiler_core::profile::{JsonWriter, ProcessSummary, ProfileSpec};
+use profiler_core::internal::profile::gecko::IncompleteProcess;
+use profiler_core::internal::profile::{JsonWriter, ProcessSummary, ProfileSpec};
 
 use super::merge::{Recovery, Root, missing, settled, spec};
 use super::survey::{Survey, SurveyedProcess};

@@ -7,13 +7,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use profiler_core::ids::{ByteLimit, ProcessId};
-use profiler_core::losses::EntryCounts;
-use profiler_core::pool::header::Header;
-use profiler_core::pool::layout;
-use profiler_core::profile::CategoryRow;
-use profiler_core::profile::gecko::merge_categories;
-use profiler_core::reader::PoolReader;
-use profiler_core::sys;
+use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::pool::header::Header;
+use profiler_core::internal::pool::layout;
+use profiler_core::internal::profile::CategoryRow;
+use profiler_core::internal::profile::gecko::merge_categories;
+use profiler_core::internal::reader::PoolReader;
+use profiler_core::internal::sys;
 use profiler_core::time::{SessionClock, Timestamp};
 
 use super::find::{self, FindError};

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use profiler_core::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
-use profiler_core::sys;
+use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, Snapshot};
+use profiler_core::internal::sys;
 use profiler_core::time::{
     Anchor, MonotonicNs, SessionClock, TimeConverter, Timestamp, join_line, use_clock,
 };

@@ -54,10 +54,9 @@ impl From<LocalProcessError> for SessionError {
 /// Builds a [`Session`].
 ///
 /// ```no_run
-/// use std::time::Duration;
-/// use profiler_parent::Session;
+/// use profiler_parent::{ByteLimit, Session};
 ///
-/// let session = Session::builder().memory_limit(64 << 20).duration(Duration::from_secs(30)).start()?;
+/// let session = Session::builder().memory_limit(ByteLimit::new(64 << 20)).start()?;
 /// # Ok::<(), profiler_parent::SessionError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -67,7 +66,7 @@ pub struct SessionBuilder {
     own_features: Option<Features>,
     patience: Patience,
     name: Option<String>,
-    most: u64,
+    most: ByteLimit,
     clock: Option<ClockKind>,
     pools: Option<PathBuf>,
 }
@@ -81,7 +80,7 @@ impl Default for SessionBuilder {
             own_features: None,
             patience: Patience::default(),
             name: None,
-            most: 0,
+            most: ByteLimit::new(0),
             clock: None,
             pools: None,
         }
@@ -92,15 +91,15 @@ impl SessionBuilder {
     /// Bytes that all processes together may hold: headers, data, and the data of dead
     /// processes. Default: 128 MiB. More than the machine has is allowed: memory is taken only
     /// as it is filled.
-    pub fn memory_limit(mut self, bytes: u64) -> Self {
-        self.params.limit = ByteLimit::new(bytes);
+    pub fn memory_limit(mut self, limit: ByteLimit) -> Self {
+        self.params.limit = limit;
         self
     }
 
     /// The largest limit that [`Session::set_memory_limit`] may set later. Reserves addresses in
     /// every process, no memory. Default: the limit at first, so it can only be lowered.
-    pub fn max_memory_limit(mut self, bytes: u64) -> Self {
-        self.most = bytes;
+    pub fn max_memory_limit(mut self, limit: ByteLimit) -> Self {
+        self.most = limit;
         self
     }
 
@@ -206,7 +205,7 @@ impl SessionBuilder {
         // Also when none was asked for: an earlier session may have used another one.
         use_clock(self.clock.unwrap_or_else(best_clock));
         let params = self.params.normalized();
-        let most = ByteLimit::new(self.most).min(SessionParams::MAX_LIMIT);
+        let most = self.most.min(SessionParams::MAX_LIMIT);
         let config = SessionConfig {
             name: self.name.unwrap_or_else(program_name),
             own_features: self.own_features.unwrap_or(params.features),

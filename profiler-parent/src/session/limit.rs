@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use profiler_core::ids::ByteLimit;
-use profiler_core::{pool, sys};
+use profiler_core::internal::{pool, sys};
 
 use crate::controller::{Event, MemoryLimit};
 use crate::supervisor::{SupervisorEvent, SupervisorHandle};
@@ -42,7 +42,8 @@ pub enum LimitError {
     },
 }
 
-fn check(limit: &MemoryLimit, bytes: u64) -> Result<(), LimitError> {
+fn check(limit: &MemoryLimit, wanted: ByteLimit) -> Result<(), LimitError> {
+    let bytes = wanted.get();
     let needed = pool::FLOOR_PAGES.saturating_mul(sys::page_size());
     if bytes < needed {
         return Err(LimitError::TooSmall { limit: bytes, needed });
@@ -53,10 +54,14 @@ fn check(limit: &MemoryLimit, bytes: u64) -> Result<(), LimitError> {
 
 /// Sets the limit, and waits until all processes obey it. Returns the bytes that are still held
 /// beyond it.
-pub(super) fn set(limit: &MemoryLimit, supervisor: &SupervisorHandle, bytes: u64) -> Result<u64, LimitError> {
-    check(limit, bytes)?;
+pub(super) fn set(
+    limit: &MemoryLimit,
+    supervisor: &SupervisorHandle,
+    wanted: ByteLimit,
+) -> Result<u64, LimitError> {
+    check(limit, wanted)?;
     let (obeyed, answer) = bounded(1);
-    supervisor.send(SupervisorEvent::SetLimit { limit: ByteLimit::new(bytes), obeyed });
+    supervisor.send(SupervisorEvent::SetLimit { limit: wanted, obeyed });
     if answer.recv_timeout(ASKED).is_err() {
         // A process that stands still cannot obey: from now on the others give what it owes.
         supervisor.send(SupervisorEvent::Accounting(Event::Overdue));

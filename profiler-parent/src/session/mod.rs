@@ -6,10 +6,10 @@
 //! uses; this file puts them together.
 
 mod builder;
+mod confirmation;
 mod end_signal;
 mod limit;
 
-use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -20,20 +20,21 @@ use profiler_core::ids::ByteLimit;
 use profiler_core::session::{Features, SessionParams};
 
 pub use builder::{SessionBuilder, SessionError};
+pub use confirmation::Confirmation;
 pub use limit::LimitError;
 
-use crate::alerts::{AlertRules, AlertSources, Alerts, EvidenceOptions};
+use crate::alerts::{AlertRules, AlertSources, Alerts, AlertsError, EvidenceOptions};
 use crate::capture::{Capture, CaptureSources};
 use crate::controller::MemoryLimit;
 use crate::gather::state::Patience;
 use crate::groups::{GroupsSnapshot, Monitor, ProbeRegistry, SnapshotReader};
 #[cfg(feature = "live")]
 use crate::live::{LiveOptions, LiveServer, LiveSources};
-use crate::observe::{Filter, Observer, ObserverOptions, ObserverRegistry};
+use crate::observe::{Filter, ObserveError, Observer, ObserverOptions, ObserverRegistry};
 use crate::pools::PoolDirectory;
 use crate::process_table::{ProcessReport, ProcessTable};
 use crate::session_time::SessionTime;
-use crate::supervisor::{Control, ProfiledChild, SpawnedError, Supervisor, SupervisorContext, Trust};
+use crate::supervisor::{Control, ProfiledChild, SpawnError, Supervisor, SupervisorContext, Trust};
 use crate::symbols::SymbolStore;
 use end_signal::EndSignal;
 
@@ -87,7 +88,7 @@ impl Session {
     ///
     /// # Errors
     /// When the program cannot be started; nothing runs then.
-    pub fn spawn(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnedError> {
+    pub fn spawn(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnError> {
         self.supervisor.spawn(name, command, Trust::Trusted)
     }
 
@@ -100,8 +101,8 @@ impl Session {
     /// fork it. `docs/security.md` says what else holds, and which system calls its sandbox must allow.
     ///
     /// # Errors
-    /// As [`Session::spawn`]; [`SpawnedError::Channel`] on other systems than Linux.
-    pub fn spawn_untrusted(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnedError> {
+    /// As [`Session::spawn`]; [`SpawnError::Channel`] on other systems than Linux.
+    pub fn spawn_untrusted(&self, name: &str, command: Command) -> Result<ProfiledChild, SpawnError> {
         self.supervisor.spawn(name, command, Trust::Untrusted)
     }
 
@@ -127,8 +128,8 @@ impl Session {
     /// recorded afterwards is reported.
     ///
     /// # Errors
-    /// When the system gives no thread.
-    pub fn observe(&self, filter: Filter) -> io::Result<Observer> {
+    /// [`ObserveError`]; nothing is observed then.
+    pub fn observe(&self, filter: Filter) -> Result<Observer, ObserveError> {
         self.observe_with(filter, ObserverOptions::default())
     }
 
@@ -136,7 +137,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::observe`].
-    pub fn observe_with(&self, filter: Filter, options: ObserverOptions) -> io::Result<Observer> {
+    pub fn observe_with(&self, filter: Filter, options: ObserverOptions) -> Result<Observer, ObserveError> {
         self.observers.observe(filter, options)
     }
 
@@ -144,8 +145,8 @@ impl Session {
     /// it is measured meanwhile. Looks at all groups five times a second, on a thread of its own.
     ///
     /// # Errors
-    /// When the system gives no thread, or the directory for the evidence cannot be made.
-    pub fn alerts(&self, rules: AlertRules, evidence: EvidenceOptions) -> io::Result<Alerts> {
+    /// [`AlertsError`]; there are no alerts then.
+    pub fn alerts(&self, rules: AlertRules, evidence: EvidenceOptions) -> Result<Alerts, AlertsError> {
         let monitor = self.monitor(Probes::JANK.with(Probes::BLOCKING));
         let sources = AlertSources {
             groups: Arc::clone(&self.groups),
@@ -187,35 +188,39 @@ impl Session {
         LiveServer::start(address, sources, alerts, self.monitor(crate::live::PROBES))
     }
 
-    /// Records nothing anywhere until [`Session::resume`]. Returns when every child has confirmed, or
-    /// after a second, with how many have not.
-    pub fn pause(&self) -> usize {
+    /// Stops recording in all processes until [`Session::resume`]. Returns when every child has
+    /// confirmed, or after a second.
+    pub fn pause(&self) -> Confirmation {
         profiler_core::session::pause();
-        self.supervisor.handle.control(Control::Pause, CONFIRM)
+        self.confirm(Control::Pause)
     }
 
     /// Ends [`Session::pause`].
-    pub fn resume(&self) -> usize {
+    pub fn resume(&self) -> Confirmation {
         profiler_core::session::resume();
-        self.supervisor.handle.control(Control::Resume, CONFIRM)
+        self.confirm(Control::Resume)
     }
 
     /// Takes no periodic samples anywhere until [`Session::resume_sampling`]; markers go on.
-    pub fn pause_sampling(&self) -> usize {
+    pub fn pause_sampling(&self) -> Confirmation {
         profiler_core::session::pause_sampling();
-        self.supervisor.handle.control(Control::PauseSampling, CONFIRM)
+        self.confirm(Control::PauseSampling)
     }
 
     /// Ends [`Session::pause_sampling`].
-    pub fn resume_sampling(&self) -> usize {
+    pub fn resume_sampling(&self) -> Confirmation {
         profiler_core::session::resume_sampling();
-        self.supervisor.handle.control(Control::ResumeSampling, CONFIRM)
+        self.confirm(Control::ResumeSampling)
     }
 
     /// Waits until every selected thread of every child has been sampled once more.
-    pub fn wait_one_periodic_sampling(&self) -> usize {
+    pub fn wait_one_periodic_sampling(&self) -> Confirmation {
         profiler_core::session::wait_one_periodic_sampling();
-        self.supervisor.handle.control(Control::WaitOnePeriodicSampling, CONFIRM)
+        self.confirm(Control::WaitOnePeriodicSampling)
+    }
+
+    fn confirm(&self, control: Control) -> Confirmation {
+        Confirmation::new(self.supervisor.handle.control(control, CONFIRM))
     }
 
     /// The groups of all processes as they are now. Read from the pools without asking a process, see
@@ -258,8 +263,8 @@ impl Session {
     ///
     /// # Errors
     /// [`LimitError`]: less than this process needs, or more than [`SessionBuilder::max_memory_limit`].
-    pub fn set_memory_limit(&self, bytes: u64) -> Result<u64, LimitError> {
-        limit::set(&self.limit, &self.supervisor.handle, bytes)
+    pub fn set_memory_limit(&self, limit: ByteLimit) -> Result<u64, LimitError> {
+        limit::set(&self.limit, &self.supervisor.handle, limit)
     }
 
     /// Where the pools of this session are, if they are files: what `profiler recover` and

@@ -24,18 +24,18 @@ fn a_child_that_cannot_be_watched_is_ended_and_forgotten() {
         command.arg(seconds()).stdin(Stdio::null());
         command
     };
-    let child = session.spawn("watched", sleeping()).unwrap();
+    let mut child = session.spawn("watched", sleeping()).unwrap();
     while !is_running() {
         std::thread::yield_now(); // `spawn` returns before the system shows the arguments
     }
-    assert!(child.kill().unwrap());
+    child.kill().unwrap();
     while !child.has_ended() {
         std::thread::yield_now();
     }
     let before = session.processes().len();
     session.supervisor.handle.watcher().stop();
     let error = session.spawn("not watched", sleeping()).unwrap_err();
-    assert!(matches!(error, SpawnedError::System(_)), "{error}");
+    assert!(matches!(error, SpawnError::System(_)), "{error}");
     assert!(!is_running(), "the caller is told that nothing was started");
     assert_eq!(session.processes().len(), before);
 }

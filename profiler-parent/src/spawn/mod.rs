@@ -20,7 +20,7 @@ use crate::sys;
 /// Why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SpawnError {
+pub enum ChildStartError {
     /// A file could not be prepared for the child.
     #[error("cannot hand the {what} over to the child: {source}")]
     HandOver {
@@ -65,8 +65,8 @@ pub struct ChildResources<'a> {
 /// resources.
 ///
 /// # Errors
-/// All of [`SpawnError`]; then no process was started.
-pub fn spawn(mut command: Command, resources: &ChildResources<'_>) -> Result<Child, SpawnError> {
+/// All of [`ChildStartError`]; then no process was started.
+pub fn spawn(mut command: Command, resources: &ChildResources<'_>) -> Result<Child, ChildStartError> {
     let mut inherited = Vec::new();
     let environment = ChildEnvironment {
         pool: hand_over("pool", resources.pool, &mut inherited)?,
@@ -80,16 +80,17 @@ pub fn spawn(mut command: Command, resources: &ChildResources<'_>) -> Result<Chi
         },
     };
     environment.put_into(&mut command);
-    sys::inherit(&mut command, inherited).map_err(|source| SpawnError::HandOver { what: "files", source })?;
-    command.spawn().map_err(|source| SpawnError::Start { program: command.get_program().into(), source })
+    sys::inherit(&mut command, inherited)
+        .map_err(|source| ChildStartError::HandOver { what: "files", source })?;
+    command.spawn().map_err(|source| ChildStartError::Start { program: command.get_program().into(), source })
 }
 
 fn hand_over(
     what: &'static str,
     file: ChildFile<'_>,
     inherited: &mut Vec<File>,
-) -> Result<Handover, SpawnError> {
-    let failed = |source| SpawnError::HandOver { what, source };
+) -> Result<Handover, ChildStartError> {
+    let failed = |source| ChildStartError::HandOver { what, source };
     match file {
         ChildFile::At(path) => Ok(Handover::Path(path.to_owned())),
         ChildFile::Open(file) => {

@@ -51,7 +51,7 @@ fn a_program_that_is_not_there_is_named() {
     let resources =
         ChildResources { pool: ChildFile::At(nowhere), outbox: None, token: token(), server: &server("s") };
     let error = spawn(Command::new("/no/such/program"), &resources).unwrap_err();
-    assert!(matches!(error, SpawnError::Start { .. }));
+    assert!(matches!(error, ChildStartError::Start { .. }));
     assert!(error.to_string().contains("/no/such/program"), "{error}");
 }
 

@@ -76,7 +76,8 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
         let state = Mutex::new(WatchedChildren { children: BTreeMap::new(), stopped: false });
         let shared = Arc::new(WatcherState { bell: Mutex::new(Arc::new(Bell::new()?)), state });
         let theirs = Arc::clone(&shared);
-        let thread = profiler_core::sys::spawn_quiet("profiler-exits", move || theirs.run(on_exit))?;
+        let thread =
+            profiler_core::internal::sys::spawn_quiet("profiler-exits", move || theirs.run(on_exit))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 

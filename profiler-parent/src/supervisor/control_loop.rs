@@ -13,10 +13,11 @@ use ipc_protocol::message::{GatherId, Hello, ToChild, ToParent};
 use ipc_protocol::transport::TransportError;
 use profiler_core::groups::Probes;
 use profiler_core::ids::{ByteLimit, PoolId};
-use profiler_core::manager::update::{ManagerUpdate, Update};
-use profiler_core::pool::FLOOR_PAGES;
+use profiler_core::internal::manager::update::{ManagerUpdate, Update};
+use profiler_core::internal::pool::FLOOR_PAGES;
+use profiler_core::internal::sys;
+use profiler_core::session;
 use profiler_core::time::Timestamp;
-use profiler_core::{session, sys};
 
 use super::events::{CaptureRequest, SupervisorEvent};
 use super::link::{Control, Link, Worth};

@@ -6,10 +6,10 @@
 use std::process::ExitStatus;
 use std::sync::Arc;
 
-use profiler_core::grave::Grave;
 use profiler_core::ids::PoolId;
-use profiler_core::reader::PoolReader;
-use profiler_core::sys;
+use profiler_core::internal::grave::Grave;
+use profiler_core::internal::reader::PoolReader;
+use profiler_core::internal::sys;
 use profiler_core::time::Timestamp;
 
 use super::control_loop::{ControlLoop, forward};

@@ -268,8 +268,8 @@ mod tests {
     use super::*;
     use ipc_protocol::message::{GatherOutcome, Proportion};
     use ipc_protocol::transport::in_process;
-    use profiler_core::manager::update::ManagerUpdate;
-    use profiler_core::profile::ProfileSpec;
+    use profiler_core::internal::manager::update::ManagerUpdate;
+    use profiler_core::internal::profile::ProfileSpec;
     use profiler_core::time::{Anchor, Timestamp};
 
     #[test]

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::bounded;
 use profiler_core::ids::{ByteLimit, PoolId};
-use profiler_core::manager::update::ManagerUpdate;
-use profiler_core::pool;
+use profiler_core::internal::manager::update::ManagerUpdate;
+use profiler_core::internal::pool;
+use profiler_core::internal::sys;
 use profiler_core::session::{self, Features, SessionParams, StartError, StartOptions};
-use profiler_core::sys;
 
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::controller::Event;

@@ -30,9 +30,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use profiler_core::ids::PoolId;
-use profiler_core::pool::{self, PoolSpec};
+use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::sys::spawn_quiet;
 use profiler_core::session::{Features, SessionParams};
-use profiler_core::sys::spawn_quiet;
 use profiler_core::time::Timestamp;
 
 use crate::controller::MemoryLimit;
@@ -47,7 +47,7 @@ pub(crate) use link::Control;
 use listen::ChildReceivers;
 pub(crate) use local_process::LocalProcessError;
 pub(crate) use spawn::Trust;
-pub use spawn::{ChildSignals, ProfiledChild, SpawnedError};
+pub use spawn::{ChildSignals, ProfiledChild, SpawnError};
 
 /// Events that may wait for the supervisor; few of each child's, see [`listen`]. Senders wait when
 /// it is full.
@@ -148,13 +148,13 @@ impl Supervisor {
     /// Starts a child, profiled if the limit allows.
     ///
     /// # Errors
-    /// [`SpawnedError`]; then no process runs.
+    /// [`SpawnError`]; then no process runs.
     pub(crate) fn spawn(
         &self,
         name: &str,
         command: Command,
         trust: Trust,
-    ) -> Result<ProfiledChild, SpawnedError> {
+    ) -> Result<ProfiledChild, SpawnError> {
         spawn::spawn_child(&self.context, &self.handle, name, command, trust)
     }
 }
@@ -252,7 +252,7 @@ impl SupervisorHandle {
 #[cfg(test)]
 mod tests {
     use profiler_core::ids::ProcessId;
-    use profiler_core::losses::EntryCounts;
+    use profiler_core::internal::losses::EntryCounts;
 
     use super::*;
     use crate::process_table::{Process, Remains};

@@ -4,6 +4,7 @@
 //! byte. `listen` receives its messages. When the child ends, the exit watcher's event makes the
 //! supervisor hang up its channel.
 
+use std::ffi::OsString;
 use std::io;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::Arc;
@@ -14,15 +15,15 @@ use ipc_protocol::environment::{EnvironmentError, Token, VARIABLE};
 use ipc_protocol::transport::TransportError;
 use ipc_protocol::transport::listener::Listener;
 use profiler_core::ids::{ByteLimit, PoolId, ProcessId};
-use profiler_core::pool::{self, PoolSpec};
-use profiler_core::sys::OwnFile;
+use profiler_core::internal::pool::{self, PoolSpec};
+use profiler_core::internal::sys::OwnFile;
 
 use super::listen::PendingChild;
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::controller::{Event, Refusal};
 use crate::outbox::{Outbox, OutboxError};
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
-use crate::spawn::{ChildFile, ChildResources, SpawnError, spawn};
+use crate::spawn::{ChildFile, ChildResources, ChildStartError, spawn};
 
 /// Pause between two tries of joining while memory is being freed: doubled each time, up to the
 /// longest. All tries together take about two seconds, on a machine that is busy elsewhere.
@@ -33,11 +34,24 @@ const JOIN_TRIES: u32 = 44;
 /// Why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SpawnedError {
+pub enum SpawnError {
+    /// A file could not be passed to the child.
+    #[error("cannot hand the {what} over to the child: {source}")]
+    HandOver {
+        /// Which file.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// The program could not be started.
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-    /// There is no place for its profile.
+    #[error("cannot start {program:?}: {source}")]
+    Start {
+        /// The program.
+        program: OsString,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The file for the child's part of a profile cannot be made.
     #[error(transparent)]
     Outbox(#[from] OutboxError),
     /// The channel could not be prepared.
@@ -49,6 +63,15 @@ pub enum SpawnedError {
     /// The system gave no memory, thread or descriptor.
     #[error("cannot start a child: {0}")]
     System(#[from] io::Error),
+}
+
+impl From<ChildStartError> for SpawnError {
+    fn from(error: ChildStartError) -> Self {
+        match error {
+            ChildStartError::HandOver { what, source } => Self::HandOver { what, source },
+            ChildStartError::Start { program, source } => Self::Start { program, source },
+        }
+    }
 }
 
 /// A child of the session. Dropping it leaves the child running, and watched.
@@ -91,28 +114,48 @@ impl ProfiledChild {
         self.processes.has_begun(self.key)
     }
 
-    /// Waits for the child to end. `None` if other code in this process took its exit status.
-    pub fn wait(&mut self) -> Option<ExitStatus> {
-        self.stdin = None; // as in std: a child that reads to the end must not wait for us
-        self.processes.wait_for_end(self.key)
+    /// Waits for the child to end and returns its exit status. Closes the child's standard input first,
+    /// as `std::process::Child` does.
+    ///
+    /// # Errors
+    /// If other code in this process took the exit status.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.stdin = None;
+        self.processes.wait_for_end(self.key).ok_or_else(status_is_gone)
     }
 
-    /// Whether the child has ended; then [`wait`](Self::wait) says at once how.
+    /// The exit status of the child, if it has ended. Does not wait.
+    ///
+    /// # Errors
+    /// If other code in this process took the exit status.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        if !self.has_ended() {
+            return Ok(None);
+        }
+        self.processes.wait_for_end(self.key).ok_or_else(status_is_gone).map(Some)
+    }
+
+    /// Whether the child has ended; then [`wait`](Self::wait) returns at once.
     pub fn has_ended(&self) -> bool {
         self.processes.has_ended(self.key)
     }
 
-    /// Kills the child. `false` if it has ended already.
+    /// Kills the child. Does nothing if it has ended.
     ///
     /// # Errors
     /// What the system says.
-    pub fn kill(&self) -> io::Result<bool> {
+    pub fn kill(&mut self) -> io::Result<()> {
         // In this order: the end of a session moves the child from the watcher to the processes.
         if self.supervisor.watcher().kill(&self.key)? {
-            return Ok(true);
+            return Ok(());
         }
-        self.processes.kill_released(self.key).transpose().map(|killed| killed.is_some())
+        self.processes.kill_released(self.key).unwrap_or(Ok(()))
     }
+}
+
+/// The error of a wait for a process that is not there.
+fn status_is_gone() -> io::Error {
+    io::Error::from_raw_os_error(libc::ECHILD)
 }
 
 /// Sends signals to one child of the session, and never to a later process of the same number.
@@ -148,7 +191,7 @@ pub(super) fn spawn_child(
     name: &str,
     command: Command,
     trust: Trust,
-) -> Result<ProfiledChild, SpawnedError> {
+) -> Result<ProfiledChild, SpawnError> {
     let key = pool::new_id()?;
     match join(supervisor, key) {
         Ok(allowance) => {
@@ -216,7 +259,7 @@ fn spawn_profiled(
     pool: Arc<OwnFile>,
     (name, trust): (&str, Trust),
     command: Command,
-) -> Result<ProfiledChild, SpawnedError> {
+) -> Result<ProfiledChild, SpawnError> {
     // A child that is not trusted could fill the disk with it: its part is always read from its
     // pool.
     let outbox = match trust {
@@ -259,7 +302,7 @@ fn spawn_unprofiled(
     name: &str,
     mut command: Command,
     why: String,
-) -> Result<ProfiledChild, SpawnedError> {
+) -> Result<ProfiledChild, SpawnError> {
     command.env_remove(VARIABLE);
     let program = command.get_program().to_owned();
     let child = command.spawn().map_err(|source| SpawnError::Start { program, source })?;

@@ -5,7 +5,9 @@
 use std::borrow::Cow;
 
 use object::read::elf::Sym;
-use object::{Endianness, Object, ObjectSection, elf, pod};
+use object::{CompressedData, CompressionFormat, Endianness, Object, ObjectSection, elf, pod};
+
+use ruzstd::decoding::FrameDecoder;
 
 use super::bytes::Bytes;
 
@@ -75,22 +77,34 @@ impl<'d> Image<'d> {
 
     /// Whether it has debug information in it.
     pub(super) fn has_debug_info(&self) -> bool {
-        self.file.section_by_name(".debug_info").is_some_and(|section| {
+        self.find_section(".debug_info").is_some_and(|section| {
             section.compressed_file_range().is_ok_and(|range| range.uncompressed_size > 0)
         })
+    }
+
+    /// The section of this name, or its form that older tools compress: `.zdebug_info` for
+    /// `.debug_info`.
+    fn find_section(&self, name: &str) -> Option<object::Section<'d, '_, Bytes<'d>>> {
+        let compressed = || Some(format!(".zdebug_{}", name.strip_prefix(".debug_")?));
+        let find = |name: &str| self.file.section_by_name(name);
+        find(name).or_else(|| find(&compressed()?))
     }
 
     /// The contents of a section, decompressed: empty if there is none, an error if it would be too much or
     /// cannot be read.
     pub(super) fn section(&self, name: &str) -> Result<Cow<'d, [u8]>, SectionError> {
-        let Some(section) = self.file.section_by_name(name) else { return Ok(Cow::Borrowed(&[])) };
+        let Some(section) = self.find_section(name) else { return Ok(Cow::Borrowed(&[])) };
         let packed = section.compressed_file_range()?;
-        let is_packed = packed.format != object::CompressionFormat::None;
+        let is_packed = packed.format != CompressionFormat::None;
         let unpacked = if is_packed { packed.uncompressed_size } else { 0 };
         if !self.bytes.has(packed.compressed_size.saturating_add(unpacked)) || !self.bytes.take(unpacked) {
             return Err(SectionError::TooMuch);
         }
-        Ok(section.compressed_data()?.decompress()?)
+        let packed = section.compressed_data()?;
+        match packed.format {
+            CompressionFormat::None => Ok(Cow::Borrowed(packed.data)),
+            _ => unpack(&packed).map(Cow::Owned).ok_or(SectionError::BadPacking),
+        }
     }
 
     /// The code symbols of a table and the texts beside it; empty if it has none.
@@ -133,12 +147,34 @@ fn raw_symbols<S: Sym<Endian = Endianness> + pod::Pod>(
     (symbols, all.count() as u64)
 }
 
+/// Decompresses a section; `None` if that does not give what the header says. Not by `object`, whose
+/// feature for it also builds a second decompressor of zlib.
+fn unpack(packed: &CompressedData<'_>) -> Option<Vec<u8>> {
+    let size = usize::try_from(packed.uncompressed_size).ok()?;
+    let mut unpacked = Vec::new();
+    unpacked.try_reserve_exact(size).ok()?;
+    match packed.format {
+        CompressionFormat::Zlib => {
+            let mut zlib = flate2::Decompress::new(true);
+            zlib.decompress_vec(packed.data, &mut unpacked, flate2::FlushDecompress::Finish).ok()?;
+        }
+        CompressionFormat::Zstandard => {
+            FrameDecoder::new().decode_all_to_vec(packed.data, &mut unpacked).ok()?;
+        }
+        _ => return None,
+    }
+    (unpacked.len() == size).then_some(unpacked)
+}
+
 /// Why a section cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SectionError {
     /// The limit.
     #[error("too much")]
     TooMuch,
+    /// The compressed contents.
+    #[error("a section that cannot be decompressed")]
+    BadPacking,
     /// The file.
     #[error(transparent)]
     Damaged(#[from] object::Error),

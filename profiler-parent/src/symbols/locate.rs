@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use profiler_core::sys::ForeignFile;
+use profiler_core::internal::sys::ForeignFile;
 
 use super::bytes::Source;
 use super::image::Image;

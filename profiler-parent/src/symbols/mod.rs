@@ -4,7 +4,7 @@
 //! [`Symbols::resolve_all`]; `profiler view` answers the viewer's questions with [`server_api`].
 //!
 //! ```no_run
-//! # use profiler_parent::symbols::{ModuleKey, SymbolOptions, Symbols};
+//! # use profiler_parent::internal::symbols::{ModuleKey, SymbolOptions, Symbols};
 //! # let (build_id, addresses) = (vec![], [0x1234]);
 //! let mut symbols = Symbols::new(SymbolOptions::default());
 //! let module = ModuleKey { path: "/usr/lib/libfoo.so", build_id: &build_id };
@@ -41,11 +41,12 @@ pub(crate) mod stack;
 mod store;
 mod table;
 mod texts;
+mod xz;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use profiler_core::reader::ModuleDefinition;
+use profiler_core::internal::reader::ModuleDefinition;
 
 pub use self::options::SymbolOptions;
 pub use self::place::{CodeRange, Place, SourceFrame, without_name};

@@ -116,7 +116,9 @@ fn section_problem(path: &Path, error: &SectionError) -> Problem {
     let path = path.to_owned();
     match error {
         SectionError::TooMuch => Problem::TooMuch(path),
-        SectionError::Damaged(error) => Problem::BadDebugInformation { path, reason: error.to_string() },
+        SectionError::BadPacking | SectionError::Damaged(_) => {
+            Problem::BadDebugInformation { path, reason: error.to_string() }
+        }
     }
 }
 

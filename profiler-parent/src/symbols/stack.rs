@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use profiler_core::sys::run_quiet;
+use profiler_core::internal::sys::run_quiet;
 
 /// Bytes of the stack. Only the pages that are used take memory.
 pub(crate) const STACK: usize = 8 << 20;

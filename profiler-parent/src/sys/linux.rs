@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use profiler_core::sys::{DescriptorLost, FileIdentity, ForeignFile, OwnDescriptor};
+use profiler_core::internal::sys::{DescriptorLost, FileIdentity, ForeignFile, OwnDescriptor};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
@@ -288,6 +288,6 @@ mod tests {
         assert_eq!(usage.cpu_ns, 12 * tick);
         assert_eq!(usage.resident_bytes, 250 * rustix::param::page_size() as u64);
         assert_eq!(usage_in(" S 1 2"), None);
-        assert!(super::usage(profiler_core::sys::process_id()).unwrap().resident_bytes > 0);
+        assert!(super::usage(profiler_core::internal::sys::process_id()).unwrap().resident_bytes > 0);
     }
 }

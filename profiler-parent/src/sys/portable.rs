@@ -104,7 +104,7 @@ impl Bell {
 }
 
 /// Opens a file for reading if it is a regular one. Never waits for the writer of a FIFO.
-pub(crate) fn open_regular(path: &Path) -> io::Result<Option<profiler_core::sys::ForeignFile>> {
+pub(crate) fn open_regular(path: &Path) -> io::Result<Option<profiler_core::internal::sys::ForeignFile>> {
     if !std::fs::metadata(path)?.is_file() {
         return Ok(None);
     }

@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 
 use profiler_core::ids::{ByteLimit, PoolId};
-use profiler_core::manager::update::{ManagerUpdate, ReleasedChunk, Update};
+use profiler_core::internal::manager::update::{ManagerUpdate, ReleasedChunk, Update};
 use profiler_core::time::Timestamp;
-use profiler_parent::controller::DeadPool;
+use profiler_parent::internal::controller::DeadPool;
 
 /// The pool of one life of a process.
 pub(crate) fn key(pid: u32, life: u64) -> PoolId {

@@ -4,9 +4,9 @@
 //! rises, falls or debts: a process may hold the largest allowance from the one that it was last seen to
 //! obey to the last one on its way, or what it held.
 
-use profiler_core::manager::update::Update;
+use profiler_core::internal::manager::update::Update;
 use profiler_core::time::Timestamp;
-use profiler_parent::controller::{DeadPool, ProcessFigures};
+use profiler_parent::internal::controller::{DeadPool, ProcessFigures};
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {

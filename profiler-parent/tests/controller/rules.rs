@@ -1,9 +1,9 @@
 //! The rules one by one, with reports written by hand.
 
 use profiler_core::ids::{ByteLimit, PoolId};
-use profiler_core::manager::update::{ReleasedChunk, Update};
+use profiler_core::internal::manager::update::{ReleasedChunk, Update};
 use profiler_core::time::Timestamp;
-use profiler_parent::controller::{Command, Controller, DeadPool, Event, Policy, Refusal};
+use profiler_parent::internal::controller::{Command, Controller, DeadPool, Event, Policy, Refusal};
 
 use super::child::key;
 

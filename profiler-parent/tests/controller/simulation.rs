@@ -7,9 +7,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use profiler_core::ids::{ByteLimit, PoolId};
-use profiler_core::manager::update::Update;
+use profiler_core::internal::manager::update::Update;
 use profiler_core::time::Timestamp;
-use profiler_parent::controller::{Command, Controller, Event, Policy};
+use profiler_parent::internal::controller::{Command, Controller, Event, Policy};
 
 use super::child::{Child, key};
 

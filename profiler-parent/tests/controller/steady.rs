@@ -1,6 +1,6 @@
 //! The scenarios of the model that the rule was designed with: peak, spans, and what they cost.
 
-use profiler_parent::controller::Policy;
+use profiler_parent::internal::controller::Policy;
 
 use super::simulation::{MIB, MS, Outcome, Scenario, fitting, simulate};
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::time::Timestamp;
-use profiler_parent::controller::{Command, Controller, Event, Policy, ProcessFigures};
+use profiler_parent::internal::controller::{Command, Controller, Event, Policy, ProcessFigures};
 
 use super::child::{Child, key};
 use super::ledger::Ledger;

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use profiler_parent::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{LiveOptions, LiveServer, Session};
 
@@ -31,7 +32,7 @@ struct Answer<'a> {
 
 impl Asked {
     pub(crate) fn new() -> Self {
-        let builder = Session::builder().features(Features::NONE).memory_limit(8 << 20);
+        let builder = Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(8 << 20));
         let session = builder.start().expect("a session");
         let options = LiveOptions::default().alerts(None);
         let live = session.serve_live_with(([127, 0, 0, 1], 0).into(), options).expect("a page");

@@ -31,7 +31,7 @@ fn check_time(from: &Path, text: &[u8], time: TimeKind, room: &Room) -> Option<u
     let mut all: Vec<Option<Exported>> = Vec::new();
     for target in TARGETS {
         let to = room.path("out");
-        let options = ExportOptions { time, names: false, ..ExportOptions::to(target) };
+        let options = ExportOptions::to(target).time(time).names(false);
         match export(from, &to, &options) {
             Ok(done) => {
                 check_files(target, &done, &to);

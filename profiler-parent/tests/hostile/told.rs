@@ -1,7 +1,7 @@
 //! What an observer gets of a marker is small, whatever the bytes of the marker are.
 
-use profiler_parent::core::entry::Entry;
-use profiler_parent::core::reader::Followed;
+use profiler_parent::core::internal::entry::Entry;
+use profiler_parent::core::internal::reader::Followed;
 use profiler_parent::observe::{MarkerDecoder, Value};
 
 /// Values of a payload, names and keys, and texts of a payload: the bounds that `observe::decode` states.

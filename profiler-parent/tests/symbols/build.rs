@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use object::{Object, ObjectSection};
-use profiler_parent::symbols::{ModuleKey, Place, SymbolOptions, Symbols};
+use profiler_parent::internal::symbols::{ModuleKey, Place, SymbolOptions, Symbols};
 
 /// `inner` is inlined into `middle`, that into `outer`; `plain` is a function alone; `hidden` is not exported.
 pub(crate) const C: &str = r#"

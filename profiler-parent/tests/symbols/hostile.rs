@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::OnceLock;
 
-use profiler_parent::symbols::{ModuleKey, Problem, SymbolOptions, Symbols, Wanted, resolve_image};
+use profiler_parent::internal::symbols::{ModuleKey, Problem, SymbolOptions, Symbols, Wanted, resolve_image};
 use proptest::prelude::*;
 
 use super::build::{self, run};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use addr2line::gimli::{Dwarf, EndianSlice, LittleEndian};
 use object::{Object, ObjectSection};
-use profiler_parent::symbols::{ModuleKey, Symbols};
+use profiler_parent::internal::symbols::{ModuleKey, Symbols};
 
 use super::build;
 

@@ -1,7 +1,7 @@
 //! The viewer's question for names.
 
-use profiler_parent::symbols::Symbols;
-use profiler_parent::symbols::server_api::{Library, RequestError, answer};
+use profiler_parent::internal::symbols::Symbols;
+use profiler_parent::internal::symbols::server_api::{Library, RequestError, answer};
 use serde_json::{Value, json};
 
 use super::build::{self, C, line, line_of};

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 use object::{Object, ObjectSymbol};
-use profiler_parent::symbols::{ModuleKey, NameSource, Problem, Symbols};
+use profiler_parent::internal::symbols::{ModuleKey, NameSource, Problem, Symbols};
 
 use super::build::{self, Built, C, RUST, Seen, line, line_of, run};
 

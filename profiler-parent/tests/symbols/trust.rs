@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use object::{Object, ObjectSection, ObjectSymbol};
-use profiler_parent::symbols::{
+use profiler_parent::internal::symbols::{
     ModuleKey, NameSource, Problem, SymbolOptions, SymbolProgress, Symbols, Wanted,
 };
 

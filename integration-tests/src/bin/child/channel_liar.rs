@@ -17,7 +17,7 @@ use ipc_protocol::message::{
 use ipc_protocol::transport::listener::Line;
 use ipc_protocol::transport::{ChildEnds, Receiver, Sender};
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
-use profiler_core::manager::update::{ManagerUpdate, Update};
+use profiler_core::internal::manager::update::{ManagerUpdate, Update};
 
 use crate::{Words, begin, number};
 

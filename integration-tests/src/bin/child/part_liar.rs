@@ -16,9 +16,9 @@ use ipc_protocol::message::{
 };
 use ipc_protocol::transport::ChildEnds;
 use ipc_protocol::transport::listener::Line;
-use profiler_core::profile::ProcessSummary;
+use profiler_core::internal::profile::ProcessSummary;
+use profiler_core::internal::sys::spawn_quiet;
 use profiler_core::session::{self, StartOptions};
-use profiler_core::sys::spawn_quiet;
 
 /// Writes something into the outbox, and says what length to announce.
 type Lie = fn(&File) -> anyhow::Result<u64>;

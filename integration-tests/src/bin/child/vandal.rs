@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, ensure};
-use profiler_core::reader::read_header;
+use profiler_core::internal::reader::read_header;
 
 use crate::Words;
 

@@ -9,6 +9,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Format, Session, Verdict};
 
@@ -24,7 +25,8 @@ const STARTS: usize = 25;
 /// All figures of gathering.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
     child_init(report)?;
-    let session = Session::builder().features(Features::NONE).memory_limit(512 << 20).start()?;
+    let session =
+        Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(512 << 20)).start()?;
     let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
     let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
     let directory = tempfile::tempdir()?;
@@ -33,7 +35,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     put(report, &runs(Format::Gecko)?);
     put_processed(report, &runs(Format::Processed)?);
     for worker in &mut workers {
-        worker.child.wait();
+        worker.child.wait()?;
     }
     drop(session);
     varied(report)
@@ -41,7 +43,8 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
 
 /// What the parent needs when no name and no stack comes twice.
 fn varied(report: &mut Report) -> Result<()> {
-    let session = Session::builder().features(Features::NONE).memory_limit(512 << 20).start()?;
+    let session =
+        Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(512 << 20)).start()?;
     let start = |number| workers::start(&session, &format!("vary {number}"), "vary", BYTES_EACH);
     let mut workers: Vec<Worker> = (0..CHILDREN).map(start).collect::<Result<_>>()?;
     let directory = tempfile::tempdir()?;
@@ -62,7 +65,7 @@ fn varied(report: &mut Report) -> Result<()> {
         report.put(growth.promised(promise));
     }
     for worker in &mut workers {
-        worker.child.wait();
+        worker.child.wait()?;
     }
     Ok(())
 }
@@ -137,12 +140,12 @@ fn child_init(report: &mut Report) -> Result<()> {
 
 /// The median over some children.
 fn init_ms(features: Features) -> Result<f64> {
-    let session = Session::builder().features(features).memory_limit(64 << 20).start()?;
+    let session = Session::builder().features(features).memory_limit(ByteLimit::new(64 << 20)).start()?;
     let mut times = Vec::new();
     for number in 0..STARTS {
         let mut worker = workers::start(&session, &format!("init {number}"), "init", 0)?;
         times.push(worker.said.parse::<f64>()? / 1e6);
-        worker.child.wait();
+        worker.child.wait()?;
     }
     Ok(median(&times))
 }

@@ -5,6 +5,7 @@
 
 use anyhow::{Context, Result, ensure};
 use profiler_core::groups::{self, Group, GroupKind, Probes, custom_loop};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 use profiler_parent::groups::ProcessStanding;
@@ -78,7 +79,8 @@ pub(crate) fn enter_some(groups: u64) {
 }
 
 fn snapshots(report: &mut Report) -> Result<()> {
-    let session = Session::builder().features(Features::NONE).memory_limit(256 << 20).start()?;
+    let session =
+        Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(256 << 20)).start()?;
     let _monitor = session.monitor(Probes::JANK);
     let start = |number| workers::start(&session, &format!("child {number}"), "groups", GROUPS_EACH);
     let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use integration_tests::watch::Seen;
+use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 
@@ -32,13 +33,13 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
 
 /// Floods with so many children.
 fn flood(children: usize) -> Result<Seen> {
-    let session = Session::builder().features(Features::NONE).memory_limit(LIMIT).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(LIMIT)).start()?;
     let start = |number| workers::start(&session, &format!("flood {number}"), "flood", 0);
     let mut workers: Vec<Worker> = (0..children).map(start).collect::<Result<_>>()?;
     let mut seen = Seen::default();
     seen.look_for(FLOOD, &session, LIMIT);
     for worker in &mut workers {
-        worker.child.wait();
+        worker.child.wait()?;
     }
     Ok(seen)
 }

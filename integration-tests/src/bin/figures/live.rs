@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use profiler_core::groups::{Group, GroupKind};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{LiveServer, Session};
 
@@ -35,7 +36,8 @@ const ALL: &str = "live.json?window=10s&sort=wall&top=all&ptop=all";
 
 /// All figures of the live page.
 pub(crate) fn measure(report: &mut Report) -> Result<()> {
-    let session = Session::builder().features(Features::NONE).memory_limit(256 << 20).start()?;
+    let session =
+        Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(256 << 20)).start()?;
     let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
     let start = |number| workers::start(&session, &format!("child {number}"), "live-groups", number);
     let mut workers: Vec<Worker> = (0..PROCESSES).map(start).collect::<Result<_>>()?;

@@ -5,8 +5,8 @@
 
 use anyhow::{Context, Result};
 use profiler_core::ids::ByteLimit;
-use profiler_core::losses::EntryCounts;
-use profiler_core::reader::{PoolReader, Snapshot};
+use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartOptions};
 
 /// Most drops per entry that a figure may contain.

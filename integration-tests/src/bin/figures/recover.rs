@@ -7,7 +7,8 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use profiler_core::reader::PoolReader;
+use profiler_core::ids::ByteLimit;
+use profiler_core::internal::reader::PoolReader;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 use profiler_parent::recover::recover;
@@ -28,7 +29,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let place = tempfile::tempdir()?;
     let session = Session::builder()
         .features(Features::NONE)
-        .memory_limit(512 << 20)
+        .memory_limit(ByteLimit::new(512 << 20))
         .pool_directory(place.path().join("pools"))
         .start()?;
     let start = |number| workers::start(&session, &format!("fill {number}"), "fill", BYTES_EACH);
@@ -49,7 +50,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
         report.put(Figure::new(figure, median(&rates), "MB/s").unless(too_few.clone()));
     }
     for worker in &mut workers {
-        worker.child.wait();
+        worker.child.wait()?;
     }
     Ok(())
 }

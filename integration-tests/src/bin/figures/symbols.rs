@@ -11,7 +11,7 @@ use std::time::Instant;
 use addr2line::gimli::{Dwarf, DwarfSections, EndianSlice, LittleEndian};
 use anyhow::{Context, Result, ensure};
 use object::{Object, ObjectSection, SectionKind};
-use profiler_parent::symbols::{ModuleKey, SymbolOptions, Symbols, Wanted};
+use profiler_parent::internal::symbols::{ModuleKey, SymbolOptions, Symbols, Wanted};
 
 use crate::figure::{Figure, Report};
 use crate::measure::median;

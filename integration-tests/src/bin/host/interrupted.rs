@@ -14,8 +14,8 @@ use anyhow::{Result, ensure};
 use integration_tests::counting::{CountingAllocator, allocations_of};
 use integration_tests::exits;
 use integration_tests::patience::until;
+use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::marker;
-use profiler_core::pool::{self, PoolSpec};
 use profiler_core::session::{self, SessionParams, StartOptions};
 use profiler_core::time::SessionClock;
 

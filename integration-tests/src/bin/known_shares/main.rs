@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{Format, Session};
 
@@ -46,7 +47,7 @@ fn run(directory: &Path, time: Duration) -> Result<()> {
     std::fs::create_dir_all(directory)?;
     let library = compile(&directory.canonicalize()?)?;
     let features = Features::STACK_WALK.with(Features::CPU);
-    let session = Session::builder().feature(features).memory_limit(128 << 20).start()?;
+    let session = Session::builder().feature(features).memory_limit(ByteLimit::new(128 << 20)).start()?;
     let mut children = Vec::new();
     for number in 0..PROCESSES {
         let mut command = Command::new(std::env::current_exe()?);

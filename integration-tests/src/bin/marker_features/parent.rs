@@ -6,7 +6,7 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use profiler_parent::core::session::Features;
-use profiler_parent::output::ProfileFile;
+use profiler_parent::internal::output::ProfileFile;
 use profiler_parent::{Format, ProfiledChild, Session, marker};
 
 use crate::expect::expectation;
@@ -57,8 +57,9 @@ pub(crate) fn run(out: &Path, expect: &Path, gecko: Option<&Path>) -> Result<()>
     let mut victim = Stepper::start(&session, VICTIM)?;
     everything.wait_for("recorded")?;
     victim.wait_for("recorded")?;
-    ensure!(victim.child.kill()?, "the victim was dead already");
-    victim.child.wait();
+    ensure!(!victim.child.has_ended(), "the victim was dead already");
+    victim.child.kill()?;
+    victim.child.wait()?;
     marker!("killed");
     pause(&session, &mut everything)?;
     let report = session.capture().save(out)?;
@@ -69,8 +70,8 @@ pub(crate) fn run(out: &Path, expect: &Path, gecko: Option<&Path>) -> Result<()>
         session.capture().format(Format::Gecko).save(gecko)?; // nobody records anything meanwhile
     }
     drop(everything.to);
-    let status = everything.child.wait();
-    ensure!(status.is_some_and(|status| status.success()), "the child ended with {status:?}");
+    let status = everything.child.wait()?;
+    ensure!(status.success(), "the child ended with {status:?}");
     serde_json::to_writer_pretty(&mut expect, &expectation(&report))?;
     expect.commit()?;
     Ok(())
@@ -78,11 +79,11 @@ pub(crate) fn run(out: &Path, expect: &Path, gecko: Option<&Path>) -> Result<()>
 
 /// Has the child record one marker during a pause and one after it.
 fn pause(session: &Session, child: &mut Stepper) -> Result<()> {
-    ensure!(session.pause() == 0, "a child did not confirm the pause");
+    ensure!(session.pause().is_complete(), "a child did not confirm the pause");
     marker!("while paused");
     child.go_on()?;
     child.wait_for("paused")?;
-    ensure!(session.resume() == 0, "a child did not confirm the end of the pause");
+    ensure!(session.resume().is_complete(), "a child did not confirm the end of the pause");
     child.go_on()?;
     child.wait_for("resumed")
 }

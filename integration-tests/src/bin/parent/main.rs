@@ -19,6 +19,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 use integration_tests::{acks, patience};
+use profiler_core::ids::ByteLimit;
 use profiler_core::marker::category;
 use profiler_core::text_marker;
 use profiler_parent::core::session::Features;
@@ -33,7 +34,8 @@ fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let limit = arguments.next().context("which limit?")?.parse()?;
     let pools = arguments.next().context("where are the pools?")?;
-    let mut builder = Session::builder().features(Features::NONE).name("parent").memory_limit(limit);
+    let mut builder =
+        Session::builder().features(Features::NONE).name("parent").memory_limit(ByteLimit::new(limit));
     if pools != "-" {
         builder = builder.pool_directory(pools);
     }

@@ -79,7 +79,7 @@ impl Crew {
         let pid = member.child.id().get();
         let pool = pool_of(pid);
         member.child.kill()?;
-        let status = member.child.wait().and_then(|status| status.signal());
+        let status = member.child.wait()?.signal();
         ensure!(status == Some(libc::SIGKILL), "{} ended by itself: {status:?}", member.name);
         let said = member.board.read()?;
         self.tally.kills += 1;

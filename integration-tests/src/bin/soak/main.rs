@@ -24,6 +24,7 @@ use integration_tests::kills::wild;
 use integration_tests::marks;
 use integration_tests::patience::Stopwatch;
 use options::{Options, USAGE};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 use verify::{Bounds, verify};
@@ -98,7 +99,10 @@ struct Soak {
 
 impl Soak {
     fn start(options: Options) -> anyhow::Result<Self> {
-        let session = Session::builder().features(Features::NONE).memory_limit(options.limit).start()?;
+        let session = Session::builder()
+            .features(Features::NONE)
+            .memory_limit(ByteLimit::new(options.limit))
+            .start()?;
         let crew = Crew::start(&session, options.children, options.threads)?;
         Ok(Self {
             options,

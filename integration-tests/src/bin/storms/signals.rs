@@ -212,7 +212,7 @@ pub(crate) fn too_small_alternate_stacks(stop: &AtomicBool) -> Result<()> {
 
 fn says_that_stacks_are_missing() -> Result<()> {
     let file = session::pool_file().context("no pool")?;
-    let snapshot = profiler_core::reader::PoolReader::open(file)?.snapshot()?;
+    let snapshot = profiler_core::internal::reader::PoolReader::open(file)?.snapshot()?;
     let notices = snapshot.definitions.notices();
     ensure!(notices.iter().any(|notice| notice.contains("alternate signal stack")), "{notices:?}");
     Ok(())

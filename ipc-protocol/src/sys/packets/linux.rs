@@ -17,7 +17,7 @@ use std::io;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use profiler_core::sys::{DescriptorLost, OwnDescriptor, spawn_quiet};
+use profiler_core::internal::sys::{DescriptorLost, OwnDescriptor, spawn_quiet};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 
 use super::Packet;

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 #[cfg(unix)]
-use profiler_core::sys::DescriptorLost;
+use profiler_core::internal::sys::DescriptorLost;
 
 use super::Packet;
 use crate::sys::ReceiveMode;

@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use profiler_core::ids::{PoolId, ProcessId, ProcessKey, ProcessStart};
-use profiler_core::sys;
+use profiler_core::internal::sys;
 
 /// What the names of ipc-channel's directories begin with.
 const DIRECTORY: &str = ".tmp";

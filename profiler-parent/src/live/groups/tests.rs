@@ -2,7 +2,7 @@
 
 use profiler_core::groups::Probes;
 use profiler_core::ids::{GroupIndex, PoolId, ProcessId};
-use profiler_core::reader::groups::Peak;
+use profiler_core::internal::reader::groups::Peak;
 use serde_json::Value;
 
 use super::*;
@@ -121,7 +121,7 @@ fn l1_a_process_that_says_the_same_name_again_and_again_is_merged_in_time() {
     let all = snapshot_of(vec![process(1, (0..ROWS).map(of).collect())]);
     let (done, merged) = crossbeam_channel::bounded(1);
     let merge = move || drop(done.send(merged_since(&all, &GroupsSnapshot::default())));
-    let thread = profiler_core::sys::spawn_quiet("test-merge", merge).unwrap();
+    let thread = profiler_core::internal::sys::spawn_quiet("test-merge", merge).unwrap();
     // Work that grows with the square takes minutes.
     let merged = merged.recv_timeout(std::time::Duration::from_secs(120)).expect("it is still at it");
     thread.join().unwrap();

@@ -100,7 +100,7 @@ fn run(session: &Session, count: u64) -> Result<()> {
             children.push(session.spawn("brief", command)?);
         }
         for child in &mut children {
-            ensure!(child.wait().is_some_and(|status| status.success()), "a child failed");
+            ensure!(child.wait()?.success(), "a child failed");
         }
     }
     Ok(())

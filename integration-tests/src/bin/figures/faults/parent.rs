@@ -19,6 +19,7 @@ use integration_tests::kills::entry;
 use integration_tests::kills::wave::signal;
 use integration_tests::own::state_of;
 use integration_tests::patience::{Stopwatch, until};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 use rustix::time::{ClockId, clock_gettime};
@@ -94,7 +95,7 @@ fn measure_stopped(
 /// `parent SECONDS`: starts the children, says `ready`, and lives until its standard input is closed.
 pub(super) fn play_parent(words: &[String]) -> Result<()> {
     let seconds = words.first().context("how long?")?;
-    let session = Session::builder().features(Features::NONE).memory_limit(LIMIT).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(LIMIT)).start()?;
     let mut children = Vec::new();
     for number in 0..CHILDREN {
         let mut command = role("recorder")?;

@@ -46,7 +46,7 @@ fn extra(stopped: usize) -> Result<f64> {
     let took = watch.elapsed();
     pids.iter().for_each(|pid| signal(*pid, libc::SIGCONT));
     for worker in &mut workers {
-        worker.child.wait();
+        worker.child.wait()?;
     }
     let whole = captured?.processes.iter().filter(|process| process.counts.delivered > 0).count();
     ensure!(whole >= CHILDREN, "only {whole} processes are in the profile");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use integration_tests::watch::Seen;
+use profiler_core::ids::ByteLimit;
 use profiler_core::marker;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
@@ -32,7 +33,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
 }
 
 fn flood(children: usize) -> Result<Seen> {
-    let session = Session::builder().features(Features::NONE).memory_limit(LIMIT).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(LIMIT)).start()?;
     std::thread::scope(|scope| {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
@@ -63,7 +64,7 @@ fn churn(session: &Session, children: usize) -> Result<Seen> {
     }
     seen.look_for(LOOK, session, LIMIT);
     for worker in &mut workers {
-        worker.child.wait();
+        worker.child.wait()?;
     }
     Ok(seen)
 }

@@ -6,6 +6,7 @@
 //! flooding one included: no quiet child took longer.
 
 use anyhow::{Result, bail};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 
@@ -17,7 +18,8 @@ const QUIET: usize = 8;
 const ROUNDS: usize = 300;
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
-    let session = Session::builder().features(Features::NONE).memory_limit(64 << 20).start()?;
+    let session =
+        Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(64 << 20)).start()?;
     let start = |number| workers::start(&session, &format!("quiet {number}"), "init", 0);
     let mut workers: Vec<Worker> = (0..QUIET).map(start).collect::<Result<_>>()?;
     workers.push(workers::start(&session, "flood", "flood", 0)?);
@@ -27,7 +29,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
     report.put(Figure::new("flood.quiet_reply_ms.median", median(&times), "ms"));
     report.put(Figure::new("flood.quiet_reply_ms.p99", p99, "ms").promised(Promise::AtMost(100.0)));
     for worker in &mut workers {
-        worker.child.wait();
+        worker.child.wait()?;
     }
     Ok(())
 }
@@ -35,7 +37,7 @@ pub(super) fn measure(report: &mut Report) -> Result<()> {
 /// Milliseconds until all have confirmed.
 fn round(session: &Session) -> Result<f64> {
     let mut silent = 0;
-    let took = ns_of(|| silent = session.wait_one_periodic_sampling()) / 1e6;
+    let took = ns_of(|| silent = session.wait_one_periodic_sampling().unconfirmed()) / 1e6;
     std::thread::sleep(std::time::Duration::from_millis(5));
     if silent > 0 {
         bail!("{silent} children did not confirm within a second");

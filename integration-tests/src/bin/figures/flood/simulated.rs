@@ -12,7 +12,7 @@ mod child;
 mod simulation;
 
 use profiler_core::ids::ByteLimit;
-use profiler_parent::controller::Controller;
+use profiler_parent::internal::controller::Controller;
 
 use crate::figure::{Figure, Promise, Report};
 use crate::measure::cpu_ns_of;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use integration_tests::profile::Profile;
+use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::session::Features;
 
@@ -57,7 +58,7 @@ fn put(report: &mut Report, name: &str, looks: &[Look], promise: Promise) {
 }
 
 fn spread(rates: &[u64]) -> Result<Vec<Look>> {
-    let session = Session::builder().features(Features::NONE).memory_limit(LIMIT).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(LIMIT)).start()?;
     let start = |(number, rate): (usize, &u64)| workers::start(&session, &format!("{number}"), "pace", *rate);
     let mut workers: Vec<Worker> = rates.iter().enumerate().map(start).collect::<Result<_>>()?;
     let directory = tempfile::tempdir()?;
@@ -71,7 +72,7 @@ fn spread(rates: &[u64]) -> Result<Vec<Look>> {
         session.resume();
     }
     for worker in &mut workers {
-        worker.child.wait();
+        worker.child.wait()?;
     }
     Ok(looks)
 }

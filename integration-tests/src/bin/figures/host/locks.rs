@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use integration_tests::locks::{Extent, holder, take};
 use integration_tests::patience::{Stopwatch, until};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{Format, ProcessState, ProfiledChild, Session};
 
@@ -64,7 +65,7 @@ fn locks_lost() -> Result<f64> {
             lost += look()?;
         }
         child.kill()?;
-        child.wait();
+        child.wait()?;
         lost += look()?;
     }
     drop(session);
@@ -73,7 +74,7 @@ fn locks_lost() -> Result<f64> {
 
 /// Median times of the first spawns and of those with many children.
 fn spawn_times() -> Result<(f64, f64)> {
-    let session = Session::builder().features(Features::NONE).memory_limit(LIMIT).start()?;
+    let session = Session::builder().features(Features::NONE).memory_limit(ByteLimit::new(LIMIT)).start()?;
     let mut times = Vec::new();
     let mut children = Vec::new();
     for _ in 0..CROWD + SAMPLES {
@@ -87,7 +88,7 @@ fn spawn_times() -> Result<(f64, f64)> {
         child.kill()?;
     }
     for child in &mut children {
-        child.wait();
+        child.wait()?;
     }
     Ok((first, last))
 }

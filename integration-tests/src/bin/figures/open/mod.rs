@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use profiler_core::ids::ByteLimit;
 use profiler_parent::core::session::Features;
 use profiler_parent::{CaptureReport, Format, Session};
 
@@ -39,7 +40,11 @@ pub(crate) fn measure(report: &mut Report) -> Result<()> {
     let part = if std::env::var(FULL).is_ok_and(|value| value == "1") { 1 } else { SHORT };
     let directory = tempfile::tempdir()?;
     let features = Features::STACK_WALK.with(Features::CPU).with(Features::NO_SAMPLING);
-    let session = Session::builder().name("figures").features(features).memory_limit(4 << 30).start()?;
+    let session = Session::builder()
+        .name("figures")
+        .features(features)
+        .memory_limit(ByteLimit::new(4 << 30))
+        .start()?;
     let empty = directory.path().join("empty.json.gz");
     session.capture().save(&empty)?;
     let start = |number| workers::start(&session, &format!("worker {number}"), "open", part);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use profiler_core::ids::{DefinitionId, ThreadId};
+use profiler_core::internal::reader::ModuleDefinition;
 use profiler_core::marker::{MarkerOptions, category};
-use profiler_core::reader::ModuleDefinition;
 use profiler_core::sampler::{Frame, Sample, SampleWriter, define_module};
 use profiler_core::time::Timestamp;
 use profiler_core::{marker, text_marker};

@@ -7,7 +7,7 @@
 //! A run is too long to go undisturbed on a busy machine, so the thread's own processor time is
 //! taken, page faults included. A run in which the thread waited for anything is not valid.
 
-use profiler_core::reader::Snapshot;
+use profiler_core::internal::reader::Snapshot;
 
 use super::kinds::instant;
 use crate::figure::{Figure, Promise, Report};

@@ -7,9 +7,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use profiler_core::entry::Entry;
 use profiler_core::ids::ThreadId;
-use profiler_core::reader::{ChunkBuffer, ChunkRead, PoolReader};
+use profiler_core::internal::entry::Entry;
+use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader};
 use profiler_core::sampler::SamplingStats;
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 

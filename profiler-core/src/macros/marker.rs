@@ -1,6 +1,6 @@
 //! The recording macros: one static per call site, nothing evaluated while no session runs.
 //!
-//! Without the cargo feature `enabled` they compile to nothing, see `record::enabled`.
+//! Without the cargo feature `enabled` they compile to nothing, see `enabled`.
 
 /// Records a marker.
 ///
@@ -25,22 +25,26 @@ macro_rules! marker {
         $crate::marker!($name, &$crate::category::OTHER)
     };
     ($name:expr, $category:expr $(,)?) => {
-        $crate::marker!($name, $category, $crate::marker::MarkerOptions::default())
+        $crate::marker!(
+            $name,
+            $category,
+            <$crate::marker::MarkerOptions as ::core::default::Default>::default()
+        )
     };
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::record::is_active() {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                SITE.add($category, $options);
+            if $crate::session::is_active() {
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                __PROFILER_SITE.add($category, $options);
             },
             ()
         )
     };
     ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::record::is_active() {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                SITE.add_typed($category, $options, $payload);
+            if $crate::session::is_active() {
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                __PROFILER_SITE.add_typed($category, $options, $payload);
             },
             ()
         )
@@ -59,9 +63,9 @@ macro_rules! marker {
 macro_rules! text_marker {
     ($name:expr, $category:expr, $options:expr, $text:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::record::is_active() {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                SITE.add_text($category, $options, $text);
+            if $crate::session::is_active() {
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                __PROFILER_SITE.add_text($category, $options, $text);
             },
             ()
         )
@@ -86,8 +90,8 @@ macro_rules! scope {
     ($name:expr, $category:expr $(,)?) => {
         $crate::__if_enabled!(
             {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                $crate::marker::MarkerScope::new(&SITE, $category, None)
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                $crate::marker::MarkerScope::new(&__PROFILER_SITE, $category, ::core::option::Option::None)
             },
             $crate::marker::MarkerScope::disabled()
         )
@@ -95,8 +99,12 @@ macro_rules! scope {
     ($name:expr, $category:expr, $text:expr $(,)?) => {
         $crate::__if_enabled!(
             {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                $crate::marker::MarkerScope::new(&SITE, $category, Some($text))
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                $crate::marker::MarkerScope::new(
+                    &__PROFILER_SITE,
+                    $category,
+                    ::core::option::Option::Some($text),
+                )
             },
             $crate::marker::MarkerScope::disabled()
         )
@@ -123,13 +131,17 @@ macro_rules! span {
         $crate::span!($name, &$crate::category::OTHER)
     };
     ($name:expr, $category:expr $(,)?) => {
-        $crate::span!($name, $category, $crate::marker::SpanOptions::default())
+        $crate::span!(
+            $name,
+            $category,
+            <$crate::marker::SpanOptions<'_> as ::core::default::Default>::default()
+        )
     };
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         $crate::__if_enabled!(
-            if $crate::record::is_active() {
-                static SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
-                $crate::marker::MarkerSpan::new(&SITE, $category, $options)
+            if $crate::session::is_active() {
+                static __PROFILER_SITE: $crate::marker::MarkerSite = $crate::marker::MarkerSite::new($name);
+                $crate::marker::MarkerSpan::new(&__PROFILER_SITE, $category, $options)
             } else {
                 $crate::marker::MarkerSpan::disabled()
             },

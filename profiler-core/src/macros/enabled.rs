@@ -1,6 +1,6 @@
 //! Which builds record: those with the cargo feature `enabled`.
 //!
-//! Used by the recording macros. Without the feature they compile to nothing: their arguments are
+//! Used by the other macros. Without the feature they compile to nothing: their arguments are
 //! type-checked in a closure that is never called.
 
 /// Expands to `$body` in builds that record, else to `$otherwise`.

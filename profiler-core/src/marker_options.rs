@@ -1,6 +1,8 @@
-//! When a marker happened, and on which thread.
+//! When a marker happened, on which thread, and what a span begins with.
+//!
+//! Compiled with and without the feature `engine`. Applications use this module as
+//! [`crate::marker`].
 
-use crate::entry::Timing;
 use crate::ids::ThreadId;
 use crate::time::Timestamp;
 
@@ -16,31 +18,17 @@ pub enum MarkerTiming {
     Interval(Timestamp, Timestamp),
     /// From this instant until now.
     IntervalUntilNowFrom(Timestamp),
-    /// Begins now; an [`MarkerTiming::IntervalEnd`] of the same name ends it. Unlike a scope it
-    /// is seen even if its end never comes.
+    /// Begins now; a [`MarkerTiming::IntervalEnd`] of the same name ends it. Unlike a scope, it is in
+    /// the profile even if it never ends.
     IntervalStart,
     /// Ends now.
     IntervalEnd,
 }
 
-impl MarkerTiming {
-    #[inline(always)]
-    pub(crate) fn resolve(self) -> Timing {
-        match self {
-            Self::InstantNow => Timing::Instant(Timestamp::now()),
-            Self::InstantAt(at) => Timing::Instant(at),
-            Self::Interval(start, end) => Timing::Interval(start, end),
-            Self::IntervalUntilNowFrom(start) => Timing::Interval(start, Timestamp::now()),
-            Self::IntervalStart => Timing::Start(Timestamp::now()),
-            Self::IntervalEnd => Timing::End(Timestamp::now()),
-        }
-    }
-}
-
 /// The stack that a marker carries: where on the calling thread it was recorded.
 ///
-/// Taken at once, on the calling thread, also for a marker that belongs to another one; costs no more than a
-/// sample does, some microseconds. A marker without a stack costs what it costs without this option.
+/// The stack is that of the calling thread, even if the marker belongs to another thread. It costs
+/// about as much as a sample: some microseconds. A marker without a stack costs nothing extra.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MarkerStack {
     /// None.
@@ -65,8 +53,8 @@ pub enum MarkerStack {
 pub struct MarkerOptions {
     /// When it happened.
     pub timing: MarkerTiming,
-    /// The thread it belongs to, if not the calling one. A thread that the profile does not
-    /// know lets the marker stay with the calling thread.
+    /// The thread it belongs to, if that is not the calling thread. If the profile does not know the
+    /// thread, the marker stays with the calling thread.
     pub thread: Option<ThreadId>,
     /// The stack that it carries.
     pub stack: MarkerStack,
@@ -123,5 +111,36 @@ impl MarkerOptions {
 impl From<MarkerTiming> for MarkerOptions {
     fn from(timing: MarkerTiming) -> Self {
         Self { timing, thread: None, stack: MarkerStack::None }
+    }
+}
+
+/// What a span begins with.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(not(feature = "engine"), allow(dead_code))] // nothing reads the fields
+pub struct SpanOptions<'a> {
+    pub(crate) label: Option<&'a str>,
+    pub(crate) group: Option<&'a str>,
+}
+
+impl<'a> SpanOptions<'a> {
+    /// With a text beside the name.
+    #[must_use]
+    pub const fn label(mut self, label: &'a str) -> Self {
+        self.label = Some(label);
+        self
+    }
+
+    /// What the thread records while the span is open belongs to this group, for observers of that
+    /// group; `*` is all groups.
+    #[must_use]
+    pub const fn group(mut self, group: &'a str) -> Self {
+        self.group = Some(group);
+        self
+    }
+}
+
+impl<'a> From<&'a str> for SpanOptions<'a> {
+    fn from(label: &'a str) -> Self {
+        Self::default().label(label)
     }
 }

@@ -1,12 +1,14 @@
 //! What a group stands for, and which of its measures are taken.
+//!
+//! Compiled with and without the feature `engine`. Applications use this module as
+//! [`crate::groups`].
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 /// What a group stands for. Groups of the same kind compare with each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "engine", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum GroupKind {
     /// All that is done for any group in the process. Implied.
@@ -23,7 +25,7 @@ pub enum GroupKind {
     Request,
     /// A kind of asynchronous task.
     Task,
-    /// Something that is waited for: see [`super::blocking`].
+    /// Something that is waited for: see [`crate::groups::blocking()`].
     Blocking,
     /// Anything else, also what a newer program calls otherwise.
     Other,
@@ -63,6 +65,7 @@ impl GroupKind {
     }
 
     /// `plugin:foo` as kind and name. Without a kind that is known it is a component of that whole name.
+    #[cfg_attr(not(feature = "engine"), allow(dead_code))] // only the engine splits
     pub(crate) fn split(text: &str) -> (Self, &str) {
         let split = text.split_once(':').and_then(|(kind, name)| Some((Self::from_name(kind)?, name)));
         split.unwrap_or((Self::Component, text))
@@ -77,8 +80,9 @@ impl fmt::Display for GroupKind {
 
 /// What is measured of groups, as a set of bits. Entries into groups are always counted; nothing else is unless
 /// somebody wants it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "engine", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "engine", serde(transparent))]
 pub struct Probes(u8);
 
 impl Probes {
@@ -88,9 +92,9 @@ impl Probes {
     pub const JANK: Self = Self(1 << 1);
     /// Processor time: the thread's clock is read twice per iteration, by a system call (`clock_gettime`).
     pub const CPU: Self = Self(1 << 2);
-    /// Time spent inside [`super::blocking`].
+    /// Time spent inside [`crate::groups::blocking()`].
     pub const BLOCKING: Self = Self(1 << 3);
-    /// Groups that are too fine to be measured always: see [`super::Group::fine`].
+    /// Groups that are too fine to be measured always: see [`crate::groups::Group::fine`].
     pub const FINE: Self = Self(1 << 4);
     /// Everything.
     pub const ALL: Self = Self(Self::JANK.0 | Self::CPU.0 | Self::BLOCKING.0 | Self::FINE.0);
@@ -133,6 +137,7 @@ impl Probes {
     }
 
     /// Whether a clock has to be read at all.
+    #[cfg_attr(not(feature = "engine"), allow(dead_code))] // only the engine reads clocks
     pub(crate) const fn needs_time(self) -> bool {
         self.0 & (Self::JANK.0 | Self::CPU.0 | Self::BLOCKING.0) != 0
     }

@@ -18,9 +18,9 @@ macro_rules! label {
     ($name:expr, $category:expr $(,)?) => {
         $crate::__if_enabled!(
             {
-                static LABEL: $crate::label::Label =
+                static __PROFILER_LABEL: $crate::label::Label =
                     $crate::label::Label::new($name, ::core::file!(), ::core::line!());
-                $crate::label::LabelScope::new(&LABEL, $category)
+                $crate::label::LabelScope::new(&__PROFILER_LABEL, $category)
             },
             $crate::label::LabelScope::disabled()
         )

@@ -1,0 +1,18 @@
+//! Which public types are `Send` and `Sync`, and the macros that the crate exports.
+
+use profiler_child::{InitError, Status, blocking, group, label, marker, scope, span, text_marker};
+use test_support::assert_send_sync;
+
+assert_send_sync!(InitError, Status);
+
+#[test]
+fn all_macros_for_recording_are_exported() {
+    use profiler_child::core::marker::{MarkerOptions, category};
+    marker!("marker");
+    text_marker!("text", &category::OTHER, MarkerOptions::default(), "text");
+    let _scope = scope!("scope");
+    let _span = span!("span");
+    let _label = label!("label");
+    let _entered = group!("plugin:test").enter();
+    let _waits = blocking!("disk");
+}

@@ -1,0 +1,8 @@
+//! What the compiler says about a wrong use of `#[label::function]`: one plain error at its place.
+//!
+//! `TRYBUILD=overwrite cargo test -p profiler-core-macros` writes the expected errors.
+
+#[test]
+fn a_wrong_use_is_one_plain_error() {
+    trybuild::TestCases::new().compile_fail("tests/errors/*.rs");
+}

@@ -1,0 +1,4 @@
+#[profiler_core::label::function]
+async fn fetch() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[profiler_core::label::function]
+const fn size() -> usize {
+    8
+}
+
+fn main() {}

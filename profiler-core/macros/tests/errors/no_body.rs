@@ -1,0 +1,6 @@
+trait Plugin {
+    #[profiler_core::label::function]
+    fn run(&self);
+}
+
+fn main() {}

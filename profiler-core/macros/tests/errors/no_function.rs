@@ -1,0 +1,4 @@
+#[profiler_core::label::function]
+struct Request;
+
+fn main() {}

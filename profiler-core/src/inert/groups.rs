@@ -1,0 +1,155 @@
+//! Performance groups that count nothing.
+
+#![allow(unsafe_code)]
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+pub use crate::group_kind::{GroupKind, Probes};
+
+/// A group without totals.
+#[derive(Clone, Debug)]
+pub struct Group(());
+
+impl Group {
+    /// A group, for a static.
+    pub const fn new(_kind: GroupKind, _name: &'static str) -> Self {
+        Self(())
+    }
+
+    /// A group by one text.
+    pub const fn named(_text: &'static str) -> Self {
+        Self(())
+    }
+
+    /// A fine group.
+    pub const fn fine(_kind: GroupKind, _name: &'static str) -> Self {
+        Self(())
+    }
+
+    /// Registers nothing.
+    pub fn register(_kind: GroupKind, _name: &str) -> Self {
+        Self(())
+    }
+
+    /// Registers nothing.
+    pub fn register_with(_kind: GroupKind, _name: &str, _labels: &[(&str, &str)]) -> Self {
+        Self(())
+    }
+
+    /// Registers nothing.
+    pub fn register_fine(_kind: GroupKind, _name: &str) -> Self {
+        Self(())
+    }
+
+    /// Enters nothing.
+    #[inline(always)]
+    pub fn enter(&self) -> Entered {
+        Entered(PhantomData)
+    }
+}
+
+/// Several groups.
+#[derive(Clone, Copy, Debug)]
+pub struct Groups<'a, const N: usize>(PhantomData<[&'a Group; N]>);
+
+impl<'a, const N: usize> Groups<'a, N> {
+    /// All of these.
+    pub const fn of(_groups: [&'a Group; N]) -> Self {
+        Self(PhantomData)
+    }
+
+    /// Enters nothing.
+    #[inline(always)]
+    pub fn enter(&self) -> Entered {
+        Entered(PhantomData)
+    }
+}
+
+/// The guard of entered groups. Not `Send`, as the one that does something.
+#[derive(Debug)]
+#[must_use = "the group is left at once"]
+pub struct Entered(PhantomData<*const ()>);
+
+impl Drop for Entered {
+    #[inline(always)]
+    fn drop(&mut self) {}
+}
+
+/// Enters nothing.
+#[inline(always)]
+pub fn blocking(_what: &Group) -> Entered {
+    Entered(PhantomData)
+}
+
+/// Does nothing.
+pub fn turn() {}
+
+/// A loop without iterations.
+#[derive(Debug)]
+pub struct CustomLoop(PhantomData<*const ()>);
+
+/// Begins nothing.
+pub fn custom_loop() -> CustomLoop {
+    CustomLoop(PhantomData)
+}
+
+impl CustomLoop {
+    /// Does nothing.
+    pub fn turn(&mut self) {}
+}
+
+impl Drop for CustomLoop {
+    #[inline(always)]
+    fn drop(&mut self) {}
+}
+
+/// A loop inside of an iteration.
+#[derive(Debug)]
+#[must_use = "the nested loop ends at once"]
+pub struct NestedLoop(PhantomData<*const ()>);
+
+/// Begins nothing.
+pub fn nested_loop() -> NestedLoop {
+    NestedLoop(PhantomData)
+}
+
+impl Drop for NestedLoop {
+    #[inline(always)]
+    fn drop(&mut self) {}
+}
+
+/// Nothing is measured.
+pub fn probes() -> Probes {
+    Probes::NONE
+}
+
+/// Does nothing.
+pub fn set_probes(_probes: Probes) {}
+
+/// Puts futures into groups.
+pub trait InGroups: Future + Sized {
+    /// The same future.
+    fn in_group(self, _group: &Group) -> InGroup<Self> {
+        InGroup(self)
+    }
+}
+
+impl<F: Future> InGroups for F {}
+
+/// A future, which is polled as it is.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct InGroup<F>(F);
+
+impl<F: Future> Future for InGroup<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: the future inside is pinned with `self`: it is not moved out of it, `InGroup` has
+        // no `Drop`, and there is no other access to the field.
+        unsafe { self.map_unchecked_mut(|this| &mut this.0) }.poll(context)
+    }
+}

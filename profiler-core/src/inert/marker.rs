@@ -1,0 +1,129 @@
+//! Markers that are not recorded. Options, payload types and schemas are the real ones.
+
+pub mod schema {
+    //! Marker schemas, as with the engine.
+
+    pub use crate::schema::*;
+}
+
+pub use crate::category::{self, Category, CategoryPair};
+pub use crate::marker_options::{MarkerOptions, MarkerStack, MarkerTiming, SpanOptions};
+pub use crate::marker_type::{ProfilerMarker, Text};
+
+use std::marker::PhantomData;
+
+/// Does nothing.
+#[inline(always)]
+pub fn add_untyped_marker(_name: &str, _category: impl Into<CategoryPair>, _options: MarkerOptions) {}
+
+/// Does nothing.
+#[inline(always)]
+pub fn add_text_marker(
+    _name: &str,
+    _category: impl Into<CategoryPair>,
+    _options: MarkerOptions,
+    _text: &str,
+) {
+}
+
+/// Does nothing.
+#[inline(always)]
+pub fn add_marker<M: ProfilerMarker>(
+    _name: &str,
+    _category: impl Into<CategoryPair>,
+    _options: MarkerOptions,
+    _payload: &M,
+) {
+}
+
+/// The static behind a macro call. Not made by hand.
+#[derive(Debug)]
+pub struct MarkerSite;
+
+impl MarkerSite {
+    /// A site.
+    pub const fn new(_name: &'static str) -> Self {
+        Self
+    }
+
+    /// Does nothing.
+    #[inline(always)]
+    pub fn add(&'static self, _category: impl Into<CategoryPair>, _options: MarkerOptions) {}
+
+    /// Does nothing.
+    #[inline(always)]
+    pub fn add_typed<M: ProfilerMarker>(
+        &'static self,
+        _category: impl Into<CategoryPair>,
+        _options: MarkerOptions,
+        _payload: &M,
+    ) {
+    }
+
+    /// Does nothing.
+    #[inline(always)]
+    pub fn add_text(&'static self, _category: impl Into<CategoryPair>, _options: MarkerOptions, _text: &str) {
+    }
+}
+
+/// The guard of a scope. Not `Send`, as the one that does something.
+#[derive(Debug)]
+#[must_use = "a scope ends when its guard is dropped; bind it: let _scope = scope!(…)"]
+pub struct MarkerScope<'a>(PhantomData<(*const (), &'a str)>);
+
+impl<'a> MarkerScope<'a> {
+    /// Opens nothing.
+    #[inline(always)]
+    pub fn new(
+        _site: &'static MarkerSite,
+        _category: impl Into<CategoryPair>,
+        _text: Option<&'a str>,
+    ) -> Self {
+        Self::disabled()
+    }
+
+    /// A scope that records nothing.
+    pub const fn disabled() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl Drop for MarkerScope<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {}
+}
+
+/// The guard of a span.
+#[derive(Debug)]
+#[must_use = "a span ends when its guard is dropped; bind it: let _span = span!(…)"]
+pub struct MarkerSpan(());
+
+impl MarkerSpan {
+    /// Opens nothing.
+    #[inline(always)]
+    pub fn new<'a>(
+        _site: &'static MarkerSite,
+        _category: impl Into<CategoryPair>,
+        _options: impl Into<SpanOptions<'a>>,
+    ) -> Self {
+        Self::disabled()
+    }
+
+    /// A span that records nothing.
+    pub const fn disabled() -> Self {
+        Self(())
+    }
+
+    /// Does nothing.
+    pub fn detail(&self, _name: &str, _value: &str) {}
+
+    /// `None`.
+    pub fn id(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Drop for MarkerSpan {
+    #[inline(always)]
+    fn drop(&mut self) {}
+}

@@ -1,0 +1,34 @@
+//! The switches of a session that never runs. Sessions are started with the feature `enabled` only.
+
+/// False: no session can run.
+#[inline(always)]
+pub const fn is_active() -> bool {
+    false
+}
+
+/// Does nothing.
+pub fn pause() {}
+
+/// Does nothing.
+pub fn resume() {}
+
+/// False.
+pub fn is_paused() -> bool {
+    false
+}
+
+/// Does nothing.
+pub fn pause_sampling() {}
+
+/// Does nothing.
+pub fn resume_sampling() {}
+
+/// False.
+pub fn is_sampling_paused() -> bool {
+    false
+}
+
+/// False: there is no sampling.
+pub fn wait_one_periodic_sampling() -> bool {
+    false
+}

@@ -1,0 +1,71 @@
+//! What the other crates of the profiler use: `profiler-parent`, `profiler-child`, `ipc-protocol`, and
+//! the tests, benchmarks and fuzz targets of the workspace.
+//!
+//! Not for applications; hidden in the documentation. Invariant: an item that applications need has a
+//! path outside of this module.
+
+pub mod codec {
+    //! See `codec` in the sources: encoding and decoding.
+
+    pub use crate::codec::*;
+}
+
+pub mod durations {
+    //! See `durations` in the sources: histograms of durations.
+
+    pub use crate::durations::*;
+}
+
+pub mod entry {
+    //! See `entry` in the sources: entries.
+
+    pub use crate::entry::*;
+}
+
+pub mod grave {
+    //! See `grave` in the sources: the pool of a dead process.
+
+    pub use crate::grave::*;
+}
+
+pub mod losses {
+    //! See `losses` in the sources: entry counts.
+
+    pub use crate::losses::*;
+}
+
+pub mod manager {
+    //! See `manager` in the sources: the chunk manager.
+
+    pub use crate::manager::*;
+}
+
+pub mod pool {
+    //! See `pool` in the sources: the shared bytes.
+
+    pub use crate::pool::*;
+}
+
+pub mod profile {
+    //! See `profile` in the sources: profile writers.
+
+    pub use crate::profile::*;
+}
+
+pub mod reader {
+    //! See `reader` in the sources: decoding of pools.
+
+    pub use crate::reader::*;
+}
+
+pub mod sys {
+    //! See `sys` in the sources: the operating system.
+
+    pub use crate::sys::*;
+}
+
+pub mod payload {
+    //! See `marker::payload` in the sources: the bytes of payloads.
+
+    pub use crate::marker::payload::*;
+}

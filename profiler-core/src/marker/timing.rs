@@ -1,0 +1,19 @@
+//! From the time that a caller states to the time of an entry.
+
+use super::MarkerTiming;
+use crate::entry::Timing;
+use crate::time::Timestamp;
+
+impl MarkerTiming {
+    #[inline(always)]
+    pub(crate) fn resolve(self) -> Timing {
+        match self {
+            Self::InstantNow => Timing::Instant(Timestamp::now()),
+            Self::InstantAt(at) => Timing::Instant(at),
+            Self::Interval(start, end) => Timing::Interval(start, end),
+            Self::IntervalUntilNowFrom(start) => Timing::Interval(start, Timestamp::now()),
+            Self::IntervalStart => Timing::Start(Timestamp::now()),
+            Self::IntervalEnd => Timing::End(Timestamp::now()),
+        }
+    }
+}

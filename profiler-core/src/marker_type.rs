@@ -1,0 +1,74 @@
+//! The trait of payload types, and the one payload type that viewers know.
+//!
+//! Compiled with and without the feature `engine`, so it uses only the trait of serde and not the
+//! derive macro. Applications use this module as [`crate::marker`].
+
+use serde_core::ser::{Serialize, SerializeStruct, Serializer};
+
+use crate::schema::{Format, Location, MarkerSchema};
+
+/// A type of marker payload: a struct of plain fields with a schema.
+///
+/// The struct derives `serde::Serialize`; fields may borrow. A field may be a boolean, an integer, a
+/// float, a character, a text, a variant without data, an option or a newtype of these, or a
+/// sequence or tuple of them, up to a sequence of sequences. Markers whose payload has other fields
+/// (maps, nested structs, bytes, 128-bit integers) are dropped and counted. The type is registered
+/// in the pool when it is first recorded.
+///
+/// ```
+/// use profiler_core::marker::{ProfilerMarker, schema::{Format, MarkerSchema}};
+///
+/// #[derive(serde::Serialize)]
+/// struct FileMarker<'a> {
+///     path: &'a str,
+///     bytes: u64,
+/// }
+///
+/// impl ProfilerMarker for FileMarker<'_> {
+///     const TYPE_NAME: &'static str = "File";
+///
+///     fn schema() -> MarkerSchema {
+///         MarkerSchema::in_chart_and_table(Self::TYPE_NAME)
+///             .all_labels("{marker.data.path}")
+///             .key_label_format("path", "Path", Format::FilePath)
+///             .key_label_format("bytes", "Size", Format::Bytes)
+///     }
+/// }
+/// ```
+pub trait ProfilerMarker: Serialize {
+    /// Name of the type, unique in the application; by it types of all processes are merged.
+    const TYPE_NAME: &'static str;
+
+    /// How the viewer shows markers of this type. Called once per process and pool.
+    fn schema() -> MarkerSchema;
+}
+
+/// A text beside the marker's name. The viewer knows this type.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// The text.
+    pub name: &'a str,
+}
+
+impl Serialize for Text<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut text = serializer.serialize_struct("Text", 1)?;
+        text.serialize_field("name", self.name)?;
+        text.end()
+    }
+}
+
+impl ProfilerMarker for Text<'_> {
+    const TYPE_NAME: &'static str = "Text";
+
+    fn schema() -> MarkerSchema {
+        MarkerSchema::new(
+            Self::TYPE_NAME,
+            [Location::MarkerChart, Location::MarkerTable, Location::TimelineOverview],
+        )
+        .tooltip_label("{marker.name}")
+        .chart_label("{marker.name} — {marker.data.name}")
+        .table_label("{marker.name} — {marker.data.name}")
+        .key_label_format("name", "Details", Format::String)
+    }
+}

@@ -1,0 +1,52 @@
+//! What the other crates of the workspace use: the `profiler` command, tests and fuzz targets.
+//!
+//! Not for applications; hidden in the documentation. Invariant: an item that applications need has a
+//! path outside of this module.
+
+pub mod controller {
+    //! See `controller` in the sources: the global controller.
+
+    pub use crate::controller::*;
+}
+
+pub mod gather {
+    //! See `gather` in the sources: the capture in the Gecko format.
+
+    pub use crate::gather::*;
+}
+
+pub mod output {
+    //! See `output` in the sources: files of profiles.
+
+    pub use crate::output::*;
+}
+
+pub mod outbox {
+    //! See `outbox` in the sources: files of parts.
+
+    pub use crate::outbox::*;
+}
+
+pub mod processed {
+    //! See `processed` in the sources: the writer of the processed format.
+
+    pub use crate::processed::*;
+}
+
+pub mod reading {
+    //! See `reading` in the sources: the reader of profiles.
+
+    pub use crate::reading::*;
+}
+
+pub mod spawn {
+    //! See `spawn` in the sources: the start of a child.
+
+    pub use crate::spawn::*;
+}
+
+pub mod symbols {
+    //! See `symbols` in the sources: names of code addresses.
+
+    pub use crate::symbols::*;
+}

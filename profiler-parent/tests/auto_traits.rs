@@ -1,0 +1,115 @@
+//! Which public types are `Send` and `Sync`.
+
+use profiler_parent::alerts::{ListenerError, Withheld};
+use profiler_parent::export::{ExportError, ExportOptions, Exported, Imported, Target, TimeKind};
+use profiler_parent::groups::{
+    GroupId, GroupKind, GroupRow, GroupTotals, Histogram, Member, MergedGroup, MissingProcess, Peak, Probes,
+    ProcessGroups, ProcessStanding, RowStatus,
+};
+use profiler_parent::observe::{
+    Batch, BatchClock, Detail, Field, Flow, Forwarding, NoBatch, ObservedMarker, ObserverOptions, Origin,
+    SessionNs, Shape, SharedText, SpanNumber, Value,
+};
+use profiler_parent::recover::{
+    FindError, Life, PassedOver, RecoverError, Recovery, Survey, SurveyedProcess,
+};
+use profiler_parent::{
+    Alert, AlertRules, AlertTarget, Alerts, AlertsError, ByteLimit, Capture, CaptureError, CaptureEvent,
+    CaptureEvents, CaptureReport, CapturedProcess, ChildSignals, Confirmation, DropReason, Drops,
+    EntryCounts, EvidenceOptions, Features, Filter, Format, GroupsSnapshot, LimitError, Monitor,
+    ObserveError, Observer, PoolDirectoryError, ProcessId, ProcessReport, ProcessState, ProfiledChild,
+    Session, SessionBuilder, SessionError, SpawnError, SymbolOptions, Unsuitable, Verdict, Why,
+};
+use test_support::{assert_send, assert_send_sync};
+
+assert_send_sync!(
+    Session,
+    SessionBuilder,
+    SessionError,
+    Confirmation,
+    LimitError,
+    ByteLimit,
+    Features,
+    PoolDirectoryError,
+    Unsuitable,
+    ProfiledChild,
+    ChildSignals,
+    SpawnError,
+    ProcessId,
+    ProcessReport,
+    ProcessState,
+    EntryCounts,
+    Drops,
+    DropReason,
+    Verdict,
+    Why,
+);
+assert_send_sync!(
+    CaptureEvents,
+    CaptureEvent,
+    CaptureError,
+    CaptureReport,
+    CapturedProcess,
+    Format,
+    SymbolOptions,
+);
+assert_send_sync!(
+    Alert,
+    AlertRules,
+    AlertTarget,
+    Alerts,
+    AlertsError,
+    EvidenceOptions,
+    ListenerError,
+    Withheld,
+    GroupsSnapshot,
+    Monitor,
+    GroupId,
+    GroupKind,
+    GroupRow,
+    GroupTotals,
+    Histogram,
+    Member,
+    MergedGroup,
+    MissingProcess,
+    Peak,
+    Probes,
+    ProcessGroups,
+    ProcessStanding,
+    RowStatus,
+);
+assert_send_sync!(
+    Observer,
+    ObserveError,
+    Filter,
+    ObserverOptions,
+    Forwarding,
+    Batch,
+    BatchClock,
+    Detail,
+    Field,
+    Flow,
+    NoBatch,
+    ObservedMarker,
+    Origin,
+    SessionNs,
+    Shape,
+    SharedText,
+    SpanNumber,
+    Value,
+);
+assert_send_sync!(ExportError, ExportOptions, Exported, Imported, Target, TimeKind);
+assert_send_sync!(FindError, Life, PassedOver, RecoverError, Recovery, Survey, SurveyedProcess);
+#[cfg(feature = "live")]
+assert_send_sync!(profiler_parent::LiveError, profiler_parent::LiveOptions, profiler_parent::LiveServer);
+#[cfg(feature = "view")]
+assert_send_sync!(
+    profiler_parent::view::Kind,
+    profiler_parent::view::Library,
+    profiler_parent::view::NotAProfile,
+    profiler_parent::view::Server,
+    profiler_parent::view::ViewError,
+);
+
+// It owns the application's source of names, which may not be `Sync`.
+assert_send!(Capture);
