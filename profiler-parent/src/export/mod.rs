@@ -1,12 +1,7 @@
 //! Recordings in the formats of other tools, and `.cpuprofile` files as recordings.
 //!
-//! Called by `profiler export` and `profiler import`, and by applications. A profile is read twice: first for what its
-//! threads refer to ([`survey`]), then thread by thread ([`recording`]); each format writes a thread when it comes.
-//!
-//! ```text
-//! file ─▶ walk ─▶ survey   libraries, names, shared tables           (held)
-//! file ─▶ walk ─▶ raw thread ─▶ slices, tables ─▶ format ─▶ output   (one thread held)
-//! ```
+//! Called by `profiler export` and `profiler import`, and by applications. [`crate::reading`] reads the
+//! profile one thread at a time, [`recording`] cuts each into slices of time, and the format writes it.
 //!
 //! | format | what it holds besides | files |
 //! |---|---|---|
@@ -29,27 +24,20 @@ mod file_name;
 mod folded;
 mod import;
 mod index;
-mod located;
-mod markers;
 mod pauses;
 mod pprof;
 mod proto;
-mod raw;
 mod recording;
-mod shared;
 mod slices;
 mod speedscope;
-mod survey;
-mod tables;
 mod tree;
-mod walk;
 
 use std::path::{Path, PathBuf};
 
 pub use import::{Imported, import_cpuprofile};
 
 use crate::output::OutputError;
-use crate::reading::Nameless;
+use crate::reading::{Nameless, ReadError};
 use recording::Recording;
 
 /// A format to export to.
@@ -154,6 +142,15 @@ pub enum ExportError {
     Write(#[from] std::io::Error),
 }
 
+impl From<ReadError> for ExportError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Read { path, source } => Self::Read { path, source },
+            ReadError::NotAProfile { path, why } => Self::NotAProfile { path, why },
+        }
+    }
+}
+
 /// Writes the profile `from`, of either form, compressed or not, in another format to `to`: a file that is replaced, or
 /// for [`Target::CpuProfile`] a directory, which is made if need be and whose files of the same names are replaced.
 ///
@@ -165,13 +162,13 @@ pub fn export(from: &Path, to: &Path, options: &ExportOptions) -> Result<Exporte
     not_onto_itself(from, to)?;
     let recording = Recording::open(from, options)?;
     let (totals, files) = match options.target {
-        Target::CpuProfile => cpuprofile::write(&recording, from, to, options.time)?,
-        Target::Speedscope => speedscope::write(&recording, from, to)?,
-        Target::ChromeTrace => chrome_trace::write(&recording, from, to)?,
-        Target::Folded => folded::write(&recording, from, to)?,
-        Target::Pprof => pprof::write(&recording, from, to)?,
+        Target::CpuProfile => cpuprofile::write(&recording, to, options.time)?,
+        Target::Speedscope => speedscope::write(&recording, to)?,
+        Target::ChromeTrace => chrome_trace::write(&recording, to)?,
+        Target::Folded => folded::write(&recording, to)?,
+        Target::Pprof => pprof::write(&recording, to)?,
     };
-    let nameless = recording.survey.into_nameless();
+    let nameless = recording.into_survey().into_nameless();
     Ok(Exported { files, threads: totals.threads, samples: totals.samples, nameless })
 }
 
