@@ -6,29 +6,26 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
 use profiler_core::profile::JsonWriter;
 
 use super::ExportError;
-use super::bounded::{Bounded, too_long};
+use super::bounded::too_long;
 use super::call_frame::Scripts;
 use super::chrome_markers;
 use super::cpuprofile::Clock;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
 use super::tree::{CallTree, ROOT, TreeId};
-use crate::output::ProfileFile;
 use crate::reading::{Survey, TextField};
 
 /// Samples of one event.
 const CHUNK: usize = 4096;
 const PROFILER: &str = "disabled-by-default-v8.cpu_profiler";
 
-/// Writes the file.
-pub(super) fn write(recording: &Recording, to: &Path) -> Result<(Totals, Vec<PathBuf>), ExportError> {
-    let mut file = ProfileFile::create(to)?;
-    let mut out = JsonWriter::new(Bounded::new(&mut file, recording.most_bytes()));
+/// Writes the file to `out`.
+pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, ExportError> {
+    let mut out = JsonWriter::new(out);
     out.begin_object();
     out.entry_str("displayTimeUnit", "ms");
     out.key("traceEvents");
@@ -47,8 +44,7 @@ pub(super) fn write(recording: &Recording, to: &Path) -> Result<(Totals, Vec<Pat
     out.end_array();
     out.end_object();
     out.finish()?;
-    file.commit()?;
-    Ok((totals, vec![to.to_owned()]))
+    Ok(totals)
 }
 
 /// Where an event stands.

@@ -36,9 +36,10 @@ use std::path::{Path, PathBuf};
 
 pub use import::{Imported, import_cpuprofile};
 
-use crate::output::OutputError;
+use crate::output::{OutputError, ProfileFile};
 use crate::reading::{Nameless, ReadError};
-use recording::Recording;
+use bounded::Bounded;
+use recording::{Recording, Totals};
 
 /// A format to export to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,13 +164,27 @@ pub fn export(from: &Path, to: &Path, options: &ExportOptions) -> Result<Exporte
     let recording = Recording::open(from, options)?;
     let (totals, files) = match options.target {
         Target::CpuProfile => cpuprofile::write(&recording, to, options.time)?,
-        Target::Speedscope => speedscope::write(&recording, to)?,
-        Target::ChromeTrace => chrome_trace::write(&recording, to)?,
-        Target::Folded => folded::write(&recording, to)?,
-        Target::Pprof => pprof::write(&recording, to)?,
+        Target::Speedscope => one_file(&recording, to, |recording, out| speedscope::write(recording, out))?,
+        Target::ChromeTrace => {
+            one_file(&recording, to, |recording, out| chrome_trace::write(recording, out))?
+        }
+        Target::Folded => one_file(&recording, to, |recording, out| folded::write(recording, out))?,
+        Target::Pprof => (pprof::write(&recording, to)?, vec![to.to_owned()]),
     };
     let nameless = recording.into_survey().into_nameless();
     Ok(Exported { files, threads: totals.threads, samples: totals.samples, nameless })
+}
+
+/// Writes a format that is one file.
+fn one_file(
+    recording: &Recording,
+    to: &Path,
+    write: impl FnOnce(&Recording, Bounded<&mut ProfileFile>) -> Result<Totals, ExportError>,
+) -> Result<(Totals, Vec<PathBuf>), ExportError> {
+    let mut file = ProfileFile::create(to)?;
+    let totals = write(recording, Bounded::new(&mut file, recording.most_bytes()))?;
+    file.commit()?;
+    Ok((totals, vec![to.to_owned()]))
 }
 
 /// Refuses to write a file over itself, whatever name it has.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -34,7 +34,7 @@ mod field {
 }
 
 /// Writes the file, compressed whatever its name.
-pub(super) fn write(recording: &Recording, to: &Path) -> Result<(Totals, Vec<PathBuf>), ExportError> {
+pub(super) fn write(recording: &Recording, to: &Path) -> Result<Totals, ExportError> {
     let mut file = ProfileFile::create(to)?;
     let by_name = to.extension().is_some_and(|extension| extension == "gz");
     let totals = match by_name {
@@ -47,7 +47,7 @@ pub(super) fn write(recording: &Recording, to: &Path) -> Result<(Totals, Vec<Pat
         }
     };
     file.commit()?;
-    Ok((totals, vec![to.to_owned()]))
+    Ok(totals)
 }
 
 fn write_to<W: Write>(recording: &Recording, out: W) -> Result<(Totals, Bounded<W>), ExportError> {
