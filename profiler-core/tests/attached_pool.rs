@@ -1,9 +1,7 @@
 //! A pool that stays for the life of the process, as children have it: sessions follow each other
 //! in the same tables. One test function per process, because a pool is attached for good.
 
-use std::sync::mpsc;
-
-use crate::support::{self, snapshot};
+use crate::support::{self, Worker, snapshot};
 use profiler_core::internal::pool::{self};
 use profiler_core::internal::reader::{Snapshot, ThreadInfo};
 use profiler_core::marker;
@@ -19,38 +17,6 @@ fn named<'a>(snapshot: &'a Snapshot, name: &str) -> &'a ThreadInfo {
     snapshot.threads.iter().find(|thread| thread.name == name).unwrap()
 }
 
-/// A thread that does what it is sent, and says when it is done.
-struct Worker {
-    jobs: mpsc::Sender<fn()>,
-    done: mpsc::Receiver<()>,
-    thread: std::thread::JoinHandle<()>,
-}
-
-impl Worker {
-    fn new(name: &str) -> Self {
-        let (jobs, todo) = mpsc::channel::<fn()>();
-        let (say, done) = mpsc::channel();
-        let body = move || {
-            for job in todo {
-                job();
-                say.send(()).unwrap();
-            }
-        };
-        Self { jobs, done, thread: std::thread::Builder::new().name(name.to_owned()).spawn(body).unwrap() }
-    }
-
-    fn run(&self, job: fn()) {
-        self.jobs.send(job).unwrap();
-        self.done.recv().unwrap();
-    }
-
-    fn end(self) {
-        drop(self.jobs);
-        self.thread.join().unwrap();
-    }
-}
-
-/// Waits for the maintenance thread to have looked at everything once more.
 #[test]
 fn a_thread_of_an_earlier_session_does_not_end_anothers_row() {
     own_process!();

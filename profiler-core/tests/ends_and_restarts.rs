@@ -2,9 +2,8 @@
 //! session is global to the process, so a lock keeps the tests apart.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc;
 
-use crate::support::snapshot;
+use crate::support::{Worker, snapshot};
 use profiler_core::ids::ByteLimit;
 use profiler_core::internal::losses::DropReason;
 use profiler_core::marker::schema::MarkerSchema;
@@ -18,38 +17,6 @@ fn start(params: SessionParams) {
     session::start(params, StartOptions::default()).unwrap();
 }
 
-/// A thread that does what it is sent, and says when it is done.
-struct Worker {
-    jobs: mpsc::Sender<fn()>,
-    done: mpsc::Receiver<()>,
-    thread: std::thread::JoinHandle<()>,
-}
-
-impl Worker {
-    fn new(name: &str) -> Self {
-        let (jobs, todo) = mpsc::channel::<fn()>();
-        let (say, done) = mpsc::channel();
-        let body = move || {
-            for job in todo {
-                job();
-                say.send(()).unwrap();
-            }
-        };
-        Self { jobs, done, thread: std::thread::Builder::new().name(name.to_owned()).spawn(body).unwrap() }
-    }
-
-    fn run(&self, job: fn()) {
-        self.jobs.send(job).unwrap();
-        self.done.recv().unwrap();
-    }
-
-    fn end(self) {
-        drop(self.jobs);
-        self.thread.join().unwrap();
-    }
-}
-
-/// Waits for the maintenance thread to have looked at everything once more.
 #[test]
 fn a_thread_that_is_not_selected_does_not_end_the_process_row() {
     own_process!();

@@ -3,6 +3,7 @@
 //! A session is global to its process, so a test that starts one runs in a process of its own.
 
 use std::fs::File;
+use std::sync::mpsc;
 
 use profiler_core::ids::ByteLimit;
 use profiler_core::internal::pool::{self, PoolSpec};
@@ -50,5 +51,36 @@ pub(crate) fn pool_spec(params: &SessionParams) -> PoolSpec {
         clock: SessionClock::start_now(),
         params: params.clone(),
         name: String::new(),
+    }
+}
+
+/// A thread that does what it is sent, and says when it is done.
+pub(crate) struct Worker {
+    jobs: mpsc::Sender<fn()>,
+    done: mpsc::Receiver<()>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Worker {
+    pub(crate) fn new(name: &str) -> Self {
+        let (jobs, todo) = mpsc::channel::<fn()>();
+        let (say, done) = mpsc::channel();
+        let body = move || {
+            for job in todo {
+                job();
+                say.send(()).unwrap();
+            }
+        };
+        Self { jobs, done, thread: std::thread::Builder::new().name(name.to_owned()).spawn(body).unwrap() }
+    }
+
+    pub(crate) fn run(&self, job: fn()) {
+        self.jobs.send(job).unwrap();
+        self.done.recv().unwrap();
+    }
+
+    pub(crate) fn end(self) {
+        drop(self.jobs);
+        self.thread.join().unwrap();
     }
 }

@@ -1,120 +1,101 @@
-//! Where the entries of every process went, as the profile's own logs say.
+//! The entry counts of every process, from the profile's own logs.
 //!
-//! The rows are those of `profileGatheringLog`, which knows the missing processes too; a profile
-//! without one (a process's own, or another profiler's) shows the processes that it holds. Both forms have the
-//! same logs; in the processed form all processes' are in the outermost object.
+//! The rows are those of `profileGatheringLog`, which lists the missing processes too. A profile
+//! without one (a process's own, or another profiler's) shows the processes that it holds. Both
+//! formats have the same logs; in the processed format the outermost object has those of all
+//! processes.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde_json::Value;
+use profiler_parent::internal::reading::{
+    EntryTotals, GatheredProcess, Logs, Part, PartId, ProfilingLog, RawThread, Survey, Thread,
+};
 
-use super::part::Part;
-use super::thread::Head;
 use crate::report::Row;
 
-/// What a process says of its entries.
-#[derive(Debug, Deserialize)]
-pub(super) struct Books {
-    total: Option<Total>,
+/// Which process a thread belongs to.
+#[derive(Debug)]
+pub(super) struct Head {
+    part: PartId,
+    /// As it stands there, a number or a text.
+    pid: String,
+    process_name: Option<String>,
+    is_main: bool,
 }
 
-#[derive(Debug, Deserialize)]
-struct Total {
-    recorded: u64,
-    delivered: u64,
-    evicted: u64,
-    unfinished: u64,
-    /// The sum of the drops, and each reason by its name.
-    #[serde(flatten)]
-    rest: BTreeMap<String, Value>,
-}
+impl Head {
+    pub(super) fn of(thread: &Thread<'_>) -> Self {
+        let RawThread { pid, process_name, .. } = thread.raw;
+        let (pid, process_name) = (pid.clone(), process_name.clone());
+        Self { part: thread.part, pid, process_name, is_main: thread.raw.is_main() }
+    }
 
-/// What a capture says of its course.
-#[derive(Debug, Deserialize)]
-pub(super) struct Gathering {
-    #[serde(default)]
-    processes: Vec<Logged>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Logged {
-    name: String,
-    pid: u64,
-    verdict: String,
-    threads: u64,
-    recorded: u64,
-    delivered: u64,
-    evicted: u64,
-    unfinished: u64,
-    dropped: BTreeMap<String, u64>,
-}
-
-/// A row for every process.
-pub(super) fn rows(mut root: Part) -> Vec<Row> {
-    let gathering = std::mem::take(&mut root.gathering);
-    let logged: Vec<Row> = gathering.into_values().flat_map(|log| log.processes).map(Row::from).collect();
-    match (logged.is_empty(), root.meta.is_processed()) {
-        (false, _) => logged,
-        (true, true) => rows_by_pid(root),
-        (true, false) => {
-            let processes = std::mem::take(&mut root.processes);
-            std::iter::once(root).chain(processes).map(row_of_part).collect()
-        }
+    /// The process's number; of `123.1`, a second process of one number, the number.
+    fn pid_number(&self) -> u64 {
+        let digits = self.pid.split('.').next().unwrap_or_default();
+        digits.parse().unwrap_or(0)
     }
 }
 
-impl From<Logged> for Row {
-    fn from(log: Logged) -> Self {
-        Self {
-            name: log.name,
-            pid: log.pid,
-            threads: log.threads,
-            recorded: log.recorded,
-            delivered: log.delivered,
-            evicted: log.evicted,
-            dropped: log.dropped,
-            unfinished: log.unfinished,
-            verdict: log.verdict,
-            ..Self::default()
-        }
+/// A row for every process. Takes the logs out of `survey`.
+pub(super) fn rows(survey: &mut Survey, threads: Vec<Head>) -> Vec<Row> {
+    let mut parts = std::mem::take(&mut survey.parts);
+    let Some(root) = parts.first_mut() else { return Vec::new() };
+    let Logs { profiling, gathering } = std::mem::take(&mut root.logs);
+    let logged = gathering.into_values().flat_map(|log| log.processes).map(row_of_log);
+    let logged: Vec<Row> = logged.collect();
+    if !logged.is_empty() {
+        return logged;
     }
+    if survey.meta.is_processed() {
+        return rows_by_pid(threads, profiling);
+    }
+    root.logs.profiling = profiling;
+    let mut by_part = grouped(threads, |head| head.part.0);
+    let row = |(at, part): (usize, Part)| {
+        let row = row_of(&by_part.remove(&at).unwrap_or_default(), part.product);
+        with_totals(row, part.logs.profiling.into_values().find_map(|log| log.total))
+    };
+    parts.into_iter().enumerate().map(row).collect()
 }
 
-/// A process of a profile without a log: an object of its own.
-fn row_of_part(part: Part) -> Row {
-    let Part { meta, threads, books, .. } = part;
-    let row = row_of(&threads, meta.product);
-    match books.into_values().find_map(|books| books.total) {
-        Some(total) => with_books(row, total),
-        None => row,
+fn row_of_log(log: GatheredProcess) -> Row {
+    Row {
+        name: log.name,
+        pid: log.pid,
+        threads: log.threads,
+        recorded: log.recorded,
+        delivered: log.delivered,
+        evicted: log.evicted,
+        dropped: log.dropped,
+        unfinished: log.unfinished,
+        verdict: log.verdict,
+        ..Row::default()
     }
 }
 
 /// The processes of a profile without a log that has all threads in one list.
-fn rows_by_pid(root: Part) -> Vec<Row> {
-    let Part { threads, mut books, .. } = root;
-    let mut order: Vec<String> = Vec::new();
-    let mut by_pid: BTreeMap<String, Vec<Head>> = BTreeMap::new();
-    for head in threads {
-        if !by_pid.contains_key(&head.pid) {
-            order.push(head.pid.clone());
-        }
-        by_pid.entry(head.pid.clone()).or_default().push(head);
-    }
+fn rows_by_pid(threads: Vec<Head>, mut logs: BTreeMap<String, ProfilingLog>) -> Vec<Row> {
+    let order: Vec<String> = threads.iter().map(|head| head.pid.clone()).collect();
+    let mut by_pid = grouped(threads, |head| head.pid.clone());
     let row = |pid: String| {
         let row = row_of(&by_pid.remove(&pid)?, None);
-        Some(match books.remove(&pid).and_then(|books| books.total) {
-            Some(total) => with_books(row, total),
-            None => row,
-        })
+        Some(with_totals(row, logs.remove(&pid).and_then(|log| log.total)))
     };
     order.into_iter().filter_map(row).collect()
 }
 
-/// A process without books.
+fn grouped<K: Ord>(threads: Vec<Head>, key: impl Fn(&Head) -> K) -> BTreeMap<K, Vec<Head>> {
+    let mut groups: BTreeMap<K, Vec<Head>> = BTreeMap::new();
+    for head in threads {
+        groups.entry(key(&head)).or_default().push(head);
+    }
+    groups
+}
+
+/// A process without entry counts.
 fn row_of(threads: &[Head], product: Option<String>) -> Row {
-    let main = threads.iter().find(|thread| thread.is_main()).or(threads.first());
+    let main = threads.iter().find(|thread| thread.is_main).or(threads.first());
     let name = main.and_then(|thread| thread.process_name.clone()).filter(|name| !name.is_empty());
     Row {
         name: product.filter(|product| !product.is_empty()).or(name).unwrap_or_default(),
@@ -125,14 +106,14 @@ fn row_of(threads: &[Head], product: Option<String>) -> Row {
     }
 }
 
-fn with_books(row: Row, total: Total) -> Row {
-    let reasons = total.rest.into_iter().filter(|(name, _)| name != "dropped");
+fn with_totals(row: Row, totals: Option<EntryTotals>) -> Row {
+    let Some(totals) = totals else { return row };
     Row {
-        recorded: total.recorded,
-        delivered: total.delivered,
-        evicted: total.evicted,
-        unfinished: total.unfinished,
-        dropped: reasons.filter_map(|(name, count)| Some((name, count.as_u64()?))).collect(),
+        recorded: totals.recorded,
+        delivered: totals.delivered,
+        evicted: totals.evicted,
+        unfinished: totals.unfinished,
+        dropped: totals.into_dropped(),
         ..row
     }
 }

@@ -1,25 +1,18 @@
-//! What a profile says of itself, read as a stream: of gigabytes only names, books and the tables of stacks are kept.
+//! What `profiler info` says about a profile: its processes, and the functions that take the time.
 //!
-//! Both forms are read by the same code, which knows them by what they hold. Used by `profiler info`.
+//! The profile is read as a stream, in either format, by [`profiler_parent::internal::reading`]. One thread is
+//! held at a time; of each, the costs of its functions are kept.
 
 mod books;
 mod functions;
-mod locations;
-mod names;
-mod part;
-mod thread;
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use profiler_parent::internal::reading::{Namer, text};
+use profiler_parent::internal::reading::{self, Meta, ProfileReader, ReadError, Survey, Thread, ThreadSink};
 
 use crate::report::{Report, Samples, TopFunction};
-use functions::{Cost, Costs, Function, Functions};
-use part::Part;
-use profiler_parent::SymbolOptions;
+use books::Head;
+use functions::{Cost, Costs, Function, Functions, StackCosts};
 
 /// What counts as a function's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -39,44 +32,69 @@ pub(crate) struct Wanted {
     pub(crate) names: bool,
 }
 
-/// Reads a profile, compressed or not, whatever its name says.
-pub(crate) fn read(path: &Path, wanted: Wanted) -> Result<Report> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let text = text(&file).with_context(|| format!("cannot read {}", path.display()))?;
-    // Parsing takes single bytes, which a reader of a known kind gives fastest.
-    let root: Part = serde_json::from_reader(BufReader::new(text))
-        .with_context(|| format!("{} is not a profile", path.display()))?;
-    Ok(report(root, wanted))
+/// What is collected of the threads.
+#[derive(Debug)]
+struct Collected {
+    heads: Vec<Head>,
+    /// Of threads with tables of their own.
+    functions: Functions,
+    /// Of threads that share their tables.
+    shared: StackCosts,
 }
 
-fn report(root: Part, wanted: Wanted) -> Report {
-    let (mut functions, mut namer) = (Functions::default(), Namer::default());
-    if wanted.names {
-        root.ask(&mut namer);
-        namer.look_up(SymbolOptions::default());
+impl ThreadSink for Collected {
+    type Error = ReadError;
+
+    fn thread(&mut self, thread: &Thread<'_>, _: &Survey) -> Result<(), ReadError> {
+        self.heads.push(Head::of(thread));
+        if thread.has_own_tables {
+            let mut costs = StackCosts::new(thread.tables);
+            costs.add(thread);
+            self.functions.add(thread.tables, &costs);
+        } else {
+            self.shared.add(thread);
+        }
+        Ok(())
     }
-    root.count(&namer, &mut functions);
-    let range_ms = root.meta.profiling_start_time.zip(root.meta.profiling_end_time);
-    let samples = (functions.all.samples > 0.0)
-        .then(|| Samples { nameless: namer.into_nameless(), ..top(&root, functions, wanted) });
-    Report { kind: "profile", processes: books::rows(root), range_ms, samples, ..Report::default() }
+}
+
+/// Reads a profile, compressed or not, whatever its name is.
+pub(crate) fn read(path: &Path, wanted: Wanted) -> Result<Report, ReadError> {
+    let reader = ProfileReader::open(path, reading::Wanted { names: wanted.names, logs: true })?;
+    let shared = StackCosts::new(&reader.survey().tables);
+    let mut collected = Collected { heads: Vec::new(), functions: Functions::default(), shared };
+    reader.threads(&mut collected)?;
+    Ok(report(reader.into_survey(), collected, wanted))
+}
+
+fn report(mut survey: Survey, collected: Collected, wanted: Wanted) -> Report {
+    let Collected { heads, mut functions, shared } = collected;
+    functions.add(&survey.tables, &shared);
+    let processes = books::rows(&mut survey, heads);
+    let Meta { profiling_start_time, profiling_end_time, .. } = survey.meta;
+    let samples = (functions.all.samples > 0.0).then(|| {
+        let samples = top(&survey.meta, functions, wanted);
+        Samples { nameless: survey.into_nameless(), ..samples }
+    });
+    let range_ms = profiling_start_time.zip(profiling_end_time);
+    Report { kind: "profile", processes, range_ms, samples, ..Report::default() }
 }
 
 /// The functions that take most of the time.
-fn top(root: &Part, functions: Functions, wanted: Wanted) -> Samples {
-    let Functions { costs, all } = functions;
-    let cpu_ms = root.meta.cpu_ms().filter(|_| all.cpu > 0.0);
+fn top(meta: &Meta, functions: Functions, wanted: Wanted) -> Samples {
+    let all = functions.all;
+    let cpu_ms = meta.cpu_unit_ns().map(|ns| ns / 1e6).filter(|_| all.cpu > 0.0);
     let by = match wanted.by {
         Some(Time::Wall) => Time::Wall,
         _ if cpu_ms.is_none() => Time::Wall,
         _ => Time::Cpu,
     };
-    let interval = root.meta.interval.unwrap_or(1.0);
+    let interval = meta.interval.unwrap_or(1.0);
     let of = |cost: Cost| match by {
         Time::Cpu => cost.cpu,
         Time::Wall => cost.wall_ms(interval),
     };
-    let mut costs: Vec<(Function, Costs)> = costs.into_iter().collect();
+    let mut costs = functions.into_costs();
     costs.sort_by(|(name, one), (other_name, other)| {
         let by_cost = of(other.own).total_cmp(&of(one.own));
         by_cost.then(of(other.total).total_cmp(&of(one.total))).then_with(|| name.cmp(other_name))

@@ -5,7 +5,9 @@ use super::*;
 const ALL: Wanted = Wanted { top: 10, by: None, names: true };
 
 fn read_text(text: &str, wanted: Wanted) -> Report {
-    report(serde_json::from_str(text).unwrap(), wanted)
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    read(file.path(), wanted).unwrap()
 }
 
 fn rows(report: &Report) -> Vec<(&str, f64, f64)> {
@@ -107,4 +109,62 @@ fn a_tiny_file_that_names_the_farthest_stack_is_answered() {
         assert_eq!(samples.count, 7.0, "it is a sample, of no function");
         assert_eq!(rows(&read_text(&far, ALL))[0], ("hot", 60.0, 60.0));
     }
+}
+
+/// A profile in the processed format with one thread, whose functions are called `0`, `1`, `2` and so
+/// on. `null` is no value.
+fn of_stacks(samples: &str, stack_table: &str, funcs: usize) -> String {
+    let numbers = |of: &dyn Fn(usize) -> String| (0..funcs).map(of).collect::<Vec<_>>().join(",");
+    let (rows, names) = (numbers(&|n| n.to_string()), numbers(&|n| format!("\"{n}\"")));
+    format!(
+        r#"{{"meta":{{"preprocessedProfileVersion":66,"sampleUnits":{{"threadCPUDelta":"ns"}}}},
+        "threads":[{{"pid":"1","samples":{{{samples}}}}}],"shared":{{"stackTable":{{{stack_table}}},
+        "frameTable":{{"func":[{rows}]}},"funcTable":{{"name":[{rows}]}},"stringArray":[{names}]}}}}"#
+    )
+}
+
+/// Own samples, own nanoseconds, and both in total, of a function.
+fn costs(report: &Report, function: &str) -> Option<(f64, f64, f64)> {
+    let top = &report.samples.as_ref().unwrap().top;
+    let row = top.iter().find(|row| row.function == function)?;
+    Some((row.self_samples, row.total_samples, (row.self_ms * 1e6).round()))
+}
+
+#[test]
+fn a_function_that_calls_itself_is_counted_once() {
+    // 1 calls 2, which calls itself; the frame 9 has no function.
+    let samples = r#""stack":[0,3,2,null],"threadCPUDelta":[100,5,null,7]"#;
+    for callers in [r#""prefix":[null,0,1,2]"#, r#""prefixOffset":[0,1,1,1]"#] {
+        let text = of_stacks(samples, &format!(r#""frame":[1,2,2,9],{callers}"#), 4);
+        let report = read_text(&text, ALL);
+        assert_eq!(costs(&report, "1"), Some((1.0, 3.0, 0.0)));
+        assert_eq!(costs(&report, "2"), Some((2.0, 2.0, 5.0)));
+        assert_eq!(report.samples.unwrap().top.len(), 2);
+    }
+}
+
+#[test]
+fn tables_that_point_anywhere_end_the_walk() {
+    let samples = r#""stack":[0,1,2,1e12,50],"weight":[2,1,1]"#;
+    let text = of_stacks(samples, r#""prefix":[1,0,7],"frame":[0,1,2]"#, 3);
+    let report = read_text(&text, ALL);
+    assert_eq!(costs(&report, "0").unwrap().1, 3.0, "its weight, and the caller's");
+    assert_eq!(costs(&report, "2").unwrap().1, 1.0);
+}
+
+#[test]
+fn what_a_sample_names_takes_no_memory_that_the_file_does_not_hold() {
+    let samples = r#""stack":[268435455,1,4e9,268435455]"#;
+    let report = read_text(&of_stacks(samples, r#""prefix":[null,0],"frame":[0,1]"#, 2), ALL);
+    assert_eq!(report.samples.as_ref().unwrap().count, 4.0);
+    assert_eq!((costs(&report, "1").unwrap().0, costs(&report, "0").unwrap().1), (1.0, 1.0));
+}
+
+#[test]
+fn stacks_far_out_in_a_shared_table_are_counted_too() {
+    const FAR: usize = (1 << 20) + 3;
+    let nulls = "null,".repeat(FAR - 1);
+    let stack_table = format!(r#""prefix":[null,{nulls}0],"frame":[0,{nulls}1]"#);
+    let report = read_text(&of_stacks(&format!(r#""stack":[{FAR}]"#), &stack_table, 2), ALL);
+    assert_eq!((costs(&report, "1").unwrap().0, costs(&report, "0").unwrap().1), (1.0, 1.0));
 }

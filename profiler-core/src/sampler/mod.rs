@@ -2,7 +2,7 @@
 //!
 //! Stacks are copied in the signal handler and unwound on the sampler's thread. Walking them in the handler
 //! holds a thread for longer, takes three times as much of the handler's stack, and could not catch a panic: measured, and
-//! argued, in `docs/where-to-unwind.md` (`figures -- unwind`).
+//! argued, in `docs/where-to-unwind.md`.
 //!
 //! Invariant: what samples refer to is in the pool's definitions before they are committed.
 

@@ -5,8 +5,7 @@
 //! profiler wrote becomes a few times as long. Called by every format. Invariant: of what goes through a [`Bounded`] no more
 //! than that arrives, then it fails.
 
-use std::cell::Cell;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 /// What any export may have.
 const ALWAYS: u64 = 256 << 20;
@@ -60,27 +59,6 @@ pub(super) fn too_long() -> io::Error {
         io::ErrorKind::FileTooLarge,
         "it would be more than a thousand times as long as the profile",
     )
-}
-
-/// Counts what is read.
-#[derive(Debug)]
-pub(super) struct Counted<'c, R> {
-    from: R,
-    count: &'c Cell<u64>,
-}
-
-impl<'c, R: Read> Counted<'c, R> {
-    pub(super) const fn new(from: R, count: &'c Cell<u64>) -> Self {
-        Self { from, count }
-    }
-}
-
-impl<R: Read> Read for Counted<'_, R> {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let read = self.from.read(room)?;
-        self.count.set(self.count.get().saturating_add(read as u64));
-        Ok(read)
-    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::io::Write;
 
 use profiler_core::internal::profile::JsonWriter;
 
-use super::tables::{Function, Tables};
 use super::tree::What;
+use crate::reading::{Function, Tables};
 
 /// The numbers of source files.
 #[derive(Debug, Default)]

@@ -13,11 +13,9 @@ use profiler_core::marker::{ProfilerMarker, SpanMark};
 use serde_json::{Map, Value};
 
 use super::chrome_trace::{Events, Track};
-use super::markers::RawMarker;
 use super::recording::Thread;
 use super::slices::bounded_ns;
-use super::survey::{Flow, Survey, TextField};
-use crate::reading::as_index;
+use crate::reading::{Flow, RawMarker, Survey, TextField, as_index};
 
 /// Writes the markers of a thread.
 pub(super) fn write<W: Write>(events: &mut Events<W>, track: Track, thread: &Thread<'_>, survey: &Survey) {

@@ -6,53 +6,45 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
 use profiler_core::internal::profile::JsonWriter;
 
 use super::ExportError;
-use super::bounded::{Bounded, too_long};
+use super::bounded::too_long;
 use super::call_frame::Scripts;
 use super::chrome_markers;
 use super::cpuprofile::Clock;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
-use super::survey::{Survey, TextField};
 use super::tree::{CallTree, ROOT, TreeId};
-use crate::output::ProfileFile;
+use crate::reading::{Survey, TextField};
 
 /// Samples of one event.
 const CHUNK: usize = 4096;
 const PROFILER: &str = "disabled-by-default-v8.cpu_profiler";
 
-/// Writes the file.
-pub(super) fn write(
-    recording: &Recording,
-    from: &Path,
-    to: &Path,
-) -> Result<(Totals, Vec<PathBuf>), ExportError> {
-    let mut file = ProfileFile::create(to)?;
-    let mut out = JsonWriter::new(Bounded::new(&mut file, recording.most_bytes()));
+/// Writes the file to `out`.
+pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, ExportError> {
+    let mut out = JsonWriter::new(out);
     out.begin_object();
     out.entry_str("displayTimeUnit", "ms");
     out.key("traceEvents");
     out.begin_array();
     let mut events = Events {
         out,
-        clock: Clock::of(&recording.survey),
+        clock: Clock::of(recording.survey()),
         scripts: Scripts::default(),
         numbers: Numbers::default(),
-        text_fields: recording.survey.text_fields(),
+        text_fields: recording.survey().meta.text_fields(),
         next_id: 1,
         nodes_before: 0,
     };
-    let totals = recording.threads(from, &mut events)?;
+    let totals = recording.threads(&mut events)?;
     let mut out = events.out;
     out.end_array();
     out.end_object();
     out.finish()?;
-    file.commit()?;
-    Ok((totals, vec![to.to_owned()]))
+    Ok(totals)
 }
 
 /// Where an event stands.

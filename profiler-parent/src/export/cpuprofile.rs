@@ -13,10 +13,10 @@ use super::call_frame::Scripts;
 use super::file_name::FileNames;
 use super::index::{self, Listed};
 use super::recording::{Recording, Sink, Thread, Totals};
-use super::survey::Survey;
 use super::tree::{CallTree, TreeId, TreeNode};
 use super::{ExportError, TimeKind};
 use crate::output::ProfileFile;
+use crate::reading::Survey;
 
 /// Name of the index.
 const INDEX: &str = "index.json";
@@ -24,7 +24,6 @@ const INDEX: &str = "index.json";
 /// Writes all files.
 pub(super) fn write(
     recording: &Recording,
-    from: &Path,
     to: &Path,
     time: TimeKind,
 ) -> Result<(Totals, Vec<PathBuf>), ExportError> {
@@ -36,11 +35,11 @@ pub(super) fn write(
         all: Vec::new(),
         left: recording.most_bytes(),
     };
-    let totals = recording.threads(from, &mut files)?;
+    let totals = recording.threads(&mut files)?;
     let path = to.join(INDEX);
     let mut file = ProfileFile::create(&path)?;
     let mut out = JsonWriter::new(&mut file);
-    index::write(&files.all, &recording.survey, time, &mut out);
+    index::write(&files.all, recording.survey(), time, &mut out);
     out.finish()?;
     file.commit()?;
     let all = files.all.iter().map(|listed| to.join(&listed.file));

@@ -42,8 +42,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::markers::RawMarkers;
-    use crate::export::tables::Tables;
+    use crate::reading::{RawMarkers, Tables};
 
     #[test]
     fn names_are_plain_and_different() {

@@ -2,30 +2,19 @@
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
 
 use super::ExportError;
-use super::bounded::Bounded;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
-use super::survey::Survey;
-use super::tables::Tables;
 use super::tree::{CallTree, ROOT, TreeId, What};
-use crate::output::ProfileFile;
+use crate::reading::{Survey, Tables};
 
-/// Writes the file.
-pub(super) fn write(
-    recording: &Recording,
-    from: &Path,
-    to: &Path,
-) -> Result<(Totals, Vec<PathBuf>), ExportError> {
-    let mut file = ProfileFile::create(to)?;
-    let mut lines = Lines { out: BufWriter::new(Bounded::new(&mut file, recording.most_bytes())) };
-    let totals = recording.threads(from, &mut lines)?;
+/// Writes the file to `out`.
+pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, ExportError> {
+    let mut lines = Lines { out: BufWriter::new(out) };
+    let totals = recording.threads(&mut lines)?;
     lines.out.flush()?;
-    drop(lines);
-    file.commit()?;
-    Ok((totals, vec![to.to_owned()]))
+    Ok(totals)
 }
 
 struct Lines<W: Write> {

@@ -5,8 +5,8 @@ use std::io::Write;
 use profiler_core::internal::profile::JsonWriter;
 
 use super::recording::Thread;
-use super::survey::Survey;
 use super::{TimeKind, slices::Slice};
+use crate::reading::Survey;
 
 /// A file.
 #[derive(Debug)]

@@ -1,12 +1,7 @@
 //! Recordings in the formats of other tools, and `.cpuprofile` files as recordings.
 //!
-//! Called by `profiler export` and `profiler import`, and by applications. A profile is read twice: first for what its
-//! threads refer to ([`survey`]), then thread by thread ([`recording`]); each format writes a thread when it comes.
-//!
-//! ```text
-//! file ─▶ walk ─▶ survey   libraries, names, shared tables           (held)
-//! file ─▶ walk ─▶ raw thread ─▶ slices, tables ─▶ format ─▶ output   (one thread held)
-//! ```
+//! Called by `profiler export` and `profiler import`, and by applications. [`crate::reading`] reads the
+//! profile one thread at a time, [`recording`] cuts each into slices of time, and the format writes it.
 //!
 //! | format | what it holds besides | files |
 //! |---|---|---|
@@ -29,28 +24,22 @@ mod file_name;
 mod folded;
 mod import;
 mod index;
-mod located;
-mod markers;
 mod pauses;
 mod pprof;
 mod proto;
-mod raw;
 mod recording;
-mod shared;
 mod slices;
 mod speedscope;
-mod survey;
-mod tables;
 mod tree;
-mod walk;
 
 use std::path::{Path, PathBuf};
 
 pub use import::{Imported, import_cpuprofile};
 
-use crate::output::OutputError;
-use crate::reading::Nameless;
-use recording::Recording;
+use crate::output::{OutputError, ProfileFile};
+use crate::reading::{Nameless, ReadError};
+use bounded::Bounded;
+use recording::{Recording, Totals};
 
 /// A format to export to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -169,6 +158,15 @@ pub enum ExportError {
     Write(#[from] std::io::Error),
 }
 
+impl From<ReadError> for ExportError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Read { path, source } => Self::Read { path, source },
+            ReadError::NotAProfile { path, why } => Self::NotAProfile { path, why },
+        }
+    }
+}
+
 /// Writes the profile `from`, of either form, compressed or not, in another format to `to`: a file that is replaced, or
 /// for [`Target::CpuProfile`] a directory, which is made if need be and whose files of the same names are replaced.
 ///
@@ -180,14 +178,28 @@ pub fn export(from: &Path, to: &Path, options: &ExportOptions) -> Result<Exporte
     not_onto_itself(from, to)?;
     let recording = Recording::open(from, options)?;
     let (totals, files) = match options.target {
-        Target::CpuProfile => cpuprofile::write(&recording, from, to, options.time)?,
-        Target::Speedscope => speedscope::write(&recording, from, to)?,
-        Target::ChromeTrace => chrome_trace::write(&recording, from, to)?,
-        Target::Folded => folded::write(&recording, from, to)?,
-        Target::Pprof => pprof::write(&recording, from, to)?,
+        Target::CpuProfile => cpuprofile::write(&recording, to, options.time)?,
+        Target::Speedscope => one_file(&recording, to, |recording, out| speedscope::write(recording, out))?,
+        Target::ChromeTrace => {
+            one_file(&recording, to, |recording, out| chrome_trace::write(recording, out))?
+        }
+        Target::Folded => one_file(&recording, to, |recording, out| folded::write(recording, out))?,
+        Target::Pprof => (pprof::write(&recording, to)?, vec![to.to_owned()]),
     };
-    let nameless = recording.survey.into_nameless();
+    let nameless = recording.into_survey().into_nameless();
     Ok(Exported { files, threads: totals.threads, samples: totals.samples, nameless })
+}
+
+/// Writes a format that is one file.
+fn one_file(
+    recording: &Recording,
+    to: &Path,
+    write: impl FnOnce(&Recording, Bounded<&mut ProfileFile>) -> Result<Totals, ExportError>,
+) -> Result<(Totals, Vec<PathBuf>), ExportError> {
+    let mut file = ProfileFile::create(to)?;
+    let totals = write(recording, Bounded::new(&mut file, recording.most_bytes()))?;
+    file.commit()?;
+    Ok((totals, vec![to.to_owned()]))
 }
 
 /// Refuses to write a file over itself, whatever name it has.

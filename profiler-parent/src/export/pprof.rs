@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -14,10 +14,9 @@ use super::ExportError;
 use super::bounded::Bounded;
 use super::proto::Message;
 use super::recording::{Recording, Sink, Thread, Totals};
-use super::survey::Survey;
-use super::tables::{Frame, FrameId, Function, NodeId, Tables};
 use super::tree::What;
 use crate::output::ProfileFile;
+use crate::reading::{Frame, FrameId, Function, NodeId, Survey, Tables};
 
 /// Fields of `Profile`.
 mod field {
@@ -35,34 +34,26 @@ mod field {
 }
 
 /// Writes the file, compressed whatever its name.
-pub(super) fn write(
-    recording: &Recording,
-    from: &Path,
-    to: &Path,
-) -> Result<(Totals, Vec<PathBuf>), ExportError> {
+pub(super) fn write(recording: &Recording, to: &Path) -> Result<Totals, ExportError> {
     let mut file = ProfileFile::create(to)?;
     let by_name = to.extension().is_some_and(|extension| extension == "gz");
     let totals = match by_name {
-        true => write_to(recording, from, BufWriter::new(&mut file))?.0,
+        true => write_to(recording, BufWriter::new(&mut file))?.0,
         false => {
             let packed = GzEncoder::new(BufWriter::new(&mut file), Compression::default());
-            let (totals, packed) = write_to(recording, from, packed)?;
+            let (totals, packed) = write_to(recording, packed)?;
             packed.into_inner().finish()?.flush()?;
             totals
         }
     };
     file.commit()?;
-    Ok((totals, vec![to.to_owned()]))
+    Ok(totals)
 }
 
-fn write_to<W: Write>(
-    recording: &Recording,
-    from: &Path,
-    out: W,
-) -> Result<(Totals, Bounded<W>), ExportError> {
+fn write_to<W: Write>(recording: &Recording, out: W) -> Result<(Totals, Bounded<W>), ExportError> {
     let mut profile = Profile::new(Bounded::new(out, recording.most_bytes()));
-    let totals = recording.threads(from, &mut profile)?;
-    Ok((totals, profile.finish(&recording.survey)?))
+    let totals = recording.threads(&mut profile)?;
+    Ok((totals, profile.finish(recording.survey())?))
 }
 
 /// A function or a mapping and its number, which begins with 1.

@@ -15,9 +15,7 @@ use std::collections::HashMap;
 
 use super::TimeKind;
 use super::pauses::Pauses;
-use super::raw::RawThread;
-use super::tables::{FuncId, NodeId, Tables};
-use crate::reading::{WeightType, as_index};
+use crate::reading::{FuncId, NodeId, RawThread, Tables, WeightType};
 
 /// What a thread did for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,17 +156,10 @@ impl Debts {
     }
 }
 
-/// The stacks of a thread's samples.
-pub(super) fn stacks_of(thread: &RawThread) -> impl Iterator<Item = Option<usize>> {
-    let [stacks, ..] = &thread.samples.0;
-    stacks.iter().map(|stack| as_index(*stack))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::tables::{Frame, FrameId, Func, Node, TextId};
     use super::*;
-    use crate::reading::Table;
+    use crate::reading::{Frame, FrameId, Func, Node, Table, TextId};
 
     const MS: i64 = 1_000_000;
 
@@ -182,7 +173,8 @@ mod tests {
     /// Times in milliseconds, processor time in nanoseconds; all in one function.
     fn slices(time: TimeKind, times: &[f64], cpu: &[f64], paused: &[(i64, i64)]) -> Vec<Slice> {
         let samples = Table::of([vec![0.0; times.len()], times.to_vec(), vec![], cpu.to_vec(), vec![]]);
-        let thread = RawThread { samples, ..RawThread::default() };
+        let mut thread = RawThread::default();
+        thread.samples = samples;
         let nodes = vec![Some(NodeId(0)); times.len()];
         let paused = Pauses::of(paused.to_vec());
         let cut = Cut { time, interval_ns: MS, cpu_unit_ns: Some(1.0), shift_ns: 0, paused };

@@ -5,38 +5,29 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
 use profiler_core::internal::profile::JsonWriter;
 
 use super::ExportError;
-use super::bounded::Bounded;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::slices::Slice;
-use super::survey::Survey;
-use super::tables::{FuncId, Function};
 use super::tree::What;
-use crate::output::ProfileFile;
+use crate::reading::{FuncId, Function, Survey};
 
 /// How speedscope knows its files.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
-/// Writes the file.
-pub(super) fn write(
-    recording: &Recording,
-    from: &Path,
-    to: &Path,
-) -> Result<(Totals, Vec<PathBuf>), ExportError> {
-    let mut file = ProfileFile::create(to)?;
-    let mut out = JsonWriter::new(Bounded::new(&mut file, recording.most_bytes()));
+/// Writes the file to `out`.
+pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, ExportError> {
+    let mut out = JsonWriter::new(out);
     out.begin_object();
     out.entry_str("$schema", SCHEMA);
     out.entry_str("exporter", concat!("profiler ", env!("CARGO_PKG_VERSION")));
-    out.entry_str("name", recording.survey.meta.product.as_deref().unwrap_or_default());
+    out.entry_str("name", recording.survey().meta.product.as_deref().unwrap_or_default());
     out.key("profiles");
     out.begin_array();
     let mut profiles = Profiles { out, functions: HashMap::new(), names: Vec::new() };
-    let totals = recording.threads(from, &mut profiles)?;
+    let totals = recording.threads(&mut profiles)?;
     let Profiles { mut out, names, .. } = profiles;
     out.end_array();
     out.key("shared");
@@ -48,8 +39,7 @@ pub(super) fn write(
     out.end_object();
     out.end_object();
     out.finish()?;
-    file.commit()?;
-    Ok((totals, vec![to.to_owned()]))
+    Ok(totals)
 }
 
 /// A function with texts of its own, as those of a thread may go with it.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::slices::Slice;
-use super::tables::{FuncId, NodeId, Tables};
+use crate::reading::{FuncId, NodeId, Tables};
 
 /// Number of a node; the root is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -146,8 +146,8 @@ impl CallTree {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tables::{Frame, FrameId, Func, Node, TextId};
     use super::*;
+    use crate::reading::{Frame, FrameId, Func, Node, TextId};
 
     fn slice(stack: u32) -> Slice {
         Slice { start: 0, end: 1, stack: Some(NodeId(stack)), is_idle: false, cpu: 0, is_sample: true }

@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn p11_a_hub_that_is_too_busy_to_hear_makes_nobody_wait_and_finds_the_latest_word() {
         let (events, queue) = bounded(1);
-        events.send(SupervisorEvent::LocalUpdate).unwrap();
+        events.send(SupervisorEvent::Woken).unwrap();
         let (registry, waker) = (Arc::<ProbeRegistry>::default(), Waker::new(events));
         let theirs = Arc::clone(&registry);
         let (done, is_done) = bounded(1);

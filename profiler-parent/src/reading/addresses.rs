@@ -1,7 +1,7 @@
 //! Libraries of a profile's process, and which of them an address lies in.
 //!
-//! Used by whoever wants names for the addresses of a profile in the Gecko format. Nothing in a file is
-//! believed: spans may overlap, be empty, or be no numbers at all.
+//! Used to name the addresses of a profile in the Gecko format. Nothing in a file is trusted: spans may
+//! overlap, be empty, or not be numbers.
 
 use serde::Deserialize;
 
@@ -9,21 +9,24 @@ use super::table::Number;
 
 /// Where a library lay in its process, and which it is.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Lib {
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Lib {
     /// Shown name.
-    pub name: String,
+    pub(super) name: String,
     /// Its file.
-    pub path: String,
+    pub(crate) path: String,
+    /// The name by which symbols are requested.
+    pub(crate) debug_name: String,
+    /// The identifier by which symbols are requested.
+    pub(crate) breakpad_id: String,
     /// Its build id in hexadecimal.
-    #[serde(rename = "codeId")]
-    pub code_id: Option<String>,
+    pub(crate) code_id: Option<String>,
     /// Its first address.
-    pub start: Option<Number>,
+    start: Option<Number>,
     /// The address after its last.
-    pub end: Option<Number>,
+    end: Option<Number>,
     /// What its first address is in the file's own addresses.
-    pub offset: Option<Number>,
+    offset: Option<Number>,
 }
 
 impl Lib {
@@ -39,14 +42,14 @@ impl Lib {
 
 /// The libraries of a process by where they begin.
 #[derive(Debug)]
-pub struct AddressMap<'l>(Vec<(f64, &'l Lib)>);
+pub(super) struct AddressMap<'l>(Vec<(f64, &'l Lib)>);
 
 /// So many libraries before an address are tried. Mappings do not overlap, but the spans of two libraries may.
 const MOST_TRIED: usize = 8;
 
 impl<'l> AddressMap<'l> {
     /// Sorts them.
-    pub fn of(libs: &'l [Lib]) -> Self {
+    pub(super) fn of(libs: &'l [Lib]) -> Self {
         let start = |lib: &Lib| lib.start.map(|start| start.0).filter(|start| start.is_finite());
         let mut libs: Vec<_> = libs.iter().filter_map(|lib| Some((start(lib)?, lib))).collect();
         libs.sort_by(|(one, _), (other, _)| one.total_cmp(other));
@@ -54,7 +57,7 @@ impl<'l> AddressMap<'l> {
     }
 
     /// The address that a text is, and the library that it lies in.
-    pub fn find(&self, text: &str) -> Option<(&'l Lib, u64)> {
+    pub(super) fn find(&self, text: &str) -> Option<(&'l Lib, u64)> {
         let digits = text.strip_prefix("0x").filter(|digits| digits.len() <= 16)?;
         let address = u64::from_str_radix(digits, 16).ok()? as f64; // exact below 2^53, where all code of user space is
         let beyond = self.0.partition_point(|(start, _)| *start <= address);
@@ -64,7 +67,7 @@ impl<'l> AddressMap<'l> {
 }
 
 /// The address of the code that ran: a caller's is where the call returns to, one byte beyond it.
-pub const fn code_of(address: u64, is_leaf: bool) -> u64 {
+pub(super) const fn code_of(address: u64, is_leaf: bool) -> u64 {
     if is_leaf { address } else { address.saturating_sub(1) }
 }
 

@@ -1,14 +1,47 @@
-//! Profiles read back, in either form, compressed or not: what `profiler info` and the exports have in common.
+//! Profiles read back, in either format, compressed or not.
 //!
-//! Everything is read as a stream; what is kept of it is what the caller names ([`Columns`]). Invariant: memory
-//! grows with what the file holds and is asked for, never with a number that stands in it.
+//! Called by `profiler info`, by the exports and by `profiler view`. Everything is read as a stream;
+//! what is kept is what the caller asks for. [`ProfileReader`] reads a profile twice: first what its
+//! threads refer to ([`Survey`]), then one thread at a time. Invariant: memory grows with what the
+//! file holds and is asked for, never with a number that stands in it.
+//!
+//! ```text
+//! text ─▶ walk ─▶ survey        libraries, names, shared tables   (held)
+//! text ─▶ walk ─▶ raw thread ─▶ located ─▶ ThreadSink             (one thread held)
+//! ```
 
 mod addresses;
+mod json;
+mod located;
+mod logs;
+mod markers;
+mod meta;
 mod namer;
+mod reader;
+mod shared;
+mod stacks;
+mod survey;
 mod table;
 pub(crate) mod text;
+mod thread;
+mod walk;
 
-pub use addresses::{AddressMap, Lib, code_of};
-pub use namer::{Nameless, Namer, UNNAMED};
-pub use table::{Columns, Number, Table, WeightType, as_index};
+pub use logs::{EntryTotals, GatheredProcess, GatheringLog, Logs, ProfilingLog};
+pub use meta::Meta;
+pub use namer::Nameless;
+pub use reader::{ProfileReader, ReadError, Thread, ThreadSink};
+pub use stacks::{FuncId, Function, NodeId, Tables};
+pub use survey::{Part, Survey, Wanted};
+pub use table::{Table, WeightType};
 pub use text::text;
+pub use thread::RawThread;
+pub use walk::PartId;
+
+pub(crate) use addresses::Lib;
+pub(crate) use markers::{RawMarker, RawMarkers};
+pub(crate) use meta::{Flow, TextField};
+pub(crate) use stacks::{Frame, FrameId};
+#[cfg(test)]
+pub(crate) use stacks::{Func, Node, TextId};
+pub(crate) use table::as_index;
+pub(crate) use walk::{Visit, walk};

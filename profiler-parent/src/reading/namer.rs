@@ -12,7 +12,7 @@ use crate::symbols::server_api::Library;
 use crate::symbols::{ModuleKey, Place, SourceFrame, SymbolOptions, Symbols, Wanted};
 
 /// A function of which only file and line are known.
-pub const UNNAMED: &str = "(unnamed)";
+pub(super) const UNNAMED: &str = "(unnamed)";
 
 /// A library of which no address has a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,7 +28,7 @@ type Key = (String, Vec<u8>);
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub struct Namer {
+pub(super) struct Namer {
     /// With the library's name.
     asked: BTreeMap<Key, (String, BTreeSet<u64>)>,
     found: HashMap<Key, HashMap<u64, Arc<Place>>>,
@@ -37,14 +37,14 @@ pub struct Namer {
 
 impl Namer {
     /// Wants to know an address.
-    pub fn ask(&mut self, lib: &Lib, address: u64) {
+    pub(super) fn ask(&mut self, lib: &Lib, address: u64) {
         let (_, addresses) =
             self.asked.entry(key(lib)).or_insert_with(|| (lib.name.clone(), BTreeSet::new()));
         addresses.insert(address);
     }
 
     /// Looks up all that was asked for.
-    pub fn look_up(&mut self, options: SymbolOptions) {
+    pub(super) fn look_up(&mut self, options: SymbolOptions) {
         let mut symbols = Symbols::new(options);
         let asked: Vec<_> = std::mem::take(&mut self.asked).into_iter().collect();
         let wanted = asked.iter().map(|((path, build_id), (_, addresses))| Wanted {
@@ -68,20 +68,15 @@ impl Namer {
         }
     }
 
-    /// The names of the functions at an address, the innermost first; none if nobody knows them.
-    pub fn names(&self, lib: &Lib, address: u64) -> Vec<String> {
-        let name = |frame: &SourceFrame| frame.function.as_deref().unwrap_or(UNNAMED).to_owned();
-        self.frames(lib, address).iter().map(name).collect()
-    }
-
-    /// The functions at an address with their files and lines, the innermost first.
-    pub fn frames(&self, lib: &Lib, address: u64) -> &[SourceFrame] {
+    /// The functions at an address with their files and lines, the innermost first; none if they are
+    /// not known.
+    pub(super) fn frames(&self, lib: &Lib, address: u64) -> &[SourceFrame] {
         let place = self.found.get(&key(lib)).and_then(|places| places.get(&address));
         place.filter(|place| place.is_named()).map_or(&[], |place| &place.frames)
     }
 
     /// Libraries of which no address has a name.
-    pub fn into_nameless(self) -> Vec<Nameless> {
+    pub(super) fn into_nameless(self) -> Vec<Nameless> {
         self.nameless
     }
 }

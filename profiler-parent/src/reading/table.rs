@@ -1,11 +1,13 @@
 //! A table of a profile, in either form: rows with a schema (Gecko), or a column per key (processed).
 //!
-//! Read as a stream, by `profiler info` and the exports: of all columns only the named ones are kept, as numbers; what is null or no number is NaN.
+//! Only the named columns are kept, as numbers; what is null or not a number is NaN.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::json::{Items, List, skip};
 
 /// The columns of a [`Columns`], in its order. Columns that are not there are empty.
 #[derive(Debug)]
@@ -50,15 +52,15 @@ impl<const N: usize> Table<N> {
 }
 
 /// A number as an index: -1 is none, as is NaN.
-pub fn as_index(number: f64) -> Option<usize> {
+pub(crate) fn as_index(number: f64) -> Option<usize> {
     (number >= 0.0 && number <= f64::from(u32::MAX)).then_some(number as usize)
 }
 
 /// Which columns are to be read. The place is that in rows without a schema before them.
 #[derive(Clone, Copy, Debug)]
-pub struct Columns<const N: usize>(
+pub(super) struct Columns<const N: usize>(
     /// Names, with their places in rows without a schema.
-    pub [(&'static str, usize); N],
+    pub(super) [(&'static str, usize); N],
 );
 
 impl<'de, const N: usize> DeserializeSeed<'de> for Columns<N> {
@@ -84,22 +86,20 @@ impl<'de, const N: usize> Visitor<'de> for Columns<N> {
         let mut table = Table::default();
         let mut places = self.0.map(|(_, place)| place);
         while let Some(key) = map.next_key::<String>()? {
-            let column = self.0.iter().position(|(name, _)| *name == key);
-            match (key.as_str(), column.and_then(|column| table.0.get_mut(column))) {
+            let place = self.0.iter().position(|(name, _)| *name == key);
+            match (key.as_str(), place.and_then(|place| table.0.get_mut(place))) {
                 ("schema", _) => {
                     let schema: HashMap<String, Number> = map.next_value()?;
                     let place = |name| schema.get(name).and_then(|place| as_index(place.0));
                     places = self.0.map(|(name, _)| place(name).unwrap_or(usize::MAX));
                 }
-                ("data", _) => map.next_value_seed(Rows { places, table: &mut table })?,
+                ("data", _) => map.next_value_seed(List(&mut Rows { places, table: &mut table }))?,
                 ("weightType", _) => {
                     let is_time = map.next_value::<serde_json::Value>()? == "tracing-ms";
                     table.1 = if is_time { WeightType::Milliseconds } else { WeightType::Samples };
                 }
-                (_, Some(column)) => {
-                    *column = map.next_value::<Numbers>()?.0;
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                (_, Some(values)) => *values = column(&mut map)?,
+                _ => skip(&mut map)?,
             }
         }
         Ok(table)
@@ -112,80 +112,55 @@ struct Rows<'t, const N: usize> {
     table: &'t mut Table<N>,
 }
 
-impl<'de, const N: usize> DeserializeSeed<'de> for Rows<'_, N> {
-    type Value = ();
+impl<const N: usize> Items for Rows<'_, N> {
+    const NAME: &'static str = "rows";
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_seq(self)
-    }
-}
-
-impl<'de, const N: usize> Visitor<'de> for Rows<'_, N> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("rows")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
-        while let Some(row) = rows.next_element_seed(Row(self.places))? {
-            self.table.0.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+    fn item<'de, A: SeqAccess<'de>>(&mut self, rows: &mut A) -> Result<bool, A::Error> {
+        let mut row = Row { places: self.places, at: 0, cells: [f64::NAN; N] };
+        if rows.next_element_seed(List(&mut row))?.is_none() {
+            return Ok(false);
         }
-        Ok(())
+        self.table.0.iter_mut().zip(row.cells).for_each(|(column, value)| column.push(value));
+        Ok(true)
     }
 }
 
 /// One row; it may be shorter than the schema.
-struct Row<const N: usize>([usize; N]);
-
-impl<'de, const N: usize> DeserializeSeed<'de> for Row<N> {
-    type Value = [f64; N];
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<[f64; N], D::Error> {
-        from.deserialize_seq(self)
-    }
+struct Row<const N: usize> {
+    places: [usize; N],
+    /// The place of the next cell.
+    at: usize,
+    cells: [f64; N],
 }
 
-impl<'de, const N: usize> Visitor<'de> for Row<N> {
-    type Value = [f64; N];
+impl<const N: usize> Items for Row<N> {
+    const NAME: &'static str = "a row";
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a row")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut cells: A) -> Result<[f64; N], A::Error> {
-        let mut row = [f64::NAN; N];
-        let mut place = 0;
-        loop {
-            match self.0.iter().position(|wanted| *wanted == place).and_then(|column| row.get_mut(column)) {
-                Some(cell) => match cells.next_element::<Number>()? {
-                    Some(Number(value)) => *cell = value,
-                    None => return Ok(row),
-                },
-                None if cells.next_element::<IgnoredAny>()?.is_none() => return Ok(row),
-                None => {}
-            }
-            place += 1;
+    fn item<'de, A: SeqAccess<'de>>(&mut self, cells: &mut A) -> Result<bool, A::Error> {
+        let column = self.places.iter().position(|wanted| *wanted == self.at);
+        self.at += 1;
+        let Some(cell) = column.and_then(|column| self.cells.get_mut(column)) else {
+            return Ok(cells.next_element::<IgnoredAny>()?.is_some());
+        };
+        let read = cells.next_element::<Number>()?;
+        if let Some(Number(value)) = read {
+            *cell = value;
         }
+        Ok(read.is_some())
     }
 }
 
 /// A column; null is an empty one.
-#[derive(Debug, Default)]
-struct Numbers(Vec<f64>);
-
-impl<'de> Deserialize<'de> for Numbers {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let numbers = Option::<Vec<Number>>::deserialize(from)?.unwrap_or_default();
-        Ok(Self(numbers.into_iter().map(|number| number.0).collect()))
-    }
+pub(super) fn column<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Vec<f64>, A::Error> {
+    let numbers = map.next_value::<Option<Vec<Number>>>()?.unwrap_or_default();
+    Ok(numbers.into_iter().map(|number| number.0).collect())
 }
 
 /// A number, or whatever else stands in its place.
 #[derive(Clone, Copy, Debug)]
-pub struct Number(
+pub(super) struct Number(
     /// NaN for what is no number.
-    pub f64,
+    pub(super) f64,
 );
 
 impl<'de> Deserialize<'de> for Number {

@@ -132,7 +132,7 @@ impl ControlLoop {
                 self.control_all(control, &confirm, &asked)
             }
             SupervisorEvent::Capture(order) => self.serve_capture(order),
-            SupervisorEvent::LocalUpdate | SupervisorEvent::Woken | SupervisorEvent::End => {}
+            SupervisorEvent::Woken | SupervisorEvent::End => {}
         }
     }
 

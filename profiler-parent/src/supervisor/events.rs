@@ -32,15 +32,14 @@ pub(crate) enum SupervisorEvent {
     Closed { key: PoolId, error: TransportError },
     /// A child has ended.
     Exited { key: PoolId, status: Option<ExitStatus> },
-    /// This process's own chunk manager has an update.
-    LocalUpdate,
     /// The limit changes; `obeyed` is sent to when no more than that is held.
     SetLimit { limit: ByteLimit, obeyed: Sender<()> },
     /// All connected children must do this.
     Control { control: Control, confirm: Sender<()>, asked: Sender<usize> },
     /// A capture asks for something.
     Capture(CaptureRequest),
-    /// The probes that are wanted may have changed: the supervisor checks.
+    /// The probes that are wanted may have changed, or this process's own chunk manager has an
+    /// update: the supervisor checks.
     Woken,
     /// The session is over.
     End,

@@ -13,7 +13,7 @@ use profiler_core::internal::pool;
 use profiler_core::internal::sys;
 use profiler_core::session::{self, Features, SessionParams, StartError, StartOptions};
 
-use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
+use super::{SupervisorContext, SupervisorEvent, SupervisorHandle, Waker};
 use crate::controller::Event;
 use crate::pools::PoolDirectory;
 use crate::process_table::{Process, ProcessState, Remains};
@@ -61,7 +61,7 @@ pub(super) fn join(
     let params = SessionParams { features, ..context.params.clone() };
     let started = start(context, params, key, allowance, name);
     if started.is_ok() {
-        listen(supervisor.clone()); // before the supervisor asks for updates
+        listen(supervisor.waker()); // before the supervisor asks for updates
     }
     supervisor.send(match &started {
         Ok(()) => SupervisorEvent::LocalProcessStarted { key },
@@ -95,11 +95,10 @@ fn start(
 }
 
 /// Folds the updates of the own chunk manager from now on, and notifies the supervisor of each.
-fn listen(supervisor: SupervisorHandle) {
+fn listen(supervisor: Waker) {
     *LOCAL_UPDATES.lock().unwrap_or_else(PoisonError::into_inner) = ManagerUpdate::None;
     session::set_chunk_listener(Some(Box::new(move |update| {
         LOCAL_UPDATES.lock().unwrap_or_else(PoisonError::into_inner).fold(update);
-        // If the queue is full, the supervisor takes the update after any of the queued events.
-        supervisor.try_send(SupervisorEvent::LocalUpdate);
+        supervisor.wake();
     })));
 }

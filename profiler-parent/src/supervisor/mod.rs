@@ -93,8 +93,8 @@ pub(crate) struct SupervisorHandle {
     processes: Arc<ProcessTable>,
 }
 
-/// Makes the supervisor check which probes are wanted. Keeps nothing of the session, and never
-/// waits.
+/// Makes the supervisor check which probes are wanted, and whether this process has an update. Keeps
+/// nothing of the session, and never waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Waker(Sender<SupervisorEvent>);
 
@@ -204,11 +204,6 @@ impl SupervisorHandle {
     /// Sends an event; nothing happens after the end of the session.
     pub(crate) fn send(&self, event: SupervisorEvent) {
         let _ = self.events.send(event);
-    }
-
-    /// Sends an event unless the queue is full; for threads that the supervisor may wait for.
-    pub(crate) fn try_send(&self, event: SupervisorEvent) {
-        let _ = self.events.try_send(event);
     }
 
     /// Wakes the supervisor, and keeps nothing of the session.

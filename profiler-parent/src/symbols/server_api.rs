@@ -18,7 +18,7 @@ use super::{ModuleKey, Place, SourceFrame, Symbols, Wanted};
 const MOST_ADDRESSES: usize = 4 << 20;
 
 /// A library that a profile names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Library {
     /// `debugName`.
     pub debug_name: String,

@@ -1,22 +1,22 @@
 //! Whether a file is a profile that the viewer can open.
 //!
-//! Called before anything is served, so that a wrong file is said here and not in a browser. A file of moderate
-//! size is looked through to its end, of a large one the beginning and the last byte: nobody wants to wait for
-//! gigabytes. Nothing is kept of either.
+//! Called before anything is served, so that the command reports a wrong file, and not the browser. A
+//! file of moderate size is read to its end; of a large one only the beginning and the last bytes are
+//! read, so that the user does not wait for gigabytes. Nothing is kept of either.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::Deserialize as _;
+use serde::de::{Deserializer, IgnoredAny};
 
 use crate::reading::text::{is_compressed, text};
+use crate::reading::{Meta, PartId, Visit, walk};
 use crate::sys;
 
-/// Files up to so many bytes are looked through whole.
+/// Files up to this number of bytes are read to their end.
 const WHOLE: u64 = 16 << 20;
-/// Bytes of text that are looked at of others.
+/// Bytes of text that are read of other files.
 const HEAD: u64 = 1 << 20;
 
 /// The form of a profile.
@@ -26,7 +26,7 @@ pub enum Kind {
     Gecko,
     /// As the viewer keeps it: shared tables.
     Processed,
-    /// What tells them apart stands further behind than was looked.
+    /// What tells them apart is behind the part that was read.
     Unknown,
 }
 
@@ -74,20 +74,22 @@ pub fn check(file: &File) -> Result<Kind, NotAProfile> {
     outline(text(file)?, is_whole)
 }
 
-/// Looks at the keys of the outermost object.
+/// Reads the keys of the outermost object.
 fn outline(text: impl Read, is_whole: bool) -> Result<Kind, NotAProfile> {
     let mut outline = Outline::default();
-    let read = match is_whole {
-        true => outline.read(text),
-        false => outline.read(text.take(HEAD)),
-    };
+    let read = walk(text.take(if is_whole { u64::MAX } else { HEAD }), &mut outline);
+    let Outline { is_known, has_threads, kind } = outline;
     match read {
-        Err(error) if !is_whole && error.is_eof() && outline.is_known => Ok(outline.kind()),
-        Err(error) if error.is_eof() && outline.is_known => Err(NotAProfile::CutOff),
+        Err(error) if error.is_eof() && is_known == Some(true) => {
+            if is_whole {
+                Err(NotAProfile::CutOff)
+            } else {
+                Ok(kind.unwrap_or(Kind::Unknown))
+            }
+        }
         Err(error) => Err(NotAProfile::Damaged(error)),
-        Ok(()) if !outline.has_meta => Err(NotAProfile::Lacks("meta")),
-        Ok(()) if !outline.has_threads => Err(NotAProfile::Lacks("threads")),
-        Ok(()) => Ok(outline.kind()),
+        Ok(()) if !has_threads && kind.is_some() => Err(NotAProfile::Lacks("threads")),
+        Ok(()) => kind.ok_or(NotAProfile::Lacks("meta")),
     }
 }
 
@@ -99,86 +101,43 @@ fn ends_an_object(file: &File, length: u64) -> io::Result<bool> {
     Ok(tail.get(..read).unwrap_or_default().trim_ascii_end().ends_with(b"}"))
 }
 
-/// What was seen so far.
+/// The first keys that a profile may have.
+const KEYS: [&str; 12] = [
+    "meta",
+    "libs",
+    "threads",
+    "processes",
+    "shared",
+    "counters",
+    "pages",
+    "profilerOverhead",
+    "pausedRanges",
+    "sources",
+    "profilingLog",
+    "profileGatheringLog",
+];
+
+/// What the outermost object has contained so far.
 #[derive(Debug, Default)]
 struct Outline {
-    /// The first key is one of a profile's.
-    is_known: bool,
-    has_meta: bool,
+    /// Whether the first key is one of a profile's; `None` before it.
+    is_known: Option<bool>,
     has_threads: bool,
-    is_processed: Option<bool>,
+    kind: Option<Kind>,
 }
 
-/// Of `meta`, what tells the forms apart.
-#[derive(Debug, Deserialize)]
-struct Meta {
-    #[serde(rename = "preprocessedProfileVersion")]
-    processed: Option<IgnoredAny>,
-}
-
-impl Outline {
-    fn read(&mut self, text: impl Read) -> serde_json::Result<()> {
-        let mut json = serde_json::Deserializer::from_reader(text);
-        DeserializeSeed::deserialize(&mut *self, &mut json)?;
-        json.end()
+impl Visit for Outline {
+    fn key(&mut self, part: PartId, key: &str) {
+        self.is_known.get_or_insert_with(|| KEYS.contains(&key));
+        self.has_threads |= part == PartId::default() && key == "threads";
     }
 
-    fn kind(&self) -> Kind {
-        match self.is_processed {
-            Some(true) => Kind::Processed,
-            Some(false) => Kind::Gecko,
-            None => Kind::Unknown,
+    fn value<'de, D: Deserializer<'de>>(&mut self, at: PartId, key: &str, from: D) -> Result<(), D::Error> {
+        if key != "meta" || at != PartId::default() {
+            return IgnoredAny::deserialize(from).map(drop);
         }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for &mut Outline {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for &mut Outline {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a profile")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        const KEYS: [&str; 12] = [
-            "meta",
-            "libs",
-            "threads",
-            "processes",
-            "shared",
-            "counters",
-            "pages",
-            "profilerOverhead",
-            "pausedRanges",
-            "sources",
-            "profilingLog",
-            "profileGatheringLog",
-        ];
-        let mut is_first = true;
-        while let Some(key) = map.next_key::<String>()? {
-            if std::mem::take(&mut is_first) {
-                self.is_known = KEYS.contains(&key.as_str());
-            }
-            match key.as_str() {
-                "meta" => {
-                    self.is_processed = Some(map.next_value::<Meta>()?.processed.is_some());
-                    self.has_meta = true;
-                }
-                "threads" => {
-                    map.next_value::<Vec<IgnoredAny>>()?;
-                    self.has_threads = true;
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
+        let is_processed = Meta::deserialize(from)?.is_processed();
+        self.kind = Some(if is_processed { Kind::Processed } else { Kind::Gecko });
         Ok(())
     }
 }

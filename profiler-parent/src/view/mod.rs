@@ -14,7 +14,6 @@
 //! ```
 
 mod check;
-mod libraries;
 mod link;
 mod named;
 mod routes;
@@ -24,9 +23,9 @@ mod symbols;
 mod tests;
 
 pub use crate::reading::text::text;
+pub use crate::symbols::server_api::Library;
 pub use check::{Kind, NotAProfile, check};
-pub use libraries::{Library, libraries};
 pub use link::{VIEWER, viewer_link};
-pub use named::symbols_of_this_machine;
+pub use named::{libraries, symbols_of_this_machine};
 pub use server::{Server, ViewError};
 pub use symbols::{Symbolicate, no_symbols};

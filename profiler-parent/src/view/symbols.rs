@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::symbols::bounded::{LONGEST_ANSWER, LONGEST_NAME, to_json};
 
 /// Answers the JSON of a `symbolicate/v5` request; `None` if it is no such request. It is given the file that is
-/// served as well: [`libraries`](mod@super::libraries) says of which libraries may be asked. Several requests may come at once.
+/// served as well: [`libraries`](super::libraries) says of which libraries may be asked. Several requests may come at once.
 pub type Symbolicate = dyn Fn(&File, &str) -> Option<String> + Send + Sync;
 
 #[derive(Debug, Deserialize)]

@@ -28,7 +28,6 @@ mod recover;
 mod roles;
 mod sample;
 mod symbols;
-mod unwind;
 mod workers;
 
 use std::process::ExitCode;
@@ -49,7 +48,6 @@ const GROUPS: &[(&str, Group)] = &[
     ("recover", recover::measure),
     ("symbols", symbols::measure),
     ("sample", sample::measure),
-    ("unwind", unwind::measure),
     ("open", open::measure),
     ("groups", groups::measure),
     ("observers", observe::measure),

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 
-use super::raw::RawThread;
-use super::tables::{Frame, FrameId, Func, FuncId, Node, NodeId, Tables, TextId};
-use crate::reading::{AddressMap, Namer, UNNAMED, code_of};
+use super::addresses::{AddressMap, code_of};
+use super::namer::{Namer, UNNAMED};
+use super::stacks::{Frame, FrameId, Func, FuncId, Node, NodeId, Tables, TextId, narrow};
+use super::thread::RawThread;
 
 /// What the names come from.
 #[derive(Clone, Copy, Debug)]
@@ -127,14 +128,10 @@ impl Located {
     }
 }
 
-fn narrow(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::Table;
+    use crate::reading::table::Table;
 
     #[test]
     fn a_leaf_and_a_caller_at_one_address_are_two_places() {
@@ -156,5 +153,23 @@ mod tests {
         assert_eq!((function.name, function.line), ("label", Some(12)));
         assert_eq!(located.tables.stack(label).count(), 1, "a caller behind its stack is none");
         assert_eq!(located.leaf(&thread, 3, names), None);
+    }
+
+    #[test]
+    fn an_address_without_a_name_is_library_and_offset() {
+        let lib = serde_json::from_str(r#"{"name":"libx.so","start":4096,"end":8192,"offset":256}"#).unwrap();
+        let libs = [lib];
+        let (libs, namer) = (AddressMap::of(&libs), Namer::default());
+        let names = Names { libs: &libs, namer: &namer };
+        let name = |text: &str| {
+            let mut located = Located::default();
+            let frame = located.locate(text, true, None, names).remove(0);
+            let func = located.tables.frame(frame).unwrap().func;
+            located.tables.function(func).unwrap().name.to_owned()
+        };
+        assert_eq!(name("0x1010"), "libx.so+0x110");
+        for same in ["0x2000", "0xfff", "0xnot", "main", "0x11112222333344445"] {
+            assert_eq!(name(same), same);
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! The tables that all threads share in the processed form, as they stand in the file.
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::MapAccess;
 
-use super::tables::{Frame, FrameId, Func, FuncId, Node, NodeId, Tables, TextId};
-use crate::reading::{Columns, Table};
+use super::json::{Members, skip};
+use super::stacks::{Frame, FrameId, Func, FuncId, Node, NodeId, Tables, TextId, narrow};
+use super::table::{Columns, Table};
 
 const NONE: usize = usize::MAX;
 /// In the flags of a function: it has a resource.
@@ -85,45 +86,23 @@ impl SharedTables {
     }
 }
 
-fn narrow(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
+impl Members for SharedTables {
+    const NAME: &'static str = "shared tables";
 
-impl<'de> Deserialize<'de> for SharedTables {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(SharedVisitor)
-    }
-}
-
-struct SharedVisitor;
-
-impl<'de> Visitor<'de> for SharedVisitor {
-    type Value = SharedTables;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("shared tables")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SharedTables, A::Error> {
-        let mut shared = SharedTables::default();
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "stackTable" => {
-                    shared.stacks = map.next_value_seed(named(["frame", "prefix", "prefixOffset"]))?
-                }
-                "frameTable" => shared.frames = map.next_value_seed(named(["func", "line", "address"]))?,
-                "funcTable" => {
-                    let names =
-                        ["name", "resource", "flags", "source", "fileName", "lineNumber", "columnNumber"];
-                    shared.funcs = map.next_value_seed(named(names))?;
-                }
-                "resourceTable" => shared.resources = map.next_value_seed(named(["name"]))?,
-                "sources" => shared.sources = map.next_value_seed(named(["filename"]))?,
-                "stringArray" => shared.strings = map.next_value()?,
-                _ => drop(map.next_value::<IgnoredAny>()?),
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "stackTable" => self.stacks = map.next_value_seed(named(["frame", "prefix", "prefixOffset"]))?,
+            "frameTable" => self.frames = map.next_value_seed(named(["func", "line", "address"]))?,
+            "funcTable" => {
+                let names = ["name", "resource", "flags", "source", "fileName", "lineNumber", "columnNumber"];
+                self.funcs = map.next_value_seed(named(names))?;
             }
+            "resourceTable" => self.resources = map.next_value_seed(named(["name"]))?,
+            "sources" => self.sources = map.next_value_seed(named(["filename"]))?,
+            "stringArray" => self.strings = map.next_value()?,
+            _ => skip(map)?,
         }
-        Ok(shared)
+        Ok(())
     }
 }
 

@@ -1,0 +1,88 @@
+//! Objects and lists in a JSON text, read member by member and item by item.
+//!
+//! Used by every reader in this module. A type says with [`Members`] what it takes of an object,
+//! with [`Items`] what it takes of a list; nothing else of the text is kept.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// What takes the members of an object.
+pub(super) trait Members {
+    /// What a message calls the object.
+    const NAME: &'static str;
+
+    /// Takes the value of a member from `map`. What is not wanted is passed over with [`skip`].
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error>;
+}
+
+/// Reads an object into what takes its members.
+pub(super) struct Object<'t, T>(pub(super) &'t mut T);
+
+/// What takes the items of a list.
+pub(super) trait Items {
+    /// What a message calls the list.
+    const NAME: &'static str;
+
+    /// Takes the next item; false at the end.
+    fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error>;
+}
+
+/// Reads a list into what takes its items.
+pub(super) struct List<'t, T>(pub(super) &'t mut T);
+
+/// Passes over the value of a member.
+pub(super) fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
+    map.next_value::<IgnoredAny>().map(drop)
+}
+
+/// The value of a member, which is an object.
+pub(super) fn object<'de, T: Members + Default, A: MapAccess<'de>>(map: &mut A) -> Result<T, A::Error> {
+    let mut object = T::default();
+    map.next_value_seed(Object(&mut object))?;
+    Ok(object)
+}
+
+impl<'de, T: Members> DeserializeSeed<'de> for Object<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de, T: Members> Visitor<'de> for Object<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::NAME)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            self.0.member(&key, &mut map)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'de, T: Items> DeserializeSeed<'de> for List<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: Items> Visitor<'de> for List<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::NAME)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while self.0.item(&mut items)? {}
+        Ok(())
+    }
+}

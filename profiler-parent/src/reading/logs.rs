@@ -1,0 +1,77 @@
+//! The logs of a profile: the entry counts of its processes, and how complete each of them is.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The logs of one process's object. In the processed format they are those of all processes.
+#[derive(Debug, Default)]
+pub struct Logs {
+    /// `profilingLog`, by process.
+    pub profiling: BTreeMap<String, ProfilingLog>,
+    /// `profileGatheringLog`, by process.
+    pub gathering: BTreeMap<String, GatheringLog>,
+}
+
+/// What a process says about its entries.
+#[derive(Debug, Deserialize)]
+pub struct ProfilingLog {
+    /// All of its threads together.
+    pub total: Option<EntryTotals>,
+}
+
+/// Entry counts of a process.
+#[derive(Debug, Deserialize)]
+pub struct EntryTotals {
+    /// All entries.
+    pub recorded: u64,
+    /// Entries in the profile.
+    pub delivered: u64,
+    /// Entries that were evicted.
+    pub evicted: u64,
+    /// Entries that were not complete.
+    pub unfinished: u64,
+    /// The sum of the drops, and each reason by its name.
+    #[serde(flatten)]
+    rest: BTreeMap<String, Value>,
+}
+
+impl EntryTotals {
+    /// Dropped entries by reason.
+    pub fn into_dropped(self) -> BTreeMap<String, u64> {
+        let reasons = self.rest.into_iter().filter(|(name, _)| name != "dropped");
+        reasons.filter_map(|(name, count)| Some((name, count.as_u64()?))).collect()
+    }
+}
+
+/// What a capture says about its course.
+#[derive(Debug, Deserialize)]
+pub struct GatheringLog {
+    /// Every process of the session.
+    #[serde(default)]
+    pub processes: Vec<GatheredProcess>,
+}
+
+/// One process in a capture.
+#[derive(Debug, Deserialize)]
+pub struct GatheredProcess {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub pid: u64,
+    /// How complete its data is, in words.
+    pub verdict: String,
+    /// Threads in the profile.
+    pub threads: u64,
+    /// All entries.
+    pub recorded: u64,
+    /// Entries in the profile.
+    pub delivered: u64,
+    /// Entries that were evicted.
+    pub evicted: u64,
+    /// Entries that were not complete.
+    pub unfinished: u64,
+    /// Dropped entries by reason.
+    pub dropped: BTreeMap<String, u64>,
+}

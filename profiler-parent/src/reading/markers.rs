@@ -1,0 +1,112 @@
+//! The markers of a thread as they stand in the file, in either form: rows (Gecko), or a column per key (processed).
+//!
+//! Payloads stay text until they are written again.
+
+use std::collections::HashMap;
+
+use serde::de::{MapAccess, SeqAccess};
+use serde_json::value::RawValue;
+
+use super::json::{Items, List, Members, skip};
+use super::table::column;
+
+/// Columns but for the payload, in the Gecko form's order of rows.
+const KEYS: [&str; 5] = ["name", "startTime", "endTime", "phase", "category"];
+/// Where the payload stands in a row of a file that does not say it.
+const DATA: usize = 5;
+
+/// A marker; what it does not have is NaN.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawMarker<'m> {
+    /// A place in the thread's or the profile's texts.
+    pub(crate) name: f64,
+    /// Milliseconds.
+    pub(crate) start: f64,
+    /// Milliseconds.
+    pub(crate) end: f64,
+    /// 0 instant, 1 interval, 2 start, 3 end.
+    pub(crate) phase: f64,
+    pub(crate) category: f64,
+    /// JSON of an object.
+    pub(crate) data: Option<&'m str>,
+}
+
+/// All markers of a thread.
+#[derive(Debug, Default)]
+pub(crate) struct RawMarkers {
+    columns: [Vec<f64>; KEYS.len()],
+    data: Vec<Option<Box<RawValue>>>,
+}
+
+impl RawMarkers {
+    /// In the order of the file.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = RawMarker<'_>> {
+        let [names, starts, ends, phases, categories] = &self.columns;
+        let at = |column: &[f64], row: usize| column.get(row).copied().unwrap_or(f64::NAN);
+        (0..names.len()).map(move |row| RawMarker {
+            name: at(names, row),
+            start: at(starts, row),
+            end: at(ends, row),
+            phase: at(phases, row),
+            category: at(categories, row),
+            data: self.data.get(row).and_then(|data| Some(data.as_ref()?.get())),
+        })
+    }
+
+    fn push_row(&mut self, row: &RawValue, places: &[usize; KEYS.len()], data: usize) {
+        let cells: Vec<&RawValue> = serde_json::from_str(row.get()).unwrap_or_default();
+        let number = |place: usize| cells.get(place).and_then(|cell| cell.get().parse::<f64>().ok());
+        for (column, place) in self.columns.iter_mut().zip(places) {
+            column.push(number(*place).unwrap_or(f64::NAN));
+        }
+        let payload = cells.get(data).filter(|cell| cell.get().starts_with('{'));
+        self.data.push(payload.map(|cell| (*cell).to_owned()));
+    }
+}
+
+/// Reads [`RawMarkers`].
+pub(super) struct ReadMarkers {
+    pub(super) markers: RawMarkers,
+    places: [usize; KEYS.len()],
+    data: usize,
+}
+
+impl Default for ReadMarkers {
+    fn default() -> Self {
+        Self { markers: RawMarkers::default(), places: std::array::from_fn(|place| place), data: DATA }
+    }
+}
+
+impl Members for ReadMarkers {
+    const NAME: &'static str = "markers";
+
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        let place = KEYS.iter().position(|known| *known == key);
+        match (key, place.and_then(|place| self.markers.columns.get_mut(place))) {
+            ("schema", _) => {
+                let schema: HashMap<String, usize> = map.next_value()?;
+                let place = |key: &str| schema.get(key).copied().unwrap_or(usize::MAX);
+                (self.places, self.data) = (KEYS.map(place), place("data"));
+            }
+            ("data", _) => map.next_value_seed(List(self))?,
+            (_, Some(values)) => *values = column(map)?,
+            _ => skip(map)?,
+        }
+        Ok(())
+    }
+}
+
+/// Rows, or the payloads alone.
+impl Items for ReadMarkers {
+    const NAME: &'static str = "markers' data";
+
+    fn item<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<bool, A::Error> {
+        let Some(item) = items.next_element::<Box<RawValue>>()? else { return Ok(false) };
+        match item.get().as_bytes().first() {
+            Some(b'[') => self.markers.push_row(&item, &self.places, self.data),
+            Some(b'{') => self.markers.data.push(Some(item)),
+            _ => self.markers.data.push(None),
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,120 @@
+//! What a profile says about itself: its member `meta`.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::table::as_index;
+
+/// The member `meta`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    /// Name of the application, or of a process of it.
+    pub product: Option<String>,
+    /// Milliseconds between two samples.
+    pub interval: Option<f64>,
+    /// Milliseconds since 1970.
+    pub(crate) start_time: Option<f64>,
+    #[serde(rename = "startTimeAsClockMonotonicNanosecondsSinceBoot")]
+    pub(crate) start_monotonic_ns: Option<f64>,
+    /// Milliseconds since the session's start.
+    pub profiling_start_time: Option<f64>,
+    /// Milliseconds since the session's start.
+    pub profiling_end_time: Option<f64>,
+    sample_units: Option<SampleUnits>,
+    preprocessed_profile_version: Option<IgnoredAny>,
+    marker_schema: Vec<Schema>,
+    categories: Vec<Category>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct SampleUnits {
+    #[serde(rename = "threadCPUDelta")]
+    cpu: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Category {
+    name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Schema {
+    name: String,
+    /// Gecko form.
+    data: Vec<SchemaField>,
+    /// Processed form.
+    fields: Vec<SchemaField>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct SchemaField {
+    key: String,
+    format: Value,
+}
+
+/// A field of a payload whose value is a place in the texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TextField {
+    pub(crate) key: String,
+    pub(crate) flow: Option<Flow>,
+}
+
+/// What a flow does at a marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    Goes,
+    Ends,
+}
+
+impl Meta {
+    /// Whether the profile is in the processed format.
+    pub fn is_processed(&self) -> bool {
+        self.preprocessed_profile_version.is_some()
+    }
+
+    /// Nanoseconds in one unit of processor time; `None` if it is counted in something that is no time.
+    pub fn cpu_unit_ns(&self) -> Option<f64> {
+        match self.sample_units.as_ref()?.cpu.as_deref()? {
+            "ns" => Some(1.0),
+            "µs" => Some(1e3),
+            _ => None,
+        }
+    }
+
+    /// What a sample that has none before it stands for, in nanoseconds.
+    pub(crate) fn interval_ns(&self) -> i64 {
+        (self.interval.filter(|ms| ms.is_finite() && *ms > 0.0).unwrap_or(1.0) * 1e6) as i64
+    }
+
+    pub(crate) fn category(&self, index: f64) -> &str {
+        let category = as_index(index).and_then(|index| self.categories.get(index));
+        category.map_or("Other", |category| &category.name)
+    }
+
+    /// The fields of a type of payload that are places in the texts.
+    pub(crate) fn text_fields(&self) -> HashMap<String, Vec<TextField>> {
+        let of = |schema: &Schema| {
+            let fields = schema.data.iter().chain(&schema.fields).filter_map(text_field);
+            (schema.name.clone(), fields.collect::<Vec<_>>())
+        };
+        self.marker_schema.iter().map(of).filter(|(_, fields)| !fields.is_empty()).collect()
+    }
+}
+
+fn text_field(field: &SchemaField) -> Option<TextField> {
+    let flow = match field.format.as_str()? {
+        "unique-string" => None,
+        "flow-id" => Some(Flow::Goes),
+        "terminating-flow-id" => Some(Flow::Ends),
+        _ => return None,
+    };
+    Some(TextField { key: field.key.clone(), flow })
+}

@@ -1,0 +1,218 @@
+//! A profile in a file, read as a stream: first what its threads refer to, then one thread at a time.
+//!
+//! Called by `profiler info` and by every export. Held is what the [survey](super::survey) holds, and
+//! one thread; never the text of the file.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _};
+
+use super::addresses::AddressMap;
+use super::json::Object;
+use super::located::{Located, Names};
+use super::stacks::{NodeId, Tables};
+use super::survey::{Survey, Wanted};
+use super::text::text;
+use super::thread::{MAIN_THREAD, RawThread, ReadThread};
+use super::walk::{PartId, Visit, walk};
+
+/// Why a profile cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The profile.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is something else.
+    #[error("{} is not a profile: {why}", path.display())]
+    NotAProfile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// A thread of a profile.
+#[derive(Debug)]
+pub struct Thread<'t> {
+    /// The object that it is in.
+    pub part: PartId,
+    /// Its process's name.
+    pub(crate) process: &'t str,
+    /// Its name as it is shown.
+    pub(crate) name: &'t str,
+    /// The thread as it stands in the file.
+    pub raw: &'t RawThread,
+    /// What its samples refer to.
+    pub tables: &'t Tables,
+    /// Whether the tables are its own (Gecko format), and not those of all threads.
+    pub has_own_tables: bool,
+    /// The stack of each sample.
+    pub nodes: &'t [Option<NodeId>],
+    /// What the names and texts of its markers are places in.
+    pub(crate) texts: &'t [String],
+}
+
+/// Takes the threads of a profile.
+pub trait ThreadSink {
+    /// Why it can take no more.
+    type Error: From<ReadError>;
+    /// Whether it needs markers.
+    const WITH_MARKERS: bool = false;
+
+    /// Takes a thread.
+    ///
+    /// # Errors
+    /// Ends the reading.
+    fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), Self::Error>;
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct ProfileReader {
+    path: PathBuf,
+    file: File,
+    survey: Survey,
+    /// Bytes of the text.
+    length: u64,
+}
+
+impl ProfileReader {
+    /// Reads a profile once, compressed or not, and looks up the names that are wanted.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn open(path: &Path, wanted: Wanted) -> Result<Self, ReadError> {
+        let file = File::open(path).map_err(|source| ReadError::Read { path: path.to_owned(), source })?;
+        let mut survey = Survey::new(wanted);
+        let length = read(path, &file, &mut survey)?;
+        if !survey.has_meta {
+            let why = "it has no meta".to_owned();
+            return Err(ReadError::NotAProfile { path: path.to_owned(), why });
+        }
+        survey.name();
+        Ok(Self { path: path.to_owned(), file, survey, length })
+    }
+
+    /// Everything but the threads.
+    pub const fn survey(&self) -> &Survey {
+        &self.survey
+    }
+
+    /// Everything but the threads.
+    pub fn into_survey(self) -> Survey {
+        self.survey
+    }
+
+    /// Bytes of the text.
+    pub(crate) const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Reads the profile again, and gives all threads to `sink` in the order of the file.
+    ///
+    /// # Errors
+    /// The error of `sink`, or [`ReadError`].
+    pub fn threads<S: ThreadSink>(&self, sink: &mut S) -> Result<(), S::Error> {
+        let mut give = Give { survey: &self.survey, sink, failed: None };
+        let done = read(&self.path, &self.file, &mut give);
+        match give.failed {
+            Some(failed) => Err(failed),
+            None => Ok(done.map(drop)?),
+        }
+    }
+}
+
+/// Walks through the text of a file, whose length is returned.
+fn read<V: Visit>(path: &Path, file: &File, visit: &mut V) -> Result<u64, ReadError> {
+    let text = text(file).map_err(|source| ReadError::Read { path: path.to_owned(), source })?;
+    let length = Cell::new(0);
+    walk(Counted { from: text, count: &length }, visit)
+        .map_err(|error| ReadError::NotAProfile { path: path.to_owned(), why: error.to_string() })?;
+    Ok(length.get())
+}
+
+/// Counts what is read.
+struct Counted<'c, R> {
+    from: R,
+    count: &'c Cell<u64>,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        self.count.set(self.count.get().saturating_add(read as u64));
+        Ok(read)
+    }
+}
+
+/// The second pass.
+struct Give<'r, S: ThreadSink> {
+    survey: &'r Survey,
+    sink: &'r mut S,
+    failed: Option<S::Error>,
+}
+
+impl<S: ThreadSink> Visit for Give<'_, S> {
+    fn thread<'de, D: Deserializer<'de>>(&mut self, part: PartId, from: D) -> Result<(), D::Error> {
+        let mut read = ReadThread { with_markers: S::WITH_MARKERS, ..ReadThread::default() };
+        Object(&mut read).deserialize(from)?;
+        self.give(part, &read.thread).map_err(|error| {
+            self.failed = Some(error);
+            D::Error::custom("the output failed")
+        })
+    }
+}
+
+impl<S: ThreadSink> Give<'_, S> {
+    fn give(&mut self, part: PartId, raw: &RawThread) -> Result<(), S::Error> {
+        let survey = self.survey;
+        let own = own_tables(survey, part, raw);
+        let shared = || raw.sampled_stacks().map(|stack| shared_node(stack?)).collect();
+        let (tables, nodes) = match &own {
+            Some((tables, nodes)) => (tables, nodes.clone()),
+            None => (&survey.tables, shared()),
+        };
+        let product = survey.parts.get(part.0).and_then(|part| part.product.as_deref());
+        let product = product.filter(|_| own.is_some());
+        let process = raw.process_name.as_deref().or(product).filter(|name| !name.is_empty());
+        let thread = Thread {
+            part,
+            process: process.or(survey.meta.product.as_deref()).unwrap_or("process"),
+            name: if raw.name == MAIN_THREAD { "main" } else { &raw.name },
+            raw,
+            tables,
+            has_own_tables: own.is_some(),
+            nodes: &nodes,
+            texts: if own.is_some() { &raw.strings } else { &survey.tables.texts },
+        };
+        self.sink.thread(&thread, survey)
+    }
+}
+
+/// The tables of a thread that brings its own, and the nodes of its samples.
+fn own_tables(survey: &Survey, at: PartId, thread: &RawThread) -> Option<(Tables, Vec<Option<NodeId>>)> {
+    if survey.meta.is_processed() {
+        return None;
+    }
+    let libs = AddressMap::of(survey.parts.get(at.0).map_or(&[], |part| &part.libs));
+    let names = Names { libs: &libs, namer: &survey.namer };
+    let mut located = Located::of(thread, names);
+    let nodes = thread.sampled_stacks().map(|stack| located.leaf(thread, stack?, names)).collect();
+    located.tables.find_leaves();
+    Some((located.tables, nodes))
+}
+
+fn shared_node(stack: usize) -> Option<NodeId> {
+    u32::try_from(stack).ok().map(NodeId)
+}

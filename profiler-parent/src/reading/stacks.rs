@@ -1,0 +1,156 @@
+//! What samples refer to, in one form for both formats: a tree of stacks, frames, functions, texts.
+//!
+//! Made by [`super::shared`] (processed format, once) and [`super::located`] (Gecko format, per
+//! thread); read by every export and by `profiler info`. Invariant: a node's caller comes before it.
+//! All other numbers are as the file has them, so a look-up may find nothing.
+
+/// A stack: a frame and the stack of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(
+    /// Row of the table.
+    pub u32,
+);
+
+/// A place in a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct FrameId(pub(crate) u32);
+
+/// A function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FuncId(
+    /// Row of the table.
+    pub u32,
+);
+
+/// A text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TextId(pub(crate) u32);
+
+/// See [`NodeId`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) caller: Option<NodeId>,
+    pub(crate) frame: FrameId,
+}
+
+/// See [`FrameId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Frame {
+    pub(crate) func: FuncId,
+    /// From 1 on.
+    pub(crate) line: Option<u32>,
+    /// Relative to its library.
+    pub(crate) address: Option<u64>,
+}
+
+/// See [`FuncId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Func {
+    pub(crate) name: TextId,
+    pub(crate) file: Option<TextId>,
+    /// Where it begins, from 1 on.
+    pub(crate) line: Option<u32>,
+    pub(crate) column: Option<u32>,
+    pub(crate) library: Option<TextId>,
+}
+
+/// A function as it is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Function<'t> {
+    /// Its name, or library and offset.
+    pub name: &'t str,
+    pub(crate) file: Option<&'t str>,
+    /// The library that its code is in.
+    pub library: Option<&'t str>,
+    pub(crate) line: Option<u32>,
+    pub(crate) column: Option<u32>,
+}
+
+/// All tables.
+#[derive(Debug, Default)]
+pub struct Tables {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) funcs: Vec<Func>,
+    pub(crate) texts: Vec<String>,
+    /// By node, see [`Self::find_leaves`].
+    leaves: Vec<Option<FrameId>>,
+}
+
+impl Tables {
+    /// Tables that are complete.
+    pub(crate) fn new(nodes: Vec<Node>, frames: Vec<Frame>, funcs: Vec<Func>, texts: Vec<String>) -> Self {
+        let mut tables = Self { nodes, frames, funcs, texts, leaves: Vec::new() };
+        tables.find_leaves();
+        tables
+    }
+
+    /// Must be called after the last addition. A file may have a long chain of stacks without a
+    /// function, and samples of each of them, so the leaves are looked up once.
+    pub(crate) fn find_leaves(&mut self) {
+        let mut leaves: Vec<Option<FrameId>> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let is_named = self.frame(node.frame).is_some_and(|frame| self.function(frame.func).is_some());
+            let callers = || *leaves.get(node.caller?.0 as usize)?;
+            leaves.push(if is_named { Some(node.frame) } else { callers() });
+        }
+        self.leaves = leaves;
+    }
+
+    /// The innermost frame of a stack that has a function with a name.
+    pub(crate) fn leaf(&self, node: NodeId) -> Option<Frame> {
+        self.frame((*self.leaves.get(node.0 as usize)?)?)
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> Option<Node> {
+        self.nodes.get(id.0 as usize).copied()
+    }
+
+    pub(crate) fn frame(&self, id: FrameId) -> Option<Frame> {
+        self.frames.get(id.0 as usize).copied()
+    }
+
+    pub(crate) fn text(&self, id: TextId) -> Option<&str> {
+        self.texts.get(id.0 as usize).map(String::as_str)
+    }
+
+    /// The number of stacks.
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The number of functions.
+    pub fn func_count(&self) -> usize {
+        self.funcs.len()
+    }
+
+    /// The functions on a stack that have a name, the innermost first.
+    pub fn functions(&self, node: NodeId) -> impl Iterator<Item = FuncId> {
+        self.stack(node).map(|(_, frame)| frame.func)
+    }
+
+    /// A function, if it has a name.
+    pub fn function(&self, id: FuncId) -> Option<Function<'_>> {
+        let func = self.funcs.get(id.0 as usize)?;
+        let text = |id: Option<TextId>| id.and_then(|id| self.text(id)).filter(|text| !text.is_empty());
+        Some(Function {
+            name: self.text(func.name)?,
+            file: text(func.file),
+            library: text(func.library),
+            line: func.line,
+            column: func.column,
+        })
+    }
+
+    /// The frames of a stack that have a function with a name, the innermost first.
+    pub(crate) fn stack(&self, node: NodeId) -> impl Iterator<Item = (FrameId, Frame)> {
+        let nodes = std::iter::successors(self.node(node), |node| self.node(node.caller?));
+        nodes
+            .filter_map(|node| Some((node.frame, self.frame(node.frame)?)))
+            .filter(|(_, frame)| self.function(frame.func).is_some())
+    }
+}
+
+pub(super) fn narrow(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,189 @@
+//! The first pass through a profile: everything that threads refer to, in any order of the file.
+//!
+//! Of threads nothing is kept but the addresses that need a name (Gecko format). Held afterwards: the
+//! tables that threads share (processed format), the libraries, and the names that were found.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
+
+use super::addresses::{AddressMap, Lib, code_of};
+use super::json::{Members, Object, skip};
+use super::logs::Logs;
+use super::meta::Meta;
+use super::namer::{Nameless, Namer};
+use super::shared::SharedTables;
+use super::stacks::Tables;
+use super::table::{Columns, Table, as_index};
+use super::thread::PausedRange;
+use super::walk::{PartId, Visit};
+use crate::symbols::SymbolOptions;
+
+/// What a reader of a profile needs besides its threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Names for addresses without one, from the files of this machine.
+    pub names: bool,
+    /// The logs of processes and captures.
+    pub logs: bool,
+}
+
+/// One process's object. In the processed format the outermost one is that of all processes.
+#[derive(Debug, Default)]
+pub struct Part {
+    /// The process's name in `meta`.
+    pub product: Option<String>,
+    /// Empty unless they are wanted.
+    pub logs: Logs,
+    pub(super) start_time: Option<f64>,
+    pub(super) libs: Vec<Lib>,
+    pub(crate) paused: Vec<PausedRange>,
+    /// Texts of locations that may be addresses: whether as a caller's, and as the innermost.
+    addresses: HashMap<String, [bool; 2]>,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// What the profile says about itself.
+    pub meta: Meta,
+    /// The objects of processes, by [`PartId`].
+    pub parts: Vec<Part>,
+    /// The tables that threads share in the processed format.
+    pub tables: Tables,
+    pub(super) has_meta: bool,
+    pub(super) namer: Namer,
+    wanted: Wanted,
+}
+
+impl Survey {
+    pub(super) fn new(wanted: Wanted) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
+    /// Looks up the addresses that have no name. Must be called once, at the end.
+    pub(super) fn name(&mut self) {
+        for part in &mut self.parts {
+            let libs = AddressMap::of(&part.libs);
+            for (text, kinds) in std::mem::take(&mut part.addresses) {
+                let Some((lib, address)) = libs.find(&text) else { continue };
+                for (is_leaf, wanted) in [false, true].into_iter().zip(kinds) {
+                    if wanted {
+                        self.namer.ask(lib, code_of(address, is_leaf));
+                    }
+                }
+            }
+        }
+        if self.wanted.names {
+            self.namer.look_up(SymbolOptions::default());
+        }
+    }
+
+    /// Libraries of which no address has a name.
+    pub fn into_nameless(self) -> Vec<Nameless> {
+        self.namer.into_nameless()
+    }
+
+    /// How much later than the outermost process this one began to count, in milliseconds.
+    pub(crate) fn shift_ms(&self, part: PartId) -> f64 {
+        let start = self.parts.get(part.0).and_then(|part| part.start_time);
+        start.zip(self.meta.start_time).map_or(0.0, |(start, root)| start - root)
+    }
+}
+
+impl Visit for Survey {
+    fn begin(&mut self, _: PartId) {
+        self.parts.push(Part::default());
+    }
+
+    fn value<'de, D: Deserializer<'de>>(&mut self, at: PartId, key: &str, from: D) -> Result<(), D::Error> {
+        let logs = self.wanted.logs;
+        let Some(part) = self.parts.get_mut(at.0) else { return Ok(()) };
+        match key {
+            "meta" => {
+                let meta = Meta::deserialize(from)?;
+                (part.product, part.start_time) = (meta.product.clone(), meta.start_time);
+                if at == PartId(0) {
+                    (self.meta, self.has_meta) = (meta, true);
+                }
+            }
+            "libs" => part.libs = Vec::deserialize(from)?,
+            "pausedRanges" => part.paused = Option::deserialize(from)?.unwrap_or_default(),
+            "profilingLog" if logs => part.logs.profiling = Deserialize::deserialize(from)?,
+            "profileGatheringLog" if logs => part.logs.gathering = Deserialize::deserialize(from)?,
+            "shared" => {
+                let mut shared = SharedTables::default();
+                Object(&mut shared).deserialize(from)?;
+                self.tables = shared.into_tables();
+            }
+            _ => drop(IgnoredAny::deserialize(from)?),
+        }
+        Ok(())
+    }
+
+    fn thread<'de, D: Deserializer<'de>>(&mut self, at: PartId, from: D) -> Result<(), D::Error> {
+        if !self.wanted.names || self.meta.is_processed() {
+            return IgnoredAny::deserialize(from).map(drop);
+        }
+        let mut thread = Locations::default();
+        Object(&mut thread).deserialize(from)?;
+        if let Some(part) = self.parts.get_mut(at.0) {
+            thread.note(&mut part.addresses);
+        }
+        Ok(())
+    }
+}
+
+/// The tables of a thread that lead from its samples to addresses.
+#[derive(Debug, Default)]
+struct Locations {
+    samples: Table<1>,
+    /// `prefix`, `frame`.
+    stacks: Table<2>,
+    frames: Table<1>,
+    strings: Vec<String>,
+}
+
+impl Locations {
+    /// Notes the addresses on the stacks of samples.
+    fn note(&self, addresses: &mut HashMap<String, [bool; 2]>) {
+        let mut note = |stack: usize, kind: usize| {
+            let text = self.stacks.index(1, stack).and_then(|frame| self.frames.index(0, frame));
+            let text = text.and_then(|text| self.strings.get(text)).filter(|text| text.starts_with("0x"));
+            if let Some(text) = text {
+                let kinds = addresses.entry(text.clone()).or_default();
+                kinds.iter_mut().skip(kind).take(1).for_each(|wanted| *wanted = true);
+            }
+        };
+        let [leaves] = &self.samples.0;
+        let leaves: BTreeSet<usize> = leaves.iter().filter_map(|leaf| as_index(*leaf)).collect();
+        let [prefixes, _] = &self.stacks.0;
+        let mut is_noted = vec![false; prefixes.len()];
+        for leaf in leaves {
+            note(leaf, 1);
+            let mut stack = leaf;
+            while let Some(caller) = self.stacks.index(0, stack).filter(|caller| *caller < stack) {
+                let Some(is_noted) = is_noted.get_mut(caller).filter(|is_noted| !**is_noted) else { break };
+                *is_noted = true;
+                note(caller, 0);
+                stack = caller;
+            }
+        }
+    }
+}
+
+impl Members for Locations {
+    const NAME: &'static str = "a thread";
+
+    fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "samples" => self.samples = map.next_value_seed(Columns([("stack", 0)]))?,
+            "stackTable" => self.stacks = map.next_value_seed(Columns([("prefix", 0), ("frame", 1)]))?,
+            "frameTable" => self.frames = map.next_value_seed(Columns([("location", 0)]))?,
+            "stringTable" => self.strings = map.next_value()?,
+            _ => skip(map)?,
+        }
+        Ok(())
+    }
+}
