@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use profiler_core::profile::gecko::IncompleteProcess;
-use profiler_core::profile::{JsonWriter, ProcessSummary};
+use profiler_core::profile::{JsonWriter, ProcessRole, ProcessSummary};
 
 use super::log::GatheringLog;
 use super::participants::{self, Participant};
 use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, TimeRange};
 use crate::gather::verdict::{Verdict, Why};
 use crate::process_table::ProcessTable;
+use crate::processed::ProcessedProfile;
 use crate::processed::names::Symbols;
-use crate::processed::{ProcessedProfile, Role};
 
 /// A process and what is known of it before its summary is.
 struct Settled<'a> {
@@ -92,9 +92,9 @@ fn settle<'a>(
         return Ok(Settled { participant, verdict: participant.missing().verdict, is_there: false });
     };
     let ended = participants::death_of(table, participant.key);
-    let role =
-        Role { pid: participant.pid, name: participant.name.clone(), is_root: participant.is_parent, ended };
-    let added = profile.add(role, Box::new(move || Ok(Arc::clone(pool))));
+    let Participant { pid, name, is_parent, .. } = participant;
+    let role = ProcessRole { pid: *pid, name: name.clone(), is_root: *is_parent };
+    let added = profile.add(role, ended, Box::new(move || Ok(Arc::clone(pool))));
     let why = participants::unable_now(table, participant.key);
     let (verdict, is_there) = match (added, why) {
         (Err(message), _) if participant.is_parent => return Err(CaptureError::OwnPart(message)),

@@ -1,8 +1,9 @@
 //! The processed format: the one to which viewers convert every other format, written straight from all
 //! pools.
 //!
-//! Called by the capture and by recovery, for all processes at once, alive or dead. It opens fast and
-//! shows more than the Gecko format can: names, files and lines, inlined functions, counters with their
+//! Called by the capture and by recovery, for all processes at once, alive or dead. It is a sink of the
+//! [profile model](profiler_core::profile::model), as the Gecko format is. It opens fast and shows
+//! more than the Gecko format can: names, files and lines, inlined functions, counters with their
 //! meaning, which threads are shown first. The version is [`PROCESSED_VERSION`] throughout: the oldest
 //! that has one set of tables for all threads. Viewers upgrade it, and refuse versions that are newer
 //! than they are. How a counter is drawn is said in the fields of later versions, which older viewers
@@ -24,13 +25,11 @@
 mod counters;
 mod first_pass;
 mod frames;
-mod interned;
 mod libs;
 mod markers;
 mod meta;
 pub mod names;
 mod overhead;
-mod owners;
 mod process;
 mod profile;
 mod quota;
@@ -51,7 +50,6 @@ mod thread_cap;
 mod visible;
 mod window;
 
-pub(crate) use first_pass::Role;
 pub(crate) use profile::ProcessedProfile;
 
 /// About how many bytes all tables of a profile take at most, whatever stands in the pools. What it takes to read

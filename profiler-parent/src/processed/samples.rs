@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
+use profiler_core::profile::model::ProcessModel;
 use profiler_core::profile::{JsonWriter, ShownRange};
-use profiler_core::time::{TimeConverter, Timestamp};
+use profiler_core::time::Timestamp;
 
 use super::rows::Rows;
 use super::store::RowStore;
@@ -15,12 +16,12 @@ use super::symbolicated::Numbers;
 pub(super) struct Ledger<'a> {
     pub(super) rows: &'a RowStore,
     pub(super) numbers: &'a Numbers,
-    pub(super) converter: TimeConverter,
+    pub(super) process: &'a ProcessModel<'a>,
 }
 
 impl Ledger<'_> {
     fn ns(&self, raw: u64) -> i64 {
-        self.converter.since_start_ns(Timestamp::from_raw(raw))
+        self.process.ns(Timestamp::from_raw(raw))
     }
 
     fn column<W: Write, const N: usize>(
@@ -38,10 +39,7 @@ impl Ledger<'_> {
     }
 
     fn stack<W: Write>(&self, plus_one: u64, out: &mut JsonWriter<W>) {
-        match self.numbers.of_row(plus_one) {
-            Some(stack) => out.u64(u64::from(stack)),
-            None => out.null(),
-        }
+        out.u64_or_null(self.numbers.of_row(plus_one).map(u64::from));
     }
 
     /// Writes the key `samples`; gives the times that they span.
@@ -64,9 +62,8 @@ impl Ledger<'_> {
         let mut is_measured = false;
         samples.for_each(self.rows, |[_, cpu, ..]| is_measured |= cpu > 0)?;
         if is_measured {
-            self.column(out, "threadCPUDelta", samples, |[_, cpu, ..], out| match cpu.checked_sub(1) {
-                Some(ns) => out.u64(ns),
-                None => out.null(),
+            self.column(out, "threadCPUDelta", samples, |[_, cpu, ..], out| {
+                out.u64_or_null(cpu.checked_sub(1))
             })?;
         }
         // A thread at rest has one sample for many ticks.

@@ -7,6 +7,7 @@
 
 use std::io::Write;
 
+use profiler_core::profile::model::TextTable;
 use profiler_core::profile::{JsonWriter, StringId, StringTable};
 
 use super::quota::Quota;
@@ -57,8 +58,24 @@ impl ProfileStrings {
         self.room = Room::Code;
     }
 
-    /// The number of a text that comes from outside.
-    pub(super) fn intern(&mut self, text: &str) -> StringId {
+    /// From now on there is room for all texts; so many processes have some.
+    pub(super) fn code_is_named(&mut self, processes: usize) {
+        self.room = Room::All(Quota::new(self.table.bytes(), ALL_BYTES, processes));
+    }
+
+    /// How many times a text found no room.
+    pub(super) const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Writes the table as an array.
+    pub(super) fn write_json<W: Write>(&self, out: &mut JsonWriter<W>) {
+        self.table.write_json(out);
+    }
+}
+
+impl TextTable for ProfileStrings {
+    fn intern(&mut self, text: &str) -> StringId {
         if let Some(known) = self.table.known(text) {
             return known;
         }
@@ -73,24 +90,9 @@ impl ProfileStrings {
         self.table.intern(OTHER)
     }
 
-    /// The number of a text of ours: there is always room for it.
-    pub(super) fn own(&mut self, text: &str) -> StringId {
+    /// There is always room for it.
+    fn own(&mut self, text: &str) -> StringId {
         self.table.intern(text)
-    }
-
-    /// From now on there is room for all texts; so many processes have some.
-    pub(super) fn code_is_named(&mut self, processes: usize) {
-        self.room = Room::All(Quota::new(self.table.bytes(), ALL_BYTES, processes));
-    }
-
-    /// How many times a text found no room.
-    pub(super) const fn left_out(&self) -> u64 {
-        self.left_out
-    }
-
-    /// Writes the table as an array.
-    pub(super) fn write_json<W: Write>(&self, out: &mut JsonWriter<W>) {
-        self.table.write_json(out);
     }
 }
 

@@ -9,9 +9,10 @@ use std::cmp::Ordering;
 
 use profiler_core::profile::StringId;
 use profiler_core::profile::frame_names::TRUNCATED_STACK;
+use profiler_core::profile::interner::Interner;
+use profiler_core::profile::model::TextTable;
 
 use super::frames::{Frames, Position, RawFrame};
-use super::interned::Interned;
 use super::libs::{LibId, Libs};
 use super::names::{CodeNames, Symbols};
 use super::stacks::{NodeId, Stacks};
@@ -86,8 +87,8 @@ impl NamedFrame {
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct SymbolicatedFrames {
-    pub(super) funcs: Interned<Func>,
-    pub(super) natives: Interned<NativeSymbol>,
+    pub(super) funcs: Interner<Func>,
+    pub(super) natives: Interner<NativeSymbol>,
     pub(super) frames: Vec<NamedFrame>,
     /// For every raw frame its frames: first, and how many.
     spans: Vec<(u32, u32)>,

@@ -4,7 +4,7 @@
 //! thread is kept until the profile is written. Invariant: at most [`MAX_THREADS`] are kept; the
 //! entries of other threads count as evicted.
 
-use profiler_core::profile::gecko::shared::counts;
+use profiler_core::profile::model::entry_counts;
 use profiler_core::reader::Snapshot;
 
 use super::quota::Quota;
@@ -36,7 +36,7 @@ impl ThreadCap {
         if snapshot.threads.len() > room {
             snapshot.threads.sort_by_key(|thread| (!thread.is_main, thread.chunks.is_empty()));
             for thread in snapshot.threads.drain(room..) {
-                snapshot.gone += counts(&thread, 0);
+                snapshot.gone += entry_counts(&thread, 0);
                 self.left_out += 1;
             }
             snapshot.threads.shrink_to_fit();

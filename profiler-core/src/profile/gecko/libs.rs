@@ -1,8 +1,9 @@
 //! The libraries of a process: the key `libs`, and at which address each module's code is shown.
 //!
-//! Made once per process from the pool's modules; asked by [`super::frames`] for every code frame. A profile has one
-//! address space per process, and modules that came and went may have shared a place. Each is shown where it was,
-//! unless another has that place already: then at a free one beyond all addresses that a program can have.
+//! Made once per process from the pool's modules; asked by [`super::frames`] for every code frame. A
+//! profile has one address space per process, and modules that were unloaded may have shared a place
+//! with others. Each is shown where it was, unless another has that place already: then at a free
+//! one beyond all addresses that a program can have.
 //!
 //! Invariants: shown ranges do not overlap; all of their addresses are exact in a viewer's numbers.
 
@@ -67,10 +68,7 @@ impl<'a> Libs<'a> {
 
     /// Writes the key `libs`, in the order of addresses.
     pub(super) fn write<W: Write>(&self, out: &mut JsonWriter<W>) {
-        out.key("libs");
-        out.begin_array();
-        self.rows.values().for_each(|(shown, module)| write_row(*shown, module, out));
-        out.end_array();
+        out.entry_list("libs", self.rows.values(), |(shown, module), out| write_row(*shown, module, out));
     }
 
     /// A module that was loaded again at its old place shares it with itself.
