@@ -5,6 +5,11 @@
 //! chunks hold some; markers that belong to another thread than the one that recorded them are copied
 //! to it ([`super::reassigned_markers`]). Invariants: memory does not grow with the number of entries,
 //! nor with the number of names in them; an entry counts as delivered for the thread that recorded it.
+//!
+//! The second pass reads and decodes a thread's own markers again, and looks up their threads again.
+//! That is about a sixth of the time in which it writes them: 60 of 355 ns for a marker without
+//! payload, which is the cheapest to write (40,000 markers in one chunk, optimization level 1). The
+//! alternative, to copy all markers in the first pass, writes and reads their bytes once more.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -24,20 +24,6 @@ impl Ledger<'_> {
         self.process.ns(Timestamp::from_raw(raw))
     }
 
-    fn column<W: Write, const N: usize>(
-        &self,
-        out: &mut JsonWriter<W>,
-        name: &str,
-        rows: &Rows<N>,
-        mut item: impl FnMut([u64; N], &mut JsonWriter<W>),
-    ) -> io::Result<()> {
-        out.key(name);
-        out.begin_array();
-        rows.for_each(self.rows, |row| item(row, out))?;
-        out.end_array();
-        Ok(())
-    }
-
     fn stack<W: Write>(&self, plus_one: u64, out: &mut JsonWriter<W>) {
         out.u64_or_null(self.numbers.of_row(plus_one).map(u64::from));
     }
@@ -51,9 +37,9 @@ impl Ledger<'_> {
         let mut shown = ShownRange::default();
         out.key("samples");
         out.begin_object();
-        self.column(out, "stack", samples, |[_, _, stack, _], out| self.stack(stack, out))?;
+        samples.write_column(self.rows, "stack", out, |[_, _, stack, _], out| self.stack(stack, out))?;
         let mut before = 0;
-        self.column(out, "timeDeltas", samples, |[at, ..], out| {
+        samples.write_column(self.rows, "timeDeltas", out, |[at, ..], out| {
             let ns = self.ns(at);
             shown.include(ns);
             out.millis_ns(ns.saturating_sub(before));
@@ -62,13 +48,13 @@ impl Ledger<'_> {
         let mut is_measured = false;
         samples.for_each(self.rows, |[_, cpu, ..]| is_measured |= cpu > 0)?;
         if is_measured {
-            self.column(out, "threadCPUDelta", samples, |[_, cpu, ..], out| {
+            samples.write_column(self.rows, "threadCPUDelta", out, |[_, cpu, ..], out| {
                 out.u64_or_null(cpu.checked_sub(1))
             })?;
         }
         // A thread at rest has one sample for many ticks.
         match has_rests {
-            true => self.column(out, "weight", samples, |[.., ticks], out| out.u64(ticks))?,
+            true => samples.write_column(self.rows, "weight", out, |[.., ticks], out| out.u64(ticks))?,
             false => {
                 out.key("weight");
                 out.null();
@@ -93,15 +79,17 @@ impl Ledger<'_> {
         }
         out.key("nativeAllocations");
         out.begin_object();
-        self.column(out, "time", allocations, |[at, ..], out| {
+        allocations.write_column(self.rows, "time", out, |[at, ..], out| {
             shown.include(self.ns(at));
             out.millis_ns(self.ns(at));
         })?;
-        self.column(out, "weight", allocations, |[_, bytes, ..], out| out.i64(bytes.cast_signed()))?;
+        allocations
+            .write_column(self.rows, "weight", out, |[_, bytes, ..], out| out.i64(bytes.cast_signed()))?;
         out.entry_str("weightType", "bytes");
-        self.column(out, "stack", allocations, |[.., stack], out| self.stack(stack, out))?;
-        self.column(out, "memoryAddress", allocations, |[_, _, address, _], out| out.u64(address))?;
-        self.column(out, "threadId", allocations, |_, out| out.u64(tid.get()))?;
+        allocations.write_column(self.rows, "stack", out, |[.., stack], out| self.stack(stack, out))?;
+        allocations
+            .write_column(self.rows, "memoryAddress", out, |[_, _, address, _], out| out.u64(address))?;
+        allocations.write_column(self.rows, "threadId", out, |_, out| out.u64(tid.get()))?;
         out.entry_u64("length", allocations.len());
         out.end_object();
         Ok(shown)
