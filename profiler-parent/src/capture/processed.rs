@@ -1,8 +1,8 @@
 //! A capture in the processed format: this process reads every pool itself, and asks no child.
 //!
-//! Reading a pool needs no help of the process that it belongs to, so a child that stands still costs no more than
-//! one that runs, and nothing is waited for but the news of deaths that are under way. Invariant: who is
-//! in the report is in the profile's log, with the same verdict.
+//! Reading a pool needs no help of the process that it belongs to, so a child that stands still
+//! costs no more than one that runs, and nothing is waited for but the news of deaths that are
+//! under way. Invariant: who is in the report is in the profile's log, with the same verdict.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -28,8 +28,8 @@ struct Settled<'a> {
     is_there: bool,
 }
 
-/// Writes the profile of all processes to `out`; says what became of every process, the parent first, and what
-/// was left out.
+/// Writes the profile of all processes to `out`; says what became of every process, the parent
+/// first, and what was left out.
 pub(super) fn run(
     sources: &CaptureSources,
     (range, events): (Option<TimeRange>, &Sender<CaptureEvent>),
@@ -132,8 +132,8 @@ fn incomplete(
     all.chain(expired).collect()
 }
 
-/// All processes with their entry counts. `summaries` has those that are in the profile, in the same
-/// order.
+/// All processes with their entry counts. `summaries` has those that are in the profile, in the
+/// same order.
 fn report(settled: &[Settled<'_>], summaries: &[ProcessSummary]) -> Vec<CapturedProcess> {
     let mut summaries = summaries.iter();
     let all = settled.iter().map(|one| {

@@ -1,15 +1,18 @@
-//! The first pass over a pool: everything but markers is sorted by thread, and all stacks are collected.
+//! The first pass over a pool: everything but markers is sorted by thread, and all stacks are
+//! collected.
 //!
-//! Runs once per process before anything is written, because the number of a stack in the profile is
-//! known only when all its addresses have names. Markers stay in the pool, and the pass notes which
-//! chunks hold some; markers that belong to another thread than the one that recorded them are copied
-//! to it ([`super::reassigned_markers`]). Invariants: memory does not grow with the number of entries,
-//! nor with the number of names in them; an entry counts as delivered for the thread that recorded it.
+//! Runs once per process before anything is written, because the number of a stack in the profile
+//! is known only when all its addresses have names. Markers stay in the pool, and the pass notes
+//! which chunks hold some; markers that belong to another thread than the one that recorded them
+//! are copied to it ([`super::reassigned_markers`]). Invariants: memory does not grow with the
+//! number of entries, nor with the number of names in them; an entry counts as delivered for the
+//! thread that recorded it.
 //!
-//! The second pass reads and decodes a thread's own markers again, and looks up their threads again.
-//! That is about a sixth of the time in which it writes them: 60 of 355 ns for a marker without
-//! payload, which is the cheapest to write (40,000 markers in one chunk, optimization level 1). The
-//! alternative, to copy all markers in the first pass, writes and reads their bytes once more.
+//! The second pass reads and decodes a thread's own markers again, and looks up their threads
+//! again. That is about a sixth of the time in which it writes them: 60 of 355 ns for a marker
+//! without payload, which is the cheapest to write (40,000 markers in one chunk, optimization level
+//! 1). The alternative, to copy all markers in the first pass, writes and reads their bytes once
+//! more.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -113,7 +116,8 @@ pub(super) struct SortedProcess {
     pub(super) threads: Vec<SortedThread>,
     /// Whether the first values of counters that are left are the first that there were.
     pub(super) has_all_counters: bool,
-    /// Time, value, number of changes; of the counters that the snapshot has, whatever cells entries name.
+    /// Time, value, number of changes; of the counters that the snapshot has, whatever cells
+    /// entries name.
     pub(super) counters: BTreeMap<CounterIndex, Rows<3>>,
     /// Time, locking, counters, threads, all.
     pub(super) overhead: Rows<5>,
@@ -170,7 +174,8 @@ pub(super) fn sort_process<S: ByteSource>(
     Ok(sorted)
 }
 
-/// A pool may say so of any number; for each of them there would be all that belongs to a main thread.
+/// A pool may say so of any number; for each of them there would be all that belongs to a main
+/// thread.
 fn only_one_main_thread(snapshot: &mut Snapshot) {
     let mut is_there = false;
     for thread in &mut snapshot.threads {
@@ -227,8 +232,9 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
-    /// Notes where a marker is, and its stack. A marker for another thread is copied to that thread,
-    /// and counts as delivered from now on; one of the recorder's own does so when it is written.
+    /// Notes where a marker is, and its stack. A marker for another thread is copied to that
+    /// thread, and counts as delivered from now on; one of the recorder's own does so when it is
+    /// written.
     fn marker(&mut self, marker: &MarkerEntry<'_>) -> io::Result<bool> {
         let (recorder, chunk) = self.at;
         let owner = self.sorted.owners.of_marker(recorder, marker);

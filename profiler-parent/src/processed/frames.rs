@@ -1,8 +1,8 @@
 //! Frames of all processes, as they were observed, each once; and what they refer to.
 //!
-//! Each process has numbers of its own for its modules and labels; [`Translation`] turns them into those
-//! of the profile. An address of code is that of an instruction: where a call returns to is one byte
-//! beyond its last.
+//! Each process has numbers of its own for its modules and labels; [`Translation`] turns them into
+//! those of the profile. An address of code is that of an instruction: where a call returns to is
+//! one byte beyond its last.
 
 use std::collections::HashMap;
 

@@ -48,8 +48,8 @@ impl Libs {
         self.quotas.1.begin(self.bytes, is_root);
     }
 
-    /// The row of a module: the same for all processes that have the same file with the same contents. `None` if there
-    /// is no room for it.
+    /// The row of a module: the same for all processes that have the same file with the same
+    /// contents. `None` if there is no room for it.
     pub(super) fn intern(&mut self, module: &ModuleDefinition) -> Option<LibId> {
         let key = (module.path.clone(), module.build_id.clone());
         if let Some(known) = self.known.get(&key) {

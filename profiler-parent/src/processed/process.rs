@@ -62,7 +62,8 @@ impl Process<'_> {
         tids.zip(self.sorted.threads.iter().skip(rows))
     }
 
-    /// Writes all threads; the array is open, and `next` is the number of the first. `late` goes to the main one.
+    /// Writes all threads; the array is open, and `next` is the number of the first. `late` goes to
+    /// the main one.
     pub(super) fn write_threads<S: ByteSource, W: Write>(
         &self,
         reader: &PoolReader<S>,
@@ -106,8 +107,8 @@ impl Process<'_> {
         Ok(written)
     }
 
-    /// The markers of the main thread begin with the profiler's own: what is known of incomplete processes,
-    /// and of threads that are not shown.
+    /// The markers of the main thread begin with the profiler's own: what is known of incomplete
+    /// processes, and of threads that are not shown.
     fn begin_main(&self, late: &[IncompleteProcess], shared: &mut ProfileTables) -> MarkerColumns {
         let mut markers = MarkerColumns::begin();
         for incomplete in late {
@@ -158,7 +159,8 @@ struct Fill<'a, S> {
 }
 
 impl<S: ByteSource> Fill<'_, S> {
-    /// Adds all markers of a thread: its own, and those that others recorded for it. Gives how many are its own.
+    /// Adds all markers of a thread: its own, and those that others recorded for it. Gives how many
+    /// are its own.
     fn thread(
         &mut self,
         place: Place,

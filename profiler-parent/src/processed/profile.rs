@@ -55,8 +55,8 @@ impl<'a> ProcessedProfile<'a> {
         self
     }
 
-    /// Adds a process, which has `ended` if that is known; the root first. False, and nothing added, if
-    /// no process ever took its pool, or a dead one left nothing in it.
+    /// Adds a process, which has `ended` if that is known; the root first. False, and nothing
+    /// added, if no process ever took its pool, or a dead one left nothing in it.
     ///
     /// # Errors
     /// Why it cannot be read, in words; nothing of it will be in the profile.
@@ -93,8 +93,8 @@ impl<'a> ProcessedProfile<'a> {
         u64::try_from(ns).unwrap_or(0)
     }
 
-    /// Writes the profile. `log` gets the summaries, in the order in which processes were added, and
-    /// what was left out, in words; it writes the other keys of the profile.
+    /// Writes the profile. `log` gets the summaries, in the order in which processes were added,
+    /// and what was left out, in words; it writes the other keys of the profile.
     ///
     /// # Errors
     /// When the profile, or a file beside it, cannot be written.

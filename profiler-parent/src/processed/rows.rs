@@ -1,7 +1,7 @@
 //! Rows of numbers of many lists, filled side by side: samples of threads, values of counters.
 //!
-//! A list is a [`Log`] of rows of one length. Invariant: rows come back in the order of their first number,
-//! which is a time; no list has to be in memory as a whole for that.
+//! A list is a [`Log`] of rows of one length. Invariant: rows come back in the order of their first
+//! number, which is a time; no list has to be in memory as a whole for that.
 
 use std::io::{self, Write};
 

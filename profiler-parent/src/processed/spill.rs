@@ -1,4 +1,5 @@
-//! Columns of JSON that grow side by side while rows come, and go into the profile one after the other.
+//! Columns of JSON that grow side by side while rows come, and go into the profile one after the
+//! other.
 //!
 //! A [`Column`] is text in memory while it is short, and then in an unlinked file: a thread with
 //! millions of markers takes no more memory than one with thousands.

@@ -1,9 +1,9 @@
 //! Stacks of all processes as one tree, frames as they were observed.
 //!
-//! Filled in the first pass, before anything has a name. A node is a frame and the node
-//! of its caller; equal stacks share all nodes. [`PathCache`] makes a sample cost its new frames and not
-//! its depth. Invariants: a node's caller has a smaller number; memory is bounded by [`MAX_NODES`], and
-//! stacks that do not fit lose inner frames, which are counted.
+//! Filled in the first pass, before anything has a name. A node is a frame and the node of its
+//! caller; equal stacks share all nodes. [`PathCache`] makes a sample cost its new frames and not
+//! its depth. Invariants: a node's caller has a smaller number; memory is bounded by [`MAX_NODES`],
+//! and stacks that do not fit lose inner frames, which are counted.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -129,8 +129,8 @@ pub(super) struct PathCache {
 }
 
 impl PathCache {
-    /// The node of a stack, outermost frame first; `None` for an empty one. Of one that is cut, frames further
-    /// out are missing.
+    /// The node of a stack, outermost frame first; `None` for an empty one. Of one that is cut,
+    /// frames further out are missing.
     pub(super) fn node(
         &mut self,
         stack: impl ExactSizeIterator<Item = Frame>,

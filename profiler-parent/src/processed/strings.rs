@@ -1,9 +1,9 @@
 //! The strings of a profile, each once, with a bound on their memory.
 //!
-//! Labels come first, then names of functions, each with a part of the room. Texts of markers, which may
-//! all be different, take the rest. Every process has its share of the room for labels and for texts
-//! of markers, because processes choose these. Invariant: a string for which there is no room is shown
-//! as [`OTHER`], and counted.
+//! Labels come first, then names of functions, each with a part of the room. Texts of markers,
+//! which may all be different, take the rest. Every process has its share of the room for labels
+//! and for texts of markers, because processes choose these. Invariant: a string for which there is
+//! no room is shown as [`OTHER`], and counted.
 
 use std::io::Write;
 

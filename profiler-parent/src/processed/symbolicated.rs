@@ -1,9 +1,10 @@
 //! Frames with names: functions, files, lines, and one frame for each function that was inlined.
 //!
-//! Made once, when the addresses of all processes are known. An address at which functions are inlined
-//! into each other becomes several frames, so every node of the observed tree becomes a path; the last
-//! node of that path is the number that samples refer to. Invariant: at most [`MAX_INLINED`] inlined
-//! functions are shown, whatever a file says; beyond that only the function around them is shown.
+//! Made once, when the addresses of all processes are known. An address at which functions are
+//! inlined into each other becomes several frames, so every node of the observed tree becomes a
+//! path; the last node of that path is the number that samples refer to. Invariant: at most
+//! [`MAX_INLINED`] inlined functions are shown, whatever a file says; beyond that only the function
+//! around them is shown.
 
 use std::cmp::Ordering;
 
@@ -209,8 +210,8 @@ impl SymbolicatedFrames {
         self.inlined.1
     }
 
-    /// Shows the profile's tree, node by node: the caller's number, and the frame. Gives for every observed
-    /// node the number of its innermost.
+    /// Shows the profile's tree, node by node: the caller's number, and the frame. Gives for every
+    /// observed node the number of its innermost.
     pub(super) fn nodes(&self, stacks: &Stacks, mut show: impl FnMut(Option<u32>, u32)) -> Numbers {
         let mut numbers: Vec<u32> = Vec::with_capacity(stacks.iter().len());
         let (mut next, mut left_out) = (0, 0);

@@ -1,7 +1,8 @@
 //! `shared`: the tables that all threads refer to.
 //!
-//! Written after the threads, because their markers add texts. Invariants: a node's caller has a smaller
-//! number; every column of a table has the same length, and all columns of the declared version are there.
+//! Written after the threads, because their markers add texts. Invariants: a node's caller has a
+//! smaller number; every column of a table has the same length, and all columns of the declared
+//! version are there.
 
 use std::collections::HashMap;
 use std::io::Write;

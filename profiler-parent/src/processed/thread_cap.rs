@@ -1,7 +1,7 @@
 //! The largest number of threads in a profile.
 //!
-//! A pool may have 65,536 rows of threads, and a session any number of pools, but what is known of a
-//! thread is kept until the profile is written. Invariant: at most [`MAX_THREADS`] are kept; the
+//! A pool may have 65,536 rows of threads, and a session any number of pools, but what is known of
+//! a thread is kept until the profile is written. Invariant: at most [`MAX_THREADS`] are kept; the
 //! entries of other threads count as evicted.
 
 use profiler_core::profile::model::entry_counts;

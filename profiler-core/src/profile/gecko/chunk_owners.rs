@@ -91,7 +91,8 @@ impl<'a> ChunkOwners<'a> {
         self.given.get(&place).copied().unwrap_or(0)
     }
 
-    /// Whether there is something of the thread's own to show. A thread that only samples others has nothing.
+    /// Whether there is something of the thread's own to show. A thread that only samples others
+    /// has nothing.
     pub(super) fn is_shown(&self, place: Place) -> bool {
         !self.servants.contains(&place) || self.visits.contains_key(&place)
     }

@@ -1,7 +1,7 @@
 //! The frame table of one thread: what each frame is called, and what it is about.
 //!
-//! Filled through [`super::stacks`], written after all rows that use it. Code is shown as an address,
-//! which viewers look up in `libs`; a label by its name.
+//! Filled through [`super::stacks`], written after all rows that use it. Code is shown as an
+//! address, which viewers look up in `libs`; a label by its name.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -126,7 +126,8 @@ fn code<'a>(process: &GeckoProcess<'_>, frame: Frame) -> Row<'a> {
                 Row::named(plain_name(&format!("{name}+{relative:#x}")).into_owned())
             }
         },
-        // Shown as an address it would be taken for code of the module that was here at another time.
+        // Shown as an address it would be taken for code of the module that was here at another
+        // time.
         Frame::Unknown(address) if process.libs.covers(address) => Row::named(format!("{MARK}{address:#x}")),
         Frame::Unknown(address) => Row::named(format!("{address:#x}")),
         Frame::Label(_) => Row::named("(unknown label)"),

@@ -31,8 +31,8 @@ pub(super) struct MarkerTable<'a, 'w, W: Write> {
 }
 
 impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
-    /// Begins the table, up to its rows. `stacks` are those of the thread's samples, `shown` the times
-    /// that these span.
+    /// Begins the table, up to its rows. `stacks` are those of the thread's samples, `shown` the
+    /// times that these span.
     pub(super) fn begin(
         process: &'a GeckoProcess<'a>,
         out: &'w mut JsonWriter<W>,
@@ -49,8 +49,8 @@ impl<'a, 'w, W: Write> MarkerTable<'a, 'w, W> {
         self.out.is_failed()
     }
 
-    /// Ends the table, and writes those that its rows and the samples refer to; gives back the times
-    /// that all of them span, and the output.
+    /// Ends the table, and writes those that its rows and the samples refer to; gives back the
+    /// times that all of them span, and the output.
     pub(super) fn end(mut self) -> (ShownRange, &'w mut JsonWriter<W>) {
         table::end(self.out);
         self.stacks.write(self.process, &mut self.strings, self.out);

@@ -95,8 +95,8 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         Ok(end(markers))
     }
 
-    /// Writes all samples of a thread; gives back how many it recorded itself. One recorder's are in the order of time;
-    /// those of several are put in order first.
+    /// Writes all samples of a thread; gives back how many it recorded itself. One recorder's are
+    /// in the order of time; those of several are put in order first.
     fn write_samples<W: Write>(
         &mut self,
         process: &GeckoProcess<'_>,
@@ -141,8 +141,8 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         Ok(own)
     }
 
-    /// Writes all markers and allocations of a thread: its own, and those that others recorded for it. Gives
-    /// back how many entries were its own.
+    /// Writes all markers and allocations of a thread: its own, and those that others recorded for
+    /// it. Gives back how many entries were its own.
     fn write_markers<W: Write>(
         &mut self,
         process: &GeckoProcess<'_>,
@@ -170,7 +170,8 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         Ok(written_own)
     }
 
-    /// How many entries of a chunk were written into the table, and how many are left for the process's tables.
+    /// How many entries of a chunk were written into the table, and how many are left for the
+    /// process's tables.
     fn write_chunk<W: Write>(
         &mut self,
         process: &GeckoProcess<'_>,
@@ -200,7 +201,8 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         Ok((written, others))
     }
 
-    /// Calls `each` with all entries of a chunk that the profile wants, and gives back how many it took.
+    /// Calls `each` with all entries of a chunk that the profile wants, and gives back how many it
+    /// took.
     pub(super) fn for_each_entry(
         &mut self,
         process: &GeckoProcess<'_>,

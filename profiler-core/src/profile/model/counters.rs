@@ -15,7 +15,8 @@ use crate::reader::{CounterDefinition, CounterInfo};
 pub const MEMORY: &str = "Memory";
 const RESIDENT_MEMORY: &str = "Resident memory";
 
-/// The memory of a living process, if the session wants memory counters and did not record this one.
+/// The memory of a living process, if the session wants memory counters and did not record this
+/// one.
 pub fn resident_memory(process: &ProcessModel<'_>) -> Option<CounterInfo> {
     let params = process.snapshot.header.params.as_ref();
     let is_wanted = params.is_some_and(|params| params.features.contains(Features::MEMORY));

@@ -1,5 +1,5 @@
-//! Markers of processes that are not complete, shown in the root's main thread because viewers do not
-//! show logs.
+//! Markers of processes that are not complete, shown in the root's main thread because viewers do
+//! not show logs.
 
 use std::io::Write;
 

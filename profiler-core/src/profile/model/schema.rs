@@ -15,7 +15,8 @@ pub fn write_schema<W: Write>(schema: &MarkerSchema, out: &mut JsonWriter<W>) {
     write(schema, out, |out| out.entry_list("data", &schema.rows, write_row));
 }
 
-/// Writes one marker schema as the processed format has it: fields, and one text that describes them.
+/// Writes one marker schema as the processed format has it: fields, and one text that describes
+/// them.
 pub(super) fn write_processed_schema<W: Write>(schema: &MarkerSchema, out: &mut JsonWriter<W>) {
     write(schema, out, |out| {
         let fields = schema.rows.iter().filter(|row| matches!(row, SchemaRow::Field(_)));
