@@ -148,6 +148,15 @@ impl<W: Write> JsonWriter<W> {
         self.number(false, |out| out.whole(value));
     }
 
+    /// An unsigned integer, or `null` without one.
+    #[inline]
+    pub fn u64_or_null(&mut self, value: Option<u64>) {
+        match value {
+            Some(value) => self.u64(value),
+            None => self.null(),
+        }
+    }
+
     /// A signed integer, exactly.
     #[inline]
     pub fn i64(&mut self, value: i64) {
@@ -323,6 +332,34 @@ impl<W: Write> JsonWriter<W> {
     pub fn entry_bool(&mut self, key: &str, value: bool) {
         self.key(key);
         self.bool(value);
+    }
+
+    /// A key with an array; `write` writes each item.
+    pub fn entry_list<T>(
+        &mut self,
+        key: &str,
+        items: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(T, &mut Self),
+    ) {
+        self.key(key);
+        self.begin_array();
+        items.into_iter().for_each(|item| write(item, self));
+        self.end_array();
+    }
+
+    /// A key with an object, whose entries `write` writes.
+    pub fn entry_object(&mut self, key: &str, write: impl FnOnce(&mut Self)) {
+        self.key(key);
+        self.begin_object();
+        write(self);
+        self.end_object();
+    }
+
+    /// A key with a string, if there is one.
+    pub fn entry_str_if(&mut self, key: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.entry_str(key, value);
+        }
     }
 
     /// A key with a time in nanoseconds, printed as milliseconds; `null` without one.

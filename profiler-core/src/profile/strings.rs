@@ -1,15 +1,17 @@
 //! A profile's string table: every text once, numbered in order of first use.
 //!
 //! The profile writers intern names and texts while they write rows and stream the table out
-//! after the last row. All texts lie end to end in one arena; the index holds no text, only
-//! numbers. The hash is keyed at random, because texts may come from a process that would
-//! like all of them to collide.
+//! after the last row. It differs from [`Interner`](super::interner::Interner) because texts have
+//! different lengths: they lie end to end in one arena, and [`StringTable::bytes`] is what the
+//! processed format bounds. The hash is keyed at random, because texts may come from a process
+//! that wants all of them to collide.
 //!
 //! Invariants: equal texts give equal ids; ids count up from 0 without gaps.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 
+use super::interner::ItemIndex;
 use super::json::JsonWriter;
 
 /// Number of a text in its [`StringTable`].
@@ -23,27 +25,19 @@ impl StringId {
     }
 }
 
-/// One place of the index: a part of the hash, to skip most comparisons, and the text's number.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    tag: u32,
-    id: StringId,
-}
-
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub struct StringTable {
     arena: String,
     /// Where each text ends in the arena; it begins where the one before it ends.
     ends: Vec<usize>,
-    /// Open addressing, linear probing; the length is a power of two, at most 3/4 are taken.
-    slots: Vec<Option<Slot>>,
+    /// A part of each text's hash, to skip most comparisons.
+    tags: Vec<u32>,
+    index: ItemIndex,
     hasher: RandomState,
 }
 
 impl StringTable {
-    const FIRST_SLOTS: usize = 64;
-
     /// An empty table.
     pub fn new() -> Self {
         Self::default()
@@ -61,7 +55,8 @@ impl StringTable {
 
     /// About how many bytes of memory it takes.
     pub fn bytes(&self) -> usize {
-        self.arena.len() + size_of_val(self.ends.as_slice()) + size_of_val(self.slots.as_slice())
+        let vectors = size_of_val(self.ends.as_slice()) + size_of_val(self.tags.as_slice());
+        self.arena.len() + vectors + self.index.bytes()
     }
 
     /// The number of `text`, if it was seen before.
@@ -76,19 +71,18 @@ impl StringTable {
             return id;
         }
         // 2^32 texts do not fit any pool; beyond them the last number is shared.
-        let id = StringId(u32::try_from(self.ends.len()).unwrap_or(u32::MAX));
+        let Ok(number) = u32::try_from(self.ends.len()) else { return StringId(u32::MAX) };
         self.arena.push_str(text);
         self.ends.push(self.arena.len());
-        self.insert(hash, id);
-        id
+        self.tags.push(tag(hash));
+        let Self { arena, ends, index, hasher, .. } = self;
+        index.add(number, |number| hasher.hash_one(text_at(arena, ends, number).unwrap_or_default()));
+        StringId(number)
     }
 
     /// The text with this number.
     pub fn get(&self, id: StringId) -> Option<&str> {
-        let index = usize::try_from(id.0).ok()?;
-        let end = *self.ends.get(index)?;
-        let start = index.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        self.arena.get(start..end)
+        text_at(&self.arena, &self.ends, id.0)
     }
 
     /// All texts in the order of their numbers.
@@ -105,45 +99,19 @@ impl StringTable {
     }
 
     fn find(&self, hash: u64, text: &str) -> Option<StringId> {
-        let matches = |slot: &Slot| slot.tag == tag(hash) && self.get(slot.id) == Some(text);
-        self.probe(hash)
-            .map_while(|place| self.slots.get(place).copied().flatten())
-            .find(matches)
-            .map(|slot| slot.id)
+        let tag = tag(hash);
+        let is_equal = |number: u32| {
+            self.tags.get(number as usize) == Some(&tag) && self.get(StringId(number)) == Some(text)
+        };
+        self.index.find(hash, is_equal).map(StringId)
     }
+}
 
-    fn insert(&mut self, hash: u64, id: StringId) {
-        if self.ends.len().saturating_mul(4) >= self.slots.len().saturating_mul(3) {
-            self.grow();
-        } else {
-            self.place(hash, id);
-        }
-    }
-
-    /// Doubles the index and enters all texts anew, the one just added included.
-    fn grow(&mut self) {
-        let length = self.slots.len().saturating_mul(2).max(Self::FIRST_SLOTS);
-        self.slots = vec![None; length];
-        for number in 0..u32::try_from(self.ends.len()).unwrap_or(u32::MAX) {
-            let hash = self.hasher.hash_one(self.get(StringId(number)).unwrap_or_default());
-            self.place(hash, StringId(number));
-        }
-    }
-
-    fn place(&mut self, hash: u64, id: StringId) {
-        let free = self.probe(hash).find(|place| matches!(self.slots.get(*place), Some(None)));
-        if let Some(slot) = free.and_then(|place| self.slots.get_mut(place)) {
-            *slot = Some(Slot { tag: tag(hash), id });
-        }
-    }
-
-    /// Every place of the index once, from where `hash` belongs on.
-    fn probe(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
-        let length = self.slots.len();
-        let mask = u64::try_from(length.saturating_sub(1)).unwrap_or(0);
-        let first = usize::try_from(hash & mask).unwrap_or(0);
-        (first..length).chain(0..first)
-    }
+fn text_at<'a>(arena: &'a str, ends: &[usize], number: u32) -> Option<&'a str> {
+    let index = number as usize;
+    let end = *ends.get(index)?;
+    let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+    arena.get(start..end)
 }
 
 /// The half of the hash that does not choose the place.

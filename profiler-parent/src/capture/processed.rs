@@ -1,8 +1,8 @@
 //! A capture in the processed format: this process reads every pool itself, and asks no child.
 //!
-//! Reading a pool needs no help of the process that it belongs to, so a child that stands still costs no more than
-//! one that runs, and nothing is waited for but the news of deaths that are under way. Invariant: who is
-//! in the report is in the profile's log, with the same verdict.
+//! Reading a pool needs no help of the process that it belongs to, so a child that stands still
+//! costs no more than one that runs, and nothing is waited for but the news of deaths that are
+//! under way. Invariant: who is in the report is in the profile's log, with the same verdict.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use profiler_core::internal::profile::gecko::IncompleteProcess;
-use profiler_core::internal::profile::{JsonWriter, ProcessSummary};
+use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary};
 
 use super::log::GatheringLog;
 use super::participants::{self, Participant};
 use super::{CaptureError, CaptureEvent, CaptureSources, CapturedProcess, TimeRange};
 use crate::gather::verdict::{Verdict, Why};
 use crate::process_table::ProcessTable;
+use crate::processed::ProcessedProfile;
 use crate::processed::names::Symbols;
-use crate::processed::{ProcessedProfile, Role};
 
 /// A process and what is known of it before its summary is.
 struct Settled<'a> {
@@ -28,8 +28,8 @@ struct Settled<'a> {
     is_there: bool,
 }
 
-/// Writes the profile of all processes to `out`; says what became of every process, the parent first, and what
-/// was left out.
+/// Writes the profile of all processes to `out`; says what became of every process, the parent
+/// first, and what was left out.
 pub(super) fn run(
     sources: &CaptureSources,
     (range, events): (Option<TimeRange>, &Sender<CaptureEvent>),
@@ -92,9 +92,9 @@ fn settle<'a>(
         return Ok(Settled { participant, verdict: participant.missing().verdict, is_there: false });
     };
     let ended = participants::death_of(table, participant.key);
-    let role =
-        Role { pid: participant.pid, name: participant.name.clone(), is_root: participant.is_parent, ended };
-    let added = profile.add(role, Box::new(move || Ok(Arc::clone(pool))));
+    let Participant { pid, name, is_parent, .. } = participant;
+    let role = ProcessRole { pid: *pid, name: name.clone(), is_root: *is_parent };
+    let added = profile.add(role, ended, Box::new(move || Ok(Arc::clone(pool))));
     let why = participants::unable_now(table, participant.key);
     let (verdict, is_there) = match (added, why) {
         (Err(message), _) if participant.is_parent => return Err(CaptureError::OwnPart(message)),
@@ -132,8 +132,8 @@ fn incomplete(
     all.chain(expired).collect()
 }
 
-/// All processes with their entry counts. `summaries` has those that are in the profile, in the same
-/// order.
+/// All processes with their entry counts. `summaries` has those that are in the profile, in the
+/// same order.
 fn report(settled: &[Settled<'_>], summaries: &[ProcessSummary]) -> Vec<CapturedProcess> {
     let mut summaries = summaries.iter();
     let all = settled.iter().map(|one| {

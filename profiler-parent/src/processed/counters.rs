@@ -1,29 +1,16 @@
 //! Counters over time, and how they are drawn.
 //!
-//! The pool has absolute values, viewers want differences, the first of which counts as 0. A counter of which
-//! nobody took values on the way has two rows: nothing when recording began, all of it at the end. Invariant: no counter
-//! is drawn as a rate that is none.
+//! The profile model gives the points; a counter whose values were not recorded on the way has two:
+//! nothing when recording began, all of it at the end. Invariant: only a rate is drawn as a rate.
 
 use std::io::{self, Write};
 
-use profiler_core::ids::CounterIndex;
 use profiler_core::internal::profile::JsonWriter;
-use profiler_core::internal::profile::gecko::shared::resident_bytes;
+use profiler_core::internal::profile::model::{CounterPoint, CounterPoints, MEMORY, resident_memory};
 use profiler_core::internal::reader::{CounterDefinition, CounterInfo};
-use profiler_core::session::Features;
 
 use super::process::Process;
-use super::rows::Rows;
 use super::store::RowStore;
-
-/// Shows all points of a counter.
-type Points<'a> = dyn Fn(&mut dyn FnMut(Point)) -> io::Result<()> + 'a;
-
-/// Counters of bytes that are there.
-const MEMORY: &str = "Memory";
-
-/// Value and number of changes at one time, in nanoseconds.
-type Point = (i64, i64, u64);
 
 /// Writes all counters of a process; the array is open.
 pub(super) fn write<W: Write>(
@@ -32,141 +19,67 @@ pub(super) fn write<W: Write>(
     rows: &RowStore,
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
-    let sorted = process.sorted;
-    for counter in &sorted.snapshot.counters {
-        let over_time = sorted.counters.get(&counter.definition.cell).filter(|rows| !rows.is_empty());
-        match over_time {
-            Some(values) => {
-                let points = |show: &mut dyn FnMut(Point)| over_time_of(process, counter, values, rows, show);
-                write_counter(process, main_thread, &counter.definition, &points, out)?;
-            }
-            None => write_total(process, main_thread, counter, out)?,
-        }
-    }
-    if let Some(counter) = resident_memory(process) {
-        write_total(process, main_thread, &counter, out)?;
+    let resident = resident_memory(&process.model);
+    for counter in process.sorted.snapshot.counters.iter().chain(&resident) {
+        write_counter(process, main_thread, counter, rows, out)?;
     }
     Ok(())
 }
 
-/// Nothing when recording began, the values on the way, and what the counter is now. Of one whose first values are
-/// evicted, what was before them is not known; only of memory is it shown as if it had come then.
-fn over_time_of(
+/// Shows all points of a counter.
+fn for_each_point(
     process: &Process<'_>,
     counter: &CounterInfo,
-    values: &Rows<3>,
     rows: &RowStore,
-    show: &mut dyn FnMut(Point),
+    show: &mut dyn FnMut(CounterPoint),
 ) -> io::Result<()> {
-    let mut last: Option<i64> = None;
     let is_whole = process.sorted.has_all_counters;
-    let mut base = (0, 0);
-    values.for_each(rows, |[at, value, number]| {
-        let (at, value) = (process.ns_of_raw(at), value.cast_signed());
-        if last.is_none() {
-            let is_known = is_whole || counter.definition.category == MEMORY;
-            base = if is_known { (0, 0) } else { (value, number) };
-            let start = if is_whole { process.recording_start_ns() } else { at };
-            show((start, base.0, base.1));
-            last = Some(start);
-            if !is_known {
-                return;
-            }
-        }
-        let at = last.map_or(at, |last| at.max(last));
-        show((at, value, number));
-        last = Some(at);
-    })?;
-    let end = process.end_ns().max(last.unwrap_or(0).saturating_add(1));
-    show((end, counter.value, counter.number));
-    Ok(())
-}
-
-fn write_total<W: Write>(
-    process: &Process<'_>,
-    main_thread: u64,
-    counter: &CounterInfo,
-    out: &mut JsonWriter<W>,
-) -> io::Result<()> {
-    let start = process.recording_start_ns();
-    let end = process.end_ns().max(start.saturating_add(1));
-    let points = |show: &mut dyn FnMut(Point)| {
-        show((start, 0, 0));
-        show((end, counter.value, counter.number));
-        Ok(())
-    };
-    write_counter(process, main_thread, &counter.definition, &points, out)
-}
-
-/// The memory of a process that lives, if the session wants memory counters and nobody took values of it.
-fn resident_memory(process: &Process<'_>) -> Option<CounterInfo> {
-    const NAME: &str = "Resident memory";
-    let sorted = process.sorted;
-    let params = sorted.snapshot.header.params.as_ref();
-    let wanted = params.is_some_and(|params| params.features.contains(Features::MEMORY));
-    let is_known = sorted.snapshot.counters.iter().any(|counter| counter.definition.name == NAME);
-    if !wanted || is_known || sorted.role.ended.is_some() {
-        return None;
+    let mut points = CounterPoints::new(&process.model, counter);
+    if let Some(values) = process.sorted.counters.get(&counter.definition.cell) {
+        values.for_each(rows, |[at, value, number]| {
+            let (at_ns, value) = (process.ns_of_raw(at), value.cast_signed());
+            points.value(CounterPoint { at_ns, value, number }, is_whole, &mut *show);
+        })?;
     }
-    let definition = CounterDefinition {
-        cell: CounterIndex::new(u32::MAX),
-        name: NAME.to_owned(),
-        category: MEMORY.to_owned(),
-        description: "Memory that the process has resident".to_owned(),
-    };
-    let bytes = resident_bytes(sorted.role.pid)?;
-    Some(CounterInfo { definition, value: i64::try_from(bytes).unwrap_or(i64::MAX), number: 1 })
+    points.end(show);
+    Ok(())
 }
 
 fn write_counter<W: Write>(
     process: &Process<'_>,
     main_thread: u64,
-    counter: &CounterDefinition,
-    points: &Points<'_>,
+    counter: &CounterInfo,
+    rows: &RowStore,
     out: &mut JsonWriter<W>,
 ) -> io::Result<()> {
+    let definition = &counter.definition;
     out.begin_object();
-    out.entry_str("name", &counter.name);
-    out.entry_str("category", &counter.category);
-    out.entry_str("description", &counter.description);
+    out.entry_str("name", &definition.name);
+    out.entry_str("category", &definition.category);
+    out.entry_str("description", &definition.description);
     out.entry_str("pid", process.pid);
     out.entry_u64("mainThreadIndex", main_thread);
-    let mut len = 0;
     out.key("samples");
     out.begin_object();
-    let (mut before, mut first) = (0, true);
-    column(out, "timeDeltas", points, |(at, ..), out| {
-        out.millis_ns(at.saturating_sub(before));
-        before = at;
+    let mut column = |name: &str, item: &mut dyn FnMut(CounterPoint, &mut JsonWriter<W>)| {
+        out.key(name);
+        out.begin_array();
+        for_each_point(process, counter, rows, &mut |point| item(point, out))?;
+        out.end_array();
+        io::Result::Ok(())
+    };
+    let (mut before, mut len) = (0, 0);
+    column("timeDeltas", &mut |point, out| {
+        out.millis_ns(point.at_ns.saturating_sub(before));
+        before = point.at_ns;
         len += 1;
     })?;
-    let mut before = 0;
-    column(out, "count", points, |(_, value, _), out| {
-        out.i64(if first { 0 } else { value.saturating_sub(before) });
-        (before, first) = (value, false);
-    })?;
-    let mut before = None;
-    column(out, "number", points, |(_, _, number), out| {
-        out.u64(before.map_or(0, |before| number.saturating_sub(before)));
-        before = Some(number);
-    })?;
+    column("count", &mut |point, out| out.i64(point.value))?;
+    column("number", &mut |point, out| out.u64(point.number))?;
     out.entry_u64("length", len);
     out.end_object();
-    Display::of(counter).write(out);
+    Display::of(definition).write(out);
     out.end_object();
-    Ok(())
-}
-
-fn column<W: Write>(
-    out: &mut JsonWriter<W>,
-    name: &str,
-    points: &Points<'_>,
-    mut item: impl FnMut(Point, &mut JsonWriter<W>),
-) -> io::Result<()> {
-    out.key(name);
-    out.begin_array();
-    points(&mut |point| item(point, out))?;
-    out.end_array();
     Ok(())
 }
 
@@ -261,20 +174,14 @@ impl<'a> Display<'a> {
         }
         out.entry_u64("sortWeight", self.weight);
         out.entry_str("label", self.label);
-        out.key("tooltipRows");
-        out.begin_array();
-        for (source, unit, label) in self.rows {
+        out.entry_list("tooltipRows", self.rows, |(source, unit, label), out| {
             out.begin_object();
             out.entry_str("type", "value");
             out.entry_str("source", source);
-            out.key("format");
-            out.begin_object();
-            out.entry_str("unit", unit);
-            out.end_object();
+            out.entry_object("format", |out| out.entry_str("unit", unit));
             out.entry_str("label", label);
             out.end_object();
-        }
-        out.end_array();
+        });
         out.end_object();
     }
 }

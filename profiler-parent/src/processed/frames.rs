@@ -1,18 +1,17 @@
 //! Frames of all processes, as they were observed, each once; and what they refer to.
 //!
-//! Each process has numbers of its own for its modules and labels; [`Translation`] turns them into those
-//! of the profile. An address of code is that of an instruction: where a call returns to is one byte
-//! beyond its last.
+//! Each process has numbers of its own for its modules and labels; [`Translation`] turns them into
+//! those of the profile. An address of code is that of an instruction: where a call returns to is
+//! one byte beyond its last.
 
 use std::collections::HashMap;
 
 use profiler_core::ids::DefinitionId;
-use profiler_core::internal::entry::stack::Frame;
-use profiler_core::internal::profile::gecko::shared::category_pair;
+use profiler_core::internal::profile::interner::Interner;
+use profiler_core::internal::profile::model::{TextTable, label_category};
 use profiler_core::internal::profile::{CategoryRow, StringId};
 use profiler_core::internal::reader::Definitions;
 
-use super::interned::Interned;
 use super::libs::{LibId, Libs};
 use super::quota::Quota;
 use super::strings::ProfileStrings;
@@ -44,6 +43,15 @@ pub(super) enum Position {
     Inner,
 }
 
+/// What the address of a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AddressKind {
+    /// The instruction that was interrupted.
+    Instruction,
+    /// Where a call returns to: one byte beyond the call's last.
+    ReturnAddress,
+}
+
 /// Number of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LabelId(u32);
@@ -65,8 +73,8 @@ pub(super) struct FrameId(pub(super) u32);
 /// All frames, each once.
 #[derive(Debug)]
 pub(super) struct Frames {
-    all: Interned<RawFrame>,
-    labels: Interned<Label>,
+    all: Interner<RawFrame>,
+    labels: Interner<Label>,
     /// Of frames but for the two that stand for others, and of labels.
     quotas: (Quota, Quota),
     lost: u64,
@@ -76,7 +84,7 @@ impl Frames {
     /// None yet; so many processes are to come.
     pub(super) fn new(processes: usize) -> Self {
         let quotas = (Quota::new(0, MAX_FRAMES - 2, processes), Quota::new(0, MAX_FRAMES, processes));
-        Self { all: Interned::default(), labels: Interned::default(), quotas, lost: 0 }
+        Self { all: Interner::default(), labels: Interner::default(), quotas, lost: 0 }
     }
 
     /// The next process begins.
@@ -106,25 +114,16 @@ impl Frames {
         self.lost
     }
 
-    /// The frame of an interrupted instruction.
-    pub(super) fn instruction(
+    /// A frame as it was observed.
+    pub(super) fn observed(
         &mut self,
         frame: Frame,
         position: Position,
+        kind: AddressKind,
         translation: &mut Translation<'_>,
     ) -> FrameId {
-        let frame = translation.translate(frame, position, 0, (&mut self.labels, self.quotas.1));
-        self.intern(frame)
-    }
-
-    /// The frame of a call.
-    pub(super) fn return_address(
-        &mut self,
-        frame: Frame,
-        position: Position,
-        translation: &mut Translation<'_>,
-    ) -> FrameId {
-        let frame = translation.translate(frame, position, 1, (&mut self.labels, self.quotas.1));
+        let nudge = u64::from(kind == AddressKind::ReturnAddress);
+        let frame = translation.translate(frame, position, nudge, (&mut self.labels, self.quotas.1));
         self.intern(frame)
     }
 
@@ -171,7 +170,7 @@ impl Translation<'_> {
         frame: Frame,
         position: Position,
         nudge: u64,
-        labels: (&mut Interned<Label>, Quota),
+        labels: (&mut Interner<Label>, Quota),
     ) -> RawFrame {
         match frame {
             Frame::Code(module, relative) => match self.lib(module) {
@@ -194,7 +193,7 @@ impl Translation<'_> {
         lib
     }
 
-    fn label(&mut self, id: DefinitionId, (labels, quota): (&mut Interned<Label>, Quota)) -> Option<LabelId> {
+    fn label(&mut self, id: DefinitionId, (labels, quota): (&mut Interner<Label>, Quota)) -> Option<LabelId> {
         if let Some(known) = self.known.labels.get(&id) {
             return *known;
         }
@@ -210,11 +209,7 @@ impl Translation<'_> {
             let name = self.strings.own("(unknown label)");
             return Label { name, category: 0, subcategory: 0, file: None, line: None };
         };
-        let category = self.definitions.category(found.category);
-        let subcategory = category
-            .and_then(|category| category.subcategories.get(usize::from(found.subcategory).checked_sub(1)?));
-        let name = category.map(|category| category.name.as_str());
-        let (category, subcategory) = category_pair(self.categories, name, subcategory.map(String::as_str));
+        let (category, subcategory) = label_category(self.categories, self.definitions, found);
         let narrow = |number: u64| u32::try_from(number).unwrap_or(0);
         Label {
             name: self.strings.intern(if found.name.is_empty() { "(unnamed)" } else { &found.name }),

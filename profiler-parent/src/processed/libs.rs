@@ -48,8 +48,8 @@ impl Libs {
         self.quotas.1.begin(self.bytes, is_root);
     }
 
-    /// The row of a module: the same for all processes that have the same file with the same contents. `None` if there
-    /// is no room for it.
+    /// The row of a module: the same for all processes that have the same file with the same
+    /// contents. `None` if there is no room for it.
     pub(super) fn intern(&mut self, module: &ModuleDefinition) -> Option<LibId> {
         let key = (module.path.clone(), module.build_id.clone());
         if let Some(known) = self.known.get(&key) {
@@ -92,28 +92,27 @@ impl Libs {
 
     /// Writes the key `libs`.
     pub(super) fn write<W: Write>(&self, out: &mut JsonWriter<W>) {
-        out.key("libs");
-        out.begin_array();
-        for module in &self.all {
-            let name = module_name(&module.path);
-            out.begin_object();
-            out.entry_str("arch", std::env::consts::ARCH);
-            for key in ["name", "debugName"] {
-                out.entry_str(key, name);
-            }
-            for key in ["path", "debugPath"] {
-                out.entry_str(key, &module.path);
-            }
-            out.entry_str("breakpadId", &breakpad_id(&module.build_id));
-            out.key("codeId");
-            match module.build_id.is_empty() {
-                true => out.null(),
-                false => out.string(&code_id(&module.build_id)),
-            }
-            out.end_object();
-        }
-        out.end_array();
+        out.entry_list("libs", &self.all, write_file);
     }
+}
+
+fn write_file<W: Write>(module: &ModuleDefinition, out: &mut JsonWriter<W>) {
+    let name = module_name(&module.path);
+    out.begin_object();
+    out.entry_str("arch", std::env::consts::ARCH);
+    for key in ["name", "debugName"] {
+        out.entry_str(key, name);
+    }
+    for key in ["path", "debugPath"] {
+        out.entry_str(key, &module.path);
+    }
+    out.entry_str("breakpadId", &breakpad_id(&module.build_id));
+    out.key("codeId");
+    match module.build_id.is_empty() {
+        true => out.null(),
+        false => out.string(&code_id(&module.build_id)),
+    }
+    out.end_object();
 }
 
 #[cfg(test)]

@@ -8,9 +8,6 @@ use super::process::Process;
 use super::rows::Rows;
 use super::store::RowStore;
 
-/// Time, locking, counters, threads, all.
-type Tick = [u64; 5];
-
 /// Least, sum and most of one kind of cost, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Statistic {
@@ -62,31 +59,17 @@ pub(super) fn write<W: Write>(
     out.begin_object();
     out.key("samples");
     out.begin_object();
-    column(ticks, rows, "counters", out, |[_, _, counters, ..], out| out.f64(micros(counters)))?;
-    column(ticks, rows, "expiredMarkerCleaning", out, |_, out| out.u64(0))?;
-    column(ticks, rows, "locking", out, |[_, locking, ..], out| out.f64(micros(locking)))?;
-    column(ticks, rows, "threads", out, |[_, _, _, threads, _], out| out.f64(micros(threads)))?;
-    column(ticks, rows, "time", out, |[at, ..], out| out.millis_ns(process.ns_of_raw(at)))?;
+    ticks.write_column(rows, "counters", out, |[_, _, counters, ..], out| out.f64(micros(counters)))?;
+    ticks.write_column(rows, "expiredMarkerCleaning", out, |_, out| out.u64(0))?;
+    ticks.write_column(rows, "locking", out, |[_, locking, ..], out| out.f64(micros(locking)))?;
+    ticks.write_column(rows, "threads", out, |[_, _, _, threads, _], out| out.f64(micros(threads)))?;
+    ticks.write_column(rows, "time", out, |[at, ..], out| out.millis_ns(process.ns_of_raw(at)))?;
     out.entry_u64("length", ticks.len());
     out.end_object();
     write_statistics(process, ticks, rows, out)?;
     out.entry_str("pid", process.pid);
     out.entry_u64("mainThreadIndex", main_thread);
     out.end_object();
-    Ok(())
-}
-
-fn column<W: Write>(
-    ticks: &Rows<5>,
-    rows: &RowStore,
-    name: &str,
-    out: &mut JsonWriter<W>,
-    mut item: impl FnMut(Tick, &mut JsonWriter<W>),
-) -> io::Result<()> {
-    out.key(name);
-    out.begin_array();
-    ticks.for_each(rows, |tick| item(tick, out))?;
-    out.end_array();
     Ok(())
 }
 

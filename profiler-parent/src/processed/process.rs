@@ -1,41 +1,34 @@
-//! One process while it is written: its times, its threads, its books.
+//! One process while it is written: its threads, and its log.
 
 use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
-use profiler_core::internal::entry::{Entry, MarkerEntry};
 use profiler_core::internal::losses::EntryCounts;
 use profiler_core::internal::profile::frame_names::thread_without_row;
-use profiler_core::internal::profile::gecko::IncompleteProcess;
-use profiler_core::internal::profile::gecko::shared::{
-    ENTRIES_LOST, INCOMPLETE_PROCESS, MarkerPlans, counts, write_books, write_incomplete_process,
-    write_losses,
+use profiler_core::internal::profile::model::{
+    IncompleteProcess, LostEntries, MarkerPlans, MarkerSites, Place, ProcessModel, ThreadHead, write_log,
 };
-use profiler_core::internal::profile::{CategoryRow, JsonWriter, ShownRange};
+use profiler_core::internal::profile::{JsonWriter, ShownRange};
 use profiler_core::internal::reader::{ByteSource, ChunkBuffer, ChunkRead, PoolReader, ThreadInfo};
-use profiler_core::time::{TimeConverter, Timestamp};
+use profiler_core::time::Timestamp;
 
 use super::first_pass::{ProfileTables, SortedProcess, SortedThread};
-use super::frames::{Known, Translation};
-use super::markers::{MarkerColumns, Sites};
-use super::owners::Place;
+use super::frames::{AddressKind, Known, Translation};
+use super::markers::MarkerColumns;
 use super::samples::Ledger;
-use super::stacks::{Innermost, NodeId, PathCache};
+use super::stacks::{NodeId, PathCache};
 use super::symbolicated::Numbers;
-use super::thread::{self, Head};
+use super::thread;
 use super::window::Window;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Process<'a> {
+    pub(super) model: ProcessModel<'a>,
     pub(super) sorted: &'a SortedProcess,
     /// Its number, distinct from that of all others in the profile.
     pub(super) pid: &'a str,
-    pub(super) converter: TimeConverter,
-    /// When the capture was made.
-    pub(super) capture: Timestamp,
     pub(super) window: Window,
-    pub(super) categories: &'a [CategoryRow],
 }
 
 /// What became of a process's threads.
@@ -50,22 +43,8 @@ pub(super) struct Written {
 }
 
 impl Process<'_> {
-    /// Nanoseconds from the session's start.
-    pub(super) fn ns(&self, at: Timestamp) -> i64 {
-        self.converter.since_start_ns(at)
-    }
-
     pub(super) fn ns_of_raw(&self, raw: u64) -> i64 {
-        self.ns(Timestamp::from_raw(raw))
-    }
-
-    pub(super) fn recording_start_ns(&self) -> i64 {
-        self.ns(self.sorted.snapshot.header.recording_start)
-    }
-
-    /// When it ended, or else the capture.
-    pub(super) fn end_ns(&self) -> i64 {
-        self.ns(self.sorted.role.ended.unwrap_or(self.capture))
+        self.model.ns(Timestamp::from_raw(raw))
     }
 
     /// The threads that are shown, the main one first.
@@ -78,15 +57,12 @@ impl Process<'_> {
     /// Threads that have samples and no row; they come after all others.
     pub(super) fn sampled_only(&self) -> impl Iterator<Item = (ThreadId, &SortedThread)> {
         let rows = self.sorted.snapshot.threads.len();
-        self.sorted.sampled_only.iter().copied().zip(self.sorted.threads.iter().skip(rows))
+        let tids = self.sorted.owners.sampled_only().map(|(_, tid)| tid);
+        tids.zip(self.sorted.threads.iter().skip(rows))
     }
 
-    /// Whether nothing is left of the main thread.
-    pub(super) fn lacks_main(&self) -> bool {
-        !self.sorted.snapshot.threads.iter().any(|thread| thread.is_main)
-    }
-
-    /// Writes all threads; the array is open, and `next` is the number of the first. `late` goes to the main one.
+    /// Writes all threads; the array is open, and `next` is the number of the first. `late` goes to
+    /// the main one.
     pub(super) fn write_threads<S: ByteSource, W: Write>(
         &self,
         reader: &PoolReader<S>,
@@ -95,54 +71,47 @@ impl Process<'_> {
         (shared, numbers): (&mut ProfileTables, &Numbers),
         out: &mut JsonWriter<W>,
     ) -> io::Result<Written> {
-        let plans = MarkerPlans::new(&self.sorted.snapshot.definitions, self.categories);
+        let plans = MarkerPlans::new(&self.sorted.snapshot.definitions, &self.model.spec.categories);
         let mut fill = Fill {
             process: self,
             reader,
-            sites: Sites::new(&plans),
+            sites: MarkerSites::new(&plans),
             known: Known::default(),
             path: PathCache::default(),
         };
         let delivered = self.sorted.threads.iter().map(|thread| thread.delivered).collect();
         let mut written = Written { delivered, main_thread: next, ..Written::default() };
-        if self.lacks_main() {
+        if self.model.lacks_main() {
             let markers = self.begin_main(late, shared);
-            let ledger = Ledger { rows: &shared.rows, numbers, converter: self.converter };
-            let (head, nothing) = (Head::missing_main(self), SortedThread::default());
-            written.shown += thread::write(self, &head, &nothing, markers, ledger, out)?;
-            written.threads += 1;
+            let ledger = Ledger { rows: &shared.rows, numbers, process: &self.model };
+            let (head, nothing) = (ThreadHead::missing_main(&self.model), SortedThread::default());
+            written.add(thread::write(self, &head, &nothing, markers, ledger, out)?);
         }
         for (place, info, sorted) in self.listed() {
             let mut markers = match info.is_main {
                 true => self.begin_main(late, shared),
-                false => MarkerColumns::begin(self.converter),
+                false => MarkerColumns::begin(),
             };
             let own = fill.thread(place, &mut markers, &mut written, (&mut *shared, numbers))?;
-            let delivered = own.saturating_add(sorted.delivered);
-            self.add_losses(info, delivered, &mut markers, shared);
-            let ledger = Ledger { rows: &shared.rows, numbers, converter: self.converter };
-            written.shown += thread::write(self, &Head::of(info), sorted, markers, ledger, out)?;
-            written.threads += 1;
+            self.add_losses(info, own.saturating_add(sorted.delivered), &mut markers, shared);
+            let ledger = Ledger { rows: &shared.rows, numbers, process: &self.model };
+            written.add(thread::write(self, &ThreadHead::of(info), sorted, markers, ledger, out)?);
         }
         for (tid, sorted) in self.sampled_only() {
-            let markers = MarkerColumns::begin(self.converter);
-            let ledger = Ledger { rows: &shared.rows, numbers, converter: self.converter };
+            let ledger = Ledger { rows: &shared.rows, numbers, process: &self.model };
             let name = thread_without_row(tid);
-            let head = Head::without_row(self, tid, &name);
-            written.shown += thread::write(self, &head, sorted, markers, ledger, out)?;
-            written.threads += 1;
+            let head = ThreadHead::without_row(&self.model, tid, &name);
+            written.add(thread::write(self, &head, sorted, MarkerColumns::begin(), ledger, out)?);
         }
         Ok(written)
     }
 
-    /// The markers of the main thread begin with the profiler's own: what is known of incomplete processes,
-    /// and of threads that are not shown.
+    /// The markers of the main thread begin with the profiler's own: what is known of incomplete
+    /// processes, and of threads that are not shown.
     fn begin_main(&self, late: &[IncompleteProcess], shared: &mut ProfileTables) -> MarkerColumns {
-        let mut markers = MarkerColumns::begin(self.converter);
-        for process in late {
-            let name = shared.strings.own(INCOMPLETE_PROCESS);
-            let times = (self.ns(process.since), self.ns(self.capture));
-            markers.add_own(name, times, |out| write_incomplete_process(process, out));
+        let mut markers = MarkerColumns::begin();
+        for incomplete in late {
+            markers.add_own(incomplete, &self.model, &mut shared.strings);
         }
         for (info, sorted) in self.sorted.snapshot.threads.iter().zip(&self.sorted.threads) {
             if sorted.is_servant() && !info.is_main {
@@ -152,8 +121,7 @@ impl Process<'_> {
         markers
     }
 
-    /// Adds the marker of what a thread lost, if it lost anything: from when it could first record to its
-    /// first entry that is left, or to the capture.
+    /// Adds the marker of what a thread lost, if it lost anything.
     fn add_losses(
         &self,
         thread: &ThreadInfo,
@@ -161,44 +129,22 @@ impl Process<'_> {
         markers: &mut MarkerColumns,
         shared: &mut ProfileTables,
     ) {
-        let counts = counts(thread, delivered);
-        if counts.recorded() == counts.delivered {
-            return;
+        if let Some(lost) = LostEntries::of(thread, delivered) {
+            markers.add_own(&lost, &self.model, &mut shared.strings);
         }
-        let start = self.ns(thread.registered.max(self.sorted.snapshot.header.recording_start));
-        let first_left = thread.chunks.first().filter(|_| counts.dropped.total() == 0);
-        let end = first_left.map_or_else(|| self.ns(self.capture), |chunk| self.ns(chunk.start));
-        let name = shared.strings.own(ENTRIES_LOST);
-        markers.add_own(name, (start, end), |out| write_losses(&counts, out));
     }
 
-    /// Writes the process's books under its number, and gives their sum.
+    /// Writes the process's log under its number, and gives the sum of its entry counts.
     pub(super) fn write_log<W: Write>(&self, written: &Written, out: &mut JsonWriter<W>) -> EntryCounts {
-        let mut total = self.sorted.snapshot.gone;
-        out.key(self.pid);
-        out.begin_object();
-        out.entry_millis_ns("profilingLogBegin_TSms", Some(self.recording_start_ns()));
-        out.entry_millis_ns("profilingLogEnd_TSms", Some(self.ns(self.capture)));
-        out.key("threads");
-        out.begin_array();
-        for (place, thread) in self.sorted.snapshot.threads.iter().enumerate() {
-            let counts = counts(thread, written.delivered.get(place).copied().unwrap_or(0));
-            total += counts;
-            out.begin_object();
-            out.entry_str("name", &thread.name);
-            out.entry_u64("tid", thread.tid.get());
-            write_books(&counts, out);
-            out.end_object();
-        }
-        out.end_array();
-        for (key, counts) in [("endedThreads", &self.sorted.snapshot.gone), ("total", &total)] {
-            out.key(key);
-            out.begin_object();
-            write_books(counts, out);
-            out.end_object();
-        }
-        out.end_object();
-        total
+        write_log(&self.model, self.pid, &written.delivered, &[], out)
+    }
+}
+
+impl Written {
+    /// A thread is written that spans these times.
+    fn add(&mut self, shown: ShownRange) {
+        self.shown += shown;
+        self.threads += 1;
     }
 }
 
@@ -206,13 +152,14 @@ impl Process<'_> {
 struct Fill<'a, S> {
     process: &'a Process<'a>,
     reader: &'a PoolReader<S>,
-    sites: Sites<'a>,
+    sites: MarkerSites<'a>,
     known: Known,
     path: PathCache,
 }
 
 impl<S: ByteSource> Fill<'_, S> {
-    /// Adds all markers of a thread: its own, and those that others recorded for it. Gives how many are its own.
+    /// Adds all markers of a thread: its own, and those that others recorded for it. Gives how many
+    /// are its own.
     fn thread(
         &mut self,
         place: Place,
@@ -230,19 +177,19 @@ impl<S: ByteSource> Fill<'_, S> {
             let ChunkRead::Entries(entries) = read else { continue };
             for entry in entries {
                 let Entry::Marker(marker) = entry else { continue };
-                let last = marker.timing.last();
-                let owner = sorted.owners.owner(place, marker.foreign, last);
+                let owner = sorted.owners.of_marker(place, &marker);
                 if owner != place || !self.process.window.has(marker.timing) {
                     continue;
                 }
                 let stack = self.stack(&marker, shared).and_then(|node| numbers.of(node));
-                markers.add(&marker, stack, &mut self.sites, &mut shared.strings);
+                markers.add(&marker, stack, &self.process.model, &mut self.sites, &mut shared.strings);
                 own += 1;
             }
         }
         let ProfileTables { rows, strings, .. } = shared;
         thread.reassigned_markers.for_each(rows, |marker, node| {
-            markers.add(marker, numbers.of_row(node), &mut self.sites, strings);
+            let stack = numbers.of_row(node);
+            markers.add(marker, stack, &self.process.model, &mut self.sites, strings);
         })?;
         if let Some(delivered) = written.delivered.get_mut(place) {
             *delivered = delivered.saturating_add(own);
@@ -257,9 +204,9 @@ impl<S: ByteSource> Fill<'_, S> {
         }
         let ProfileTables { strings, libs, frames, stacks, .. } = shared;
         let definitions = &self.process.sorted.snapshot.definitions;
-        let (categories, known) = (self.process.categories, &mut self.known);
+        let (categories, known) = (&self.process.model.spec.categories, &mut self.known);
         let mut translation = Translation { definitions, categories, libs, strings, known };
-        let kind = (Innermost::ReturnAddress, marker.stack.is_cut());
+        let kind = (AddressKind::ReturnAddress, marker.stack.is_cut());
         self.path.node(marker.stack.frames(), kind, &mut translation, (frames, stacks))
     }
 }

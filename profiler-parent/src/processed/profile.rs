@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::profile::frame_names::USER;
-use profiler_core::internal::profile::gecko::IncompleteProcess;
-use profiler_core::internal::profile::gecko::shared::find_category;
-use profiler_core::internal::profile::{JsonWriter, ProcessSummary, ProfileSpec, ShownRange};
+use profiler_core::internal::profile::model::{IncompleteProcess, ProcessModel, find_category};
+use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys::OwnFile;
 use profiler_core::time::{SessionClock, Timestamp};
 
-use super::first_pass::{FirstPassTerms, ProfileTables, Role, SortedProcess, SortedThread, sort_process};
+use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThread, sort_process};
 use super::meta::Meta;
 use super::names::Symbols;
 use super::process::{Process, Written};
@@ -22,7 +21,7 @@ use super::visible::{Activity, Visible, choose};
 use super::window::Window;
 use super::{counters, overhead, tables};
 
-/// Opens a pool; called once per look, so that not all of many are open at once.
+/// Opens a pool; called once per pass, so that not all of many are open at once.
 pub(crate) type OpenPool<'a> = Box<dyn Fn() -> io::Result<Arc<OwnFile>> + 'a>;
 
 /// A profile while its processes are added.
@@ -35,14 +34,16 @@ pub(crate) struct ProcessedProfile<'a> {
 }
 
 struct Member<'a> {
+    role: ProcessRole,
+    ended: Option<Timestamp>,
     sorted: SortedProcess,
     open: OpenPool<'a>,
     pid: String,
-    sifting_ns: u64,
+    sorting_ns: u64,
 }
 
 impl<'a> ProcessedProfile<'a> {
-    /// A profile of so many processes at most.
+    /// A profile of at most `processes` processes.
     pub(crate) fn new(clock: SessionClock, spec: &'a ProfileSpec, processes: usize) -> Self {
         let window = Window { since: spec.since, until: None };
         Self { clock, spec, window, shared: ProfileTables::new(processes), members: Vec::new() }
@@ -54,12 +55,17 @@ impl<'a> ProcessedProfile<'a> {
         self
     }
 
-    /// Adds a process; the root first. False, and nothing added, if no process ever took its pool, or a
-    /// dead one left nothing in it.
+    /// Adds a process, which has `ended` if that is known; the root first. False, and nothing
+    /// added, if no process ever took its pool, or a dead one left nothing in it.
     ///
     /// # Errors
     /// Why it cannot be read, in words; nothing of it will be in the profile.
-    pub(crate) fn add(&mut self, role: Role, open: OpenPool<'a>) -> Result<bool, String> {
+    pub(crate) fn add(
+        &mut self,
+        role: ProcessRole,
+        ended: Option<Timestamp>,
+        open: OpenPool<'a>,
+    ) -> Result<bool, String> {
         let began = Timestamp::now();
         self.shared.begin_process(role.is_root);
         let file = open().map_err(|error| error.to_string())?;
@@ -68,16 +74,16 @@ impl<'a> ProcessedProfile<'a> {
             return Ok(false);
         }
         let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
-        if role.ended.is_some() && !role.is_root && snapshot.counts().recorded() == 0 {
+        if ended.is_some() && !role.is_root && snapshot.counts().recorded() == 0 {
             return Ok(false);
         }
         let interval_ns = snapshot.header.params.as_ref().map_or(0, |params| params.interval_ns);
         let tick = self.clock.converter(self.spec.later).ticks_in(interval_ns);
         let terms = FirstPassTerms { window: self.window, categories: &self.spec.categories, tick };
-        let sorted = sort_process(&reader, snapshot, role, terms, &mut self.shared)
-            .map_err(|error| error.to_string())?;
-        let sifting_ns = self.since(began);
-        self.members.push(Member { sorted, open, pid: String::new(), sifting_ns });
+        let sorted =
+            sort_process(&reader, snapshot, terms, &mut self.shared).map_err(|error| error.to_string())?;
+        let sorting_ns = self.since(began);
+        self.members.push(Member { role, ended, sorted, open, pid: String::new(), sorting_ns });
         Ok(true)
     }
 
@@ -87,8 +93,8 @@ impl<'a> ProcessedProfile<'a> {
         u64::try_from(ns).unwrap_or(0)
     }
 
-    /// Writes the profile. Summaries are in the order in which processes were added; `log` is told them and what was left
-    /// out, in words, and writes what else belongs at the top.
+    /// Writes the profile. `log` gets the summaries, in the order in which processes were added,
+    /// and what was left out, in words; it writes the other keys of the profile.
     ///
     /// # Errors
     /// When the profile, or a file beside it, cannot be written.
@@ -126,14 +132,14 @@ impl<'a> ProcessedProfile<'a> {
     /// What is missing from the parts of processes.
     fn notices(&self) -> Vec<String> {
         let of = |member: &Member<'_>| {
-            let Role { name, pid, .. } = &member.sorted.role;
+            let ProcessRole { name, pid, .. } = &member.role;
             let say = |notice: &String| format!("{name} ({pid}): {notice}");
             member.sorted.snapshot.definitions.notices().iter().map(say).collect::<Vec<_>>()
         };
         self.members.iter().flat_map(of).collect()
     }
 
-    /// What found no room, but for texts of markers, which are still to come.
+    /// What found no room, except for texts of markers, which come later.
     fn left_out(&self, named: &SymbolicatedFrames, numbers: &Numbers) -> Vec<String> {
         let ProfileTables { frames, stacks, libs, thread_cap, .. } = &self.shared;
         let inlined = named.inlined_left_out().saturating_add(numbers.left_out);
@@ -161,9 +167,9 @@ impl<'a> ProcessedProfile<'a> {
             let began = Timestamp::now();
             let file = (member.open)()?;
             let reader = PoolReader::open(&*file).map_err(io::Error::other)?;
-            let late = if member.sorted.role.is_root { incomplete } else { &[] };
-            self.shared.strings.begin_process(member.sorted.role.is_root);
-            let process = process(member, self.clock, self.spec, self.window);
+            let late = if member.role.is_root { incomplete } else { &[] };
+            self.shared.strings.begin_process(member.role.is_root);
+            let process = member.process(self.clock, self.spec, self.window);
             let written = process.write_threads(&reader, next, late, (&mut self.shared, numbers), out)?;
             next += u64::from(written.threads);
             shown += written.shown;
@@ -173,21 +179,21 @@ impl<'a> ProcessedProfile<'a> {
         out.key("counters");
         out.begin_array();
         for (member, (written, _)) in self.members.iter().zip(&all) {
-            let process = process(member, self.clock, self.spec, self.window);
+            let process = member.process(self.clock, self.spec, self.window);
             counters::write(&process, written.main_thread, &self.shared.rows, out)?;
         }
         out.end_array();
         out.key("profilerOverhead");
         out.begin_array();
         for (member, (written, _)) in self.members.iter().zip(&all) {
-            let process = process(member, self.clock, self.spec, self.window);
+            let process = member.process(self.clock, self.spec, self.window);
             overhead::write(&process, written.main_thread, &self.shared.rows, out)?;
         }
         out.end_array();
         Ok((all, shown))
     }
 
-    /// The books of all processes.
+    /// The logs of all processes.
     fn write_logs<W: Write>(
         &self,
         written: &[(Written, u64)],
@@ -197,8 +203,8 @@ impl<'a> ProcessedProfile<'a> {
         out.begin_object();
         let members = self.members.iter().zip(written);
         let summaries = members.map(|(member, (written, writing_ns))| {
-            let counts = process(member, self.clock, self.spec, self.window).write_log(written, out);
-            let writing_ns = writing_ns.saturating_add(member.sifting_ns);
+            let counts = member.process(self.clock, self.spec, self.window).write_log(written, out);
+            let writing_ns = writing_ns.saturating_add(member.sorting_ns);
             ProcessSummary { threads: written.threads, counts, shown: written.shown, writing_ns }
         });
         let summaries = summaries.collect();
@@ -207,17 +213,12 @@ impl<'a> ProcessedProfile<'a> {
     }
 
     fn write_meta<W: Write>(&self, shown: ShownRange, named: &SymbolicatedFrames, out: &mut JsonWriter<W>) {
-        let root = self.members.first();
-        let params = root.and_then(|root| root.sorted.snapshot.header.params.clone());
-        let converter = self.clock.converter(self.spec.later);
         let (addresses, with_names) = named.addresses;
         let meta = Meta {
-            product: root.map_or("", |root| &root.sorted.role.name),
-            params: &params.unwrap_or_default(),
+            root: self.members.first().map(|root| root.process(self.clock, self.spec, self.window).model),
+            spec: self.spec,
             clock: self.clock,
-            capture_ns: converter.since_start_ns(self.spec.later.ticks),
             shown,
-            categories: &self.spec.categories,
             definitions: self.members.iter().map(|member| &member.sorted.snapshot.definitions).collect(),
             visible: &self.visible(),
             // With no address at all there is nothing left to be named.
@@ -229,9 +230,9 @@ impl<'a> ProcessedProfile<'a> {
     fn visible(&self) -> Visible {
         let mut threads = Vec::new();
         for (number, member) in self.members.iter().enumerate() {
-            let process = process(member, self.clock, self.spec, self.window);
+            let process = member.process(self.clock, self.spec, self.window);
             let nothing = Activity { process: number, is_main: true, ..Activity::default() };
-            threads.extend(process.lacks_main().then_some(nothing));
+            threads.extend(process.model.lacks_main().then_some(nothing));
             let activity = |is_main: bool, sorted: &SortedThread| Activity {
                 process: number,
                 is_main,
@@ -246,31 +247,22 @@ impl<'a> ProcessedProfile<'a> {
     }
 }
 
-fn count(count: u64, of_what: &str) -> Option<String> {
-    (count > 0).then(|| format!("{count} {of_what}"))
+impl Member<'_> {
+    fn process<'p>(&'p self, clock: SessionClock, spec: &'p ProfileSpec, window: Window) -> Process<'p> {
+        let Self { role, ended, sorted, pid, .. } = self;
+        Process { model: ProcessModel::new(&sorted.snapshot, spec, role, clock, *ended), sorted, pid, window }
+    }
 }
 
-fn process<'a>(
-    member: &'a Member<'_>,
-    clock: SessionClock,
-    spec: &'a ProfileSpec,
-    window: Window,
-) -> Process<'a> {
-    Process {
-        sorted: &member.sorted,
-        pid: &member.pid,
-        converter: clock.converter(spec.later),
-        capture: spec.later.ticks,
-        window,
-        categories: &spec.categories,
-    }
+fn count(count: u64, of_what: &str) -> Option<String> {
+    (count > 0).then(|| format!("{count} {of_what}"))
 }
 
 /// Viewers tell processes apart by their numbers alone, and the system gives them out again.
 fn give_numbers(members: &mut [Member<'_>]) {
     let mut lives: HashMap<u32, u32> = HashMap::new();
     for member in members {
-        let pid = member.sorted.role.pid.get();
+        let pid = member.role.pid.get();
         let life = lives.entry(pid).or_insert(0);
         member.pid = if *life == 0 { pid.to_string() } else { format!("{pid}.{life}") };
         *life += 1;

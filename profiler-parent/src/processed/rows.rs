@@ -1,9 +1,11 @@
 //! Rows of numbers of many lists, filled side by side: samples of threads, values of counters.
 //!
-//! A list is a [`Log`] of rows of one length. Invariant: rows come back in the order of their first number,
-//! which is a time; no list has to be in memory as a whole for that.
+//! A list is a [`Log`] of rows of one length. Invariant: rows come back in the order of their first
+//! number, which is a time; no list has to be in memory as a whole for that.
 
-use std::io;
+use std::io::{self, Write};
+
+use profiler_core::internal::profile::JsonWriter;
 
 use super::sort::Sorter;
 use super::store::{Log, RowStore};
@@ -50,6 +52,21 @@ impl<const N: usize> Rows<N> {
         let mut sorter = Sorter::default();
         self.as_they_came(store, |row| sorter.add(row))?;
         sorter.finish(show)
+    }
+
+    /// Writes a column under its name: `item` writes each row's value.
+    pub(super) fn write_column<W: Write>(
+        &self,
+        store: &RowStore,
+        name: &str,
+        out: &mut JsonWriter<W>,
+        mut item: impl FnMut([u64; N], &mut JsonWriter<W>),
+    ) -> io::Result<()> {
+        out.key(name);
+        out.begin_array();
+        self.for_each(store, |row| item(row, out))?;
+        out.end_array();
+        Ok(())
     }
 
     fn as_they_came(

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
+use profiler_core::internal::profile::model::ProcessModel;
 use profiler_core::internal::profile::{JsonWriter, ShownRange};
-use profiler_core::time::{TimeConverter, Timestamp};
+use profiler_core::time::Timestamp;
 
 use super::rows::Rows;
 use super::store::RowStore;
@@ -15,33 +16,16 @@ use super::symbolicated::Numbers;
 pub(super) struct Ledger<'a> {
     pub(super) rows: &'a RowStore,
     pub(super) numbers: &'a Numbers,
-    pub(super) converter: TimeConverter,
+    pub(super) process: &'a ProcessModel<'a>,
 }
 
 impl Ledger<'_> {
     fn ns(&self, raw: u64) -> i64 {
-        self.converter.since_start_ns(Timestamp::from_raw(raw))
-    }
-
-    fn column<W: Write, const N: usize>(
-        &self,
-        out: &mut JsonWriter<W>,
-        name: &str,
-        rows: &Rows<N>,
-        mut item: impl FnMut([u64; N], &mut JsonWriter<W>),
-    ) -> io::Result<()> {
-        out.key(name);
-        out.begin_array();
-        rows.for_each(self.rows, |row| item(row, out))?;
-        out.end_array();
-        Ok(())
+        self.process.ns(Timestamp::from_raw(raw))
     }
 
     fn stack<W: Write>(&self, plus_one: u64, out: &mut JsonWriter<W>) {
-        match self.numbers.of_row(plus_one) {
-            Some(stack) => out.u64(u64::from(stack)),
-            None => out.null(),
-        }
+        out.u64_or_null(self.numbers.of_row(plus_one).map(u64::from));
     }
 
     /// Writes the key `samples`; gives the times that they span.
@@ -53,9 +37,9 @@ impl Ledger<'_> {
         let mut shown = ShownRange::default();
         out.key("samples");
         out.begin_object();
-        self.column(out, "stack", samples, |[_, _, stack, _], out| self.stack(stack, out))?;
+        samples.write_column(self.rows, "stack", out, |[_, _, stack, _], out| self.stack(stack, out))?;
         let mut before = 0;
-        self.column(out, "timeDeltas", samples, |[at, ..], out| {
+        samples.write_column(self.rows, "timeDeltas", out, |[at, ..], out| {
             let ns = self.ns(at);
             shown.include(ns);
             out.millis_ns(ns.saturating_sub(before));
@@ -64,14 +48,13 @@ impl Ledger<'_> {
         let mut is_measured = false;
         samples.for_each(self.rows, |[_, cpu, ..]| is_measured |= cpu > 0)?;
         if is_measured {
-            self.column(out, "threadCPUDelta", samples, |[_, cpu, ..], out| match cpu.checked_sub(1) {
-                Some(ns) => out.u64(ns),
-                None => out.null(),
+            samples.write_column(self.rows, "threadCPUDelta", out, |[_, cpu, ..], out| {
+                out.u64_or_null(cpu.checked_sub(1))
             })?;
         }
         // A thread at rest has one sample for many ticks.
         match has_rests {
-            true => self.column(out, "weight", samples, |[.., ticks], out| out.u64(ticks))?,
+            true => samples.write_column(self.rows, "weight", out, |[.., ticks], out| out.u64(ticks))?,
             false => {
                 out.key("weight");
                 out.null();
@@ -96,15 +79,17 @@ impl Ledger<'_> {
         }
         out.key("nativeAllocations");
         out.begin_object();
-        self.column(out, "time", allocations, |[at, ..], out| {
+        allocations.write_column(self.rows, "time", out, |[at, ..], out| {
             shown.include(self.ns(at));
             out.millis_ns(self.ns(at));
         })?;
-        self.column(out, "weight", allocations, |[_, bytes, ..], out| out.i64(bytes.cast_signed()))?;
+        allocations
+            .write_column(self.rows, "weight", out, |[_, bytes, ..], out| out.i64(bytes.cast_signed()))?;
         out.entry_str("weightType", "bytes");
-        self.column(out, "stack", allocations, |[.., stack], out| self.stack(stack, out))?;
-        self.column(out, "memoryAddress", allocations, |[_, _, address, _], out| out.u64(address))?;
-        self.column(out, "threadId", allocations, |_, out| out.u64(tid.get()))?;
+        allocations.write_column(self.rows, "stack", out, |[.., stack], out| self.stack(stack, out))?;
+        allocations
+            .write_column(self.rows, "memoryAddress", out, |[_, _, address, _], out| out.u64(address))?;
+        allocations.write_column(self.rows, "threadId", out, |_, out| out.u64(tid.get()))?;
         out.entry_u64("length", allocations.len());
         out.end_object();
         Ok(shown)

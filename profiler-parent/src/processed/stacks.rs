@@ -1,17 +1,18 @@
 //! Stacks of all processes as one tree, frames as they were observed.
 //!
-//! Filled in the first pass, before anything has a name. A node is a frame and the node
-//! of its caller; equal stacks share all nodes. [`PathCache`] makes a sample cost its new frames and not
-//! its depth. Invariants: a node's caller has a smaller number; memory is bounded by [`MAX_NODES`], and
-//! what does not fit loses inner frames, counted.
+//! Filled in the first pass, before anything has a name. A node is a frame and the node of its
+//! caller; equal stacks share all nodes. [`PathCache`] makes a sample cost its new frames and not
+//! its depth. Invariants: a node's caller has a smaller number; memory is bounded by [`MAX_NODES`],
+//! and stacks that do not fit lose inner frames, which are counted.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use profiler_core::internal::entry::stack::Frame;
+use profiler_core::internal::profile::interner::ItemIndex;
+use profiler_core::internal::profile::model::Place;
 
-use super::frames::{FrameId, Frames, Position, Translation};
-use super::owners::Place;
+use super::frames::{AddressKind, FrameId, Frames, Position, Translation};
 use super::quota::Quota;
 
 /// Most nodes: 8 bytes each, the same for the index, and 4 for the number in the profile.
@@ -29,8 +30,7 @@ const NO_CALLER: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Stacks {
     nodes: Vec<(u32, FrameId)>,
-    /// Open addressing; a node's number plus one, 0 is free. At most three quarters are taken.
-    index: Vec<u32>,
+    index: ItemIndex,
     key: u64,
     quota: Quota,
     lost: u64,
@@ -40,7 +40,7 @@ impl Stacks {
     /// None yet; so many processes are to come.
     pub(super) fn new(processes: usize) -> Self {
         let (key, quota) = (RandomState::new().hash_one(0), Quota::new(0, MAX_NODES, processes));
-        Self { nodes: Vec::new(), index: vec![0; 1024], key, quota, lost: 0 }
+        Self { nodes: Vec::new(), index: ItemIndex::default(), key, quota, lost: 0 }
     }
 
     /// The next process begins.
@@ -66,55 +66,29 @@ impl Stacks {
     /// The node of `frame` called by `caller`. With no room left it is the caller's.
     fn node(&mut self, caller: Option<NodeId>, frame: FrameId) -> Option<NodeId> {
         let entry = (caller.map_or(NO_CALLER, |caller| caller.0), frame);
-        let mask = self.index.len().saturating_sub(1);
-        let mut place = self.hash(entry) & mask;
-        loop {
-            match self.index.get(place).copied().unwrap_or(0) {
-                0 => break,
-                taken if self.nodes.get(taken as usize - 1) == Some(&entry) => {
-                    return Some(NodeId(taken - 1));
-                }
-                _ => place = (place + 1) & mask,
-            }
+        let Self { nodes, index, key, .. } = self;
+        let is_equal = |number: u32| nodes.get(number as usize) == Some(&entry);
+        if let Some(known) = index.find(hash(*key, entry), is_equal) {
+            return Some(NodeId(known));
         }
-        if self.nodes.len() >= self.quota.limit() {
+        if nodes.len() >= self.quota.limit() {
             self.lost += 1;
             return caller;
         }
-        let id = u32::try_from(self.nodes.len()).unwrap_or(NO_CALLER);
-        self.nodes.push(entry);
-        if let Some(free) = self.index.get_mut(place) {
-            *free = id + 1;
-        }
-        if self.nodes.len() * 4 > self.index.len() * 3 {
-            self.grow();
-        }
+        let id = u32::try_from(nodes.len()).unwrap_or(NO_CALLER);
+        nodes.push(entry);
+        index.add(id, |number| nodes.get(number as usize).map_or(0, |entry| hash(*key, *entry)));
         Some(NodeId(id))
     }
+}
 
-    fn grow(&mut self) {
-        let len = self.index.len() * 2;
-        self.index = Vec::new(); // the old one goes first
-        let mut index = vec![0; len];
-        for (number, entry) in (1_u32..).zip(&self.nodes) {
-            let mut place = self.hash(*entry) & (len - 1);
-            while index.get(place).is_some_and(|taken| *taken != 0) {
-                place = (place + 1) & (len - 1);
-            }
-            if let Some(free) = index.get_mut(place) {
-                *free = number;
-            }
-        }
-        self.index = index;
-    }
-
-    /// Keyed, because frames come from processes that may want them all to collide.
-    fn hash(&self, (caller, frame): (u32, FrameId)) -> usize {
-        let mixed = ((u64::from(caller) << 32) | u64::from(frame.0)) ^ self.key;
-        let wide = u128::from(mixed).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-        let folded = (wide ^ (wide >> 64)) as u64;
-        (folded.wrapping_mul(self.key | 1) >> 20) as usize
-    }
+/// Keyed, because frames come from processes that may want them all to collide. Faster than the
+/// standard hash: a stack has many nodes.
+fn hash(key: u64, (caller, frame): (u32, FrameId)) -> u64 {
+    let mixed = ((u64::from(caller) << 32) | u64::from(frame.0)) ^ key;
+    let wide = u128::from(mixed).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    let folded = (wide ^ (wide >> 64)) as u64;
+    folded.wrapping_mul(key | 1) >> 20
 }
 
 /// The last stacks of all threads, as many as are remembered.
@@ -130,7 +104,7 @@ impl Paths {
         &mut self,
         thread: Place,
         stack: impl ExactSizeIterator<Item = Frame>,
-        kind: (Innermost, bool),
+        kind: (AddressKind, bool),
         translation: &mut Translation<'_>,
         tables: (&mut Frames, &mut Stacks),
     ) -> Option<NodeId> {
@@ -154,22 +128,13 @@ pub(super) struct PathCache {
     callers: Vec<(Frame, NodeId)>,
 }
 
-/// What the innermost address of a stack is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Innermost {
-    /// The instruction that was interrupted.
-    Instruction,
-    /// Where a call returns to, as all others.
-    ReturnAddress,
-}
-
 impl PathCache {
-    /// The node of a stack, outermost frame first; `None` for an empty one. Of one that is cut, frames further
-    /// out are missing.
+    /// The node of a stack, outermost frame first; `None` for an empty one. Of one that is cut,
+    /// frames further out are missing.
     pub(super) fn node(
         &mut self,
         stack: impl ExactSizeIterator<Item = Frame>,
-        (innermost, is_cut): (Innermost, bool),
+        (innermost, is_cut): (AddressKind, bool),
         translation: &mut Translation<'_>,
         (frames, stacks): (&mut Frames, &mut Stacks),
     ) -> Option<NodeId> {
@@ -179,8 +144,8 @@ impl PathCache {
         let mut caller = if is_cut { stacks.node(None, frames.truncated()) } else { None };
         for (level, frame) in stack.enumerate() {
             let position = if level == 0 { Position::Outermost } else { Position::Inner };
-            if level + 1 == depth && innermost == Innermost::Instruction {
-                let id = frames.instruction(frame, position, translation);
+            if level + 1 == depth && innermost == AddressKind::Instruction {
+                let id = frames.observed(frame, position, innermost, translation);
                 caller = stacks.node(caller, id);
                 break;
             }
@@ -191,7 +156,7 @@ impl PathCache {
                 None => {
                     is_known = false;
                     self.callers.truncate(level);
-                    let id = frames.return_address(frame, position, translation);
+                    let id = frames.observed(frame, position, AddressKind::ReturnAddress, translation);
                     let node = stacks.node(caller, id);
                     self.callers.extend(node.map(|node| (frame, node)));
                     node

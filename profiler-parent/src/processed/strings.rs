@@ -1,12 +1,13 @@
 //! The strings of a profile, each once, with a bound on their memory.
 //!
-//! Labels come first, then names of functions, each with a part of the room. Texts of markers, which may
-//! all be different, take the rest. Every process has its share of the room for labels and for texts
-//! of markers, because processes choose these. Invariant: a string for which there is no room is shown
-//! as [`OTHER`], and counted.
+//! Labels come first, then names of functions, each with a part of the room. Texts of markers,
+//! which may all be different, take the rest. Every process has its share of the room for labels
+//! and for texts of markers, because processes choose these. Invariant: a string for which there is
+//! no room is shown as [`OTHER`], and counted.
 
 use std::io::Write;
 
+use profiler_core::internal::profile::model::TextTable;
 use profiler_core::internal::profile::{JsonWriter, StringId, StringTable};
 
 use super::quota::Quota;
@@ -57,8 +58,24 @@ impl ProfileStrings {
         self.room = Room::Code;
     }
 
-    /// The number of a text that comes from outside.
-    pub(super) fn intern(&mut self, text: &str) -> StringId {
+    /// From now on there is room for all texts; so many processes have some.
+    pub(super) fn code_is_named(&mut self, processes: usize) {
+        self.room = Room::All(Quota::new(self.table.bytes(), ALL_BYTES, processes));
+    }
+
+    /// How many times a text found no room.
+    pub(super) const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Writes the table as an array.
+    pub(super) fn write_json<W: Write>(&self, out: &mut JsonWriter<W>) {
+        self.table.write_json(out);
+    }
+}
+
+impl TextTable for ProfileStrings {
+    fn intern(&mut self, text: &str) -> StringId {
         if let Some(known) = self.table.known(text) {
             return known;
         }
@@ -73,24 +90,9 @@ impl ProfileStrings {
         self.table.intern(OTHER)
     }
 
-    /// The number of a text of ours: there is always room for it.
-    pub(super) fn own(&mut self, text: &str) -> StringId {
+    /// There is always room for it.
+    fn own(&mut self, text: &str) -> StringId {
         self.table.intern(text)
-    }
-
-    /// From now on there is room for all texts; so many processes have some.
-    pub(super) fn code_is_named(&mut self, processes: usize) {
-        self.room = Room::All(Quota::new(self.table.bytes(), ALL_BYTES, processes));
-    }
-
-    /// How many times a text found no room.
-    pub(super) const fn left_out(&self) -> u64 {
-        self.left_out
-    }
-
-    /// Writes the table as an array.
-    pub(super) fn write_json<W: Write>(&self, out: &mut JsonWriter<W>) {
-        self.table.write_json(out);
     }
 }
 

@@ -1,17 +1,19 @@
 //! Frames with names: functions, files, lines, and one frame for each function that was inlined.
 //!
-//! Made once, when the addresses of all processes are known. An address at which functions are inlined
-//! into each other becomes several frames, so every node of the observed tree becomes a path; the last
-//! node of that path is the number that samples refer to. Invariant: at most [`MAX_INLINED`] inlined
-//! functions are shown, whatever a file says; beyond that only the function around them is shown.
+//! Made once, when the addresses of all processes are known. An address at which functions are
+//! inlined into each other becomes several frames, so every node of the observed tree becomes a
+//! path; the last node of that path is the number that samples refer to. Invariant: at most
+//! [`MAX_INLINED`] inlined functions are shown, whatever a file says; beyond that only the function
+//! around them is shown.
 
 use std::cmp::Ordering;
 
 use profiler_core::internal::profile::StringId;
 use profiler_core::internal::profile::frame_names::TRUNCATED_STACK;
+use profiler_core::internal::profile::interner::Interner;
+use profiler_core::internal::profile::model::TextTable;
 
 use super::frames::{Frames, Position, RawFrame};
-use super::interned::Interned;
 use super::libs::{LibId, Libs};
 use super::names::{CodeNames, Symbols};
 use super::stacks::{NodeId, Stacks};
@@ -86,8 +88,8 @@ impl NamedFrame {
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct SymbolicatedFrames {
-    pub(super) funcs: Interned<Func>,
-    pub(super) natives: Interned<NativeSymbol>,
+    pub(super) funcs: Interner<Func>,
+    pub(super) natives: Interner<NativeSymbol>,
     pub(super) frames: Vec<NamedFrame>,
     /// For every raw frame its frames: first, and how many.
     spans: Vec<(u32, u32)>,
@@ -208,8 +210,8 @@ impl SymbolicatedFrames {
         self.inlined.1
     }
 
-    /// Shows the profile's tree, node by node: the caller's number, and the frame. Gives for every observed
-    /// node the number of its innermost.
+    /// Shows the profile's tree, node by node: the caller's number, and the frame. Gives for every
+    /// observed node the number of its innermost.
     pub(super) fn nodes(&self, stacks: &Stacks, mut show: impl FnMut(Option<u32>, u32)) -> Numbers {
         let mut numbers: Vec<u32> = Vec::with_capacity(stacks.iter().len());
         let (mut next, mut left_out) = (0, 0);

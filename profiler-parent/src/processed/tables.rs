@@ -1,11 +1,13 @@
 //! `shared`: the tables that all threads refer to.
 //!
-//! Written after the threads, because their markers add texts. Invariants: a node's caller has a smaller
-//! number; every column of a table has the same length, and all columns of the declared version are there.
+//! Written after the threads, because their markers add texts. Invariants: a node's caller has a
+//! smaller number; every column of a table has the same length, and all columns of the declared
+//! version are there.
 
 use std::collections::HashMap;
 use std::io::Write;
 
+use profiler_core::internal::profile::model::TextTable;
 use profiler_core::internal::profile::{JsonWriter, StringId};
 
 use super::frames::Frames;
@@ -38,26 +40,6 @@ pub(super) fn write<W: Write>(
     out.end_object();
 }
 
-/// One column: `item` writes each.
-fn column<W: Write, T>(
-    out: &mut JsonWriter<W>,
-    name: &str,
-    items: impl IntoIterator<Item = T>,
-    mut item: impl FnMut(T, &mut JsonWriter<W>),
-) {
-    out.key(name);
-    out.begin_array();
-    items.into_iter().for_each(|value| item(value, out));
-    out.end_array();
-}
-
-fn number_or_null<W: Write>(value: Option<u64>, out: &mut JsonWriter<W>) {
-    match value {
-        Some(value) => out.u64(value),
-        None => out.null(),
-    }
-}
-
 fn length<W: Write>(len: usize, out: &mut JsonWriter<W>) {
     out.entry_u64("length", u64::try_from(len).unwrap_or(u64::MAX));
 }
@@ -75,7 +57,7 @@ fn write_stacks<W: Write>(named: &SymbolicatedFrames, stacks: &Stacks, out: &mut
     out.end_array();
     out.key("prefix");
     out.begin_array();
-    named.nodes(stacks, |caller, _| number_or_null(caller.map(u64::from), out));
+    named.nodes(stacks, |caller, _| out.u64_or_null(caller.map(u64::from)));
     out.end_array();
     length(len, out);
     out.end_object();
@@ -85,22 +67,22 @@ fn write_frames<W: Write>(named: &SymbolicatedFrames, raw: &Frames, out: &mut Js
     let (frames, user) = (&named.frames, named.user);
     out.key("frameTable");
     out.begin_object();
-    column(out, "address", frames, |frame, out| match frame.address(raw) {
+    out.entry_list("address", frames, |frame, out| match frame.address(raw) {
         Some(address) => out.u64(address),
         None => out.i64(-1),
     });
-    column(out, "inlineDepth", frames, |frame, out| out.u64(u64::from(frame.depth)));
-    column(out, "category", frames, |frame, out| {
-        number_or_null(frame.category(raw, user).map(|(row, _)| row), out);
+    out.entry_list("inlineDepth", frames, |frame, out| out.u64(u64::from(frame.depth)));
+    out.entry_list("category", frames, |frame, out| {
+        out.u64_or_null(frame.category(raw, user).map(|(row, _)| row));
     });
-    column(out, "subcategory", frames, |frame, out| {
-        number_or_null(frame.category(raw, user).map(|(_, sub)| sub), out);
+    out.entry_list("subcategory", frames, |frame, out| {
+        out.u64_or_null(frame.category(raw, user).map(|(_, sub)| sub));
     });
-    column(out, "func", frames, |frame, out| out.u64(u64::from(frame.func)));
-    column(out, "nativeSymbol", frames, |frame, out| number_or_null(frame.native().map(u64::from), out));
-    column(out, "innerWindowID", frames, |_, out| out.null());
-    column(out, "line", frames, |frame, out| number_or_null(frame.line().map(u64::from), out));
-    column(out, "column", frames, |_, out| out.null());
+    out.entry_list("func", frames, |frame, out| out.u64(u64::from(frame.func)));
+    out.entry_list("nativeSymbol", frames, |frame, out| out.u64_or_null(frame.native().map(u64::from)));
+    out.entry_list("innerWindowID", frames, |_, out| out.null());
+    out.entry_list("line", frames, |frame, out| out.u64_or_null(frame.line().map(u64::from)));
+    out.entry_list("column", frames, |_, out| out.null());
     length(frames.len(), out);
     out.end_object();
 }
@@ -110,25 +92,25 @@ fn write_funcs<W: Write>(funcs: &[Func], out: &mut JsonWriter<W>) -> Vec<StringI
     let (mut known, mut sources) = (HashMap::new(), Vec::new());
     out.key("funcTable");
     out.begin_object();
-    column(out, "name", funcs, |func, out| out.u64(u64::from(func.name.get())));
+    out.entry_list("name", funcs, |func, out| out.u64(u64::from(func.name.get())));
     for flag in ["isJS", "relevantForJS"] {
-        column(out, flag, funcs, |_, out| out.bool(false));
+        out.entry_list(flag, funcs, |_, out| out.bool(false));
     }
-    column(out, "resource", funcs, |func, out| match func.lib {
+    out.entry_list("resource", funcs, |func, out| match func.lib {
         Some(lib) => out.u64(u64::from(lib.0)),
         None => out.i64(-1),
     });
-    column(out, "source", funcs, |func, out| {
+    out.entry_list("source", funcs, |func, out| {
         let source = func.source.map(|source| {
             *known.entry(source).or_insert_with(|| {
                 sources.push(source);
                 u64::try_from(sources.len() - 1).unwrap_or(0)
             })
         });
-        number_or_null(source, out);
+        out.u64_or_null(source);
     });
     for nothing in ["lineNumber", "columnNumber"] {
-        column(out, nothing, funcs, |_, out| out.null());
+        out.entry_list(nothing, funcs, |_, out| out.null());
     }
     length(funcs.len(), out);
     out.end_object();
@@ -140,10 +122,10 @@ fn write_resources<W: Write>(libs: &Libs, strings: &mut ProfileStrings, out: &mu
     let names: Vec<StringId> = libs.iter().map(|(id, _)| strings.own(libs.name(id))).collect();
     out.key("resourceTable");
     out.begin_object();
-    column(out, "lib", 0..libs.len(), |lib, out| out.u64(u64::try_from(lib).unwrap_or(0)));
-    column(out, "name", &names, |name, out| out.u64(u64::from(name.get())));
-    column(out, "host", &names, |_, out| out.null());
-    column(out, "type", &names, |_, out| out.u64(LIBRARY));
+    out.entry_list("lib", 0..libs.len(), |lib, out| out.u64(u64::try_from(lib).unwrap_or(0)));
+    out.entry_list("name", &names, |name, out| out.u64(u64::from(name.get())));
+    out.entry_list("host", &names, |_, out| out.null());
+    out.entry_list("type", &names, |_, out| out.u64(LIBRARY));
     length(libs.len(), out);
     out.end_object();
 }
@@ -152,10 +134,10 @@ fn write_natives<W: Write>(named: &SymbolicatedFrames, out: &mut JsonWriter<W>) 
     let natives = named.natives.all();
     out.key("nativeSymbols");
     out.begin_object();
-    column(out, "libIndex", natives, |native, out| out.u64(u64::from(native.lib.0)));
-    column(out, "address", natives, |native, out| out.u64(native.address));
-    column(out, "name", natives, |native, out| out.u64(u64::from(native.name.get())));
-    column(out, "functionSize", natives, |native, out| number_or_null(native.size.map(u64::from), out));
+    out.entry_list("libIndex", natives, |native, out| out.u64(u64::from(native.lib.0)));
+    out.entry_list("address", natives, |native, out| out.u64(native.address));
+    out.entry_list("name", natives, |native, out| out.u64(u64::from(native.name.get())));
+    out.entry_list("functionSize", natives, |native, out| out.u64_or_null(native.size.map(u64::from)));
     length(natives.len(), out);
     out.end_object();
 }
@@ -164,8 +146,8 @@ fn write_sources<W: Write>(sources: &[StringId], out: &mut JsonWriter<W>) {
     out.key("sources");
     out.begin_object();
     // Later versions call it `id`; viewers rename what they find.
-    column(out, "uuid", sources, |_, out| out.null());
-    column(out, "filename", sources, |source, out| out.u64(u64::from(source.get())));
+    out.entry_list("uuid", sources, |_, out| out.null());
+    out.entry_list("filename", sources, |source, out| out.u64(u64::from(source.get())));
     length(sources.len(), out);
     out.end_object();
 }

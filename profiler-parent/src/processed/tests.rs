@@ -6,17 +6,16 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use profiler_core::ids::{ByteLimit, ProcessId};
-use profiler_core::internal::entry::stack::{Frame, MAX_FRAMES};
 use profiler_core::internal::pool::layout::{Extent, Layout, Region, SLOT_BYTES, THREAD_BYTES};
 use profiler_core::internal::pool::{self, PoolSpec};
-use profiler_core::internal::profile::{JsonWriter, ProfileSpec};
+use profiler_core::internal::profile::model::ProcessModel;
+use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProfileSpec};
 use profiler_core::internal::reader::{ByteSource, PoolReader, ThreadInfo};
-use profiler_core::internal::sys::OwnFile;
 use profiler_core::session::SessionParams;
 use profiler_core::time::{Anchor, SessionClock};
 use serde_json::Value;
 
-use super::first_pass::{FirstPassTerms, ProfileTables, Role, SortedProcess, SortedThread, sort_process};
+use super::first_pass::{FirstPassTerms, ProfileTables, SortedProcess, SortedThread, sort_process};
 use super::names::NoSymbols;
 use super::process::Process;
 use super::symbolicated::SymbolicatedFrames;
@@ -87,7 +86,6 @@ impl Forged {
         sort_process(
             &reader,
             snapshot,
-            role(),
             FirstPassTerms { window: Window::default(), categories: &[], tick: 0 },
             shared,
         )
@@ -97,15 +95,15 @@ impl Forged {
     fn profile(&self) -> Value {
         let spec = self.spec();
         let mut profile = ProcessedProfile::new(self.clock, &spec, 1);
-        assert_eq!(profile.add(role(), Box::new(|| Ok(Arc::clone(&self.file)))), Ok(true));
+        assert_eq!(profile.add(role(), None, Box::new(|| Ok(Arc::clone(&self.file)))), Ok(true));
         let mut out = Vec::new();
         profile.write(&mut NoSymbols, &[], |_, _, _| {}, &mut out).unwrap();
         serde_json::from_slice(&out).unwrap()
     }
 }
 
-fn role() -> Role {
-    Role { pid: ProcessId::new(7), name: "liar".into(), is_root: true, ended: None }
+fn role() -> ProcessRole {
+    ProcessRole { pid: ProcessId::new(7), name: "liar".into(), is_root: true }
 }
 
 fn marker_for(tid: u64, at: u64) -> Vec<u64> {
@@ -153,16 +151,11 @@ fn no_chunk_is_read_more_than_twice_however_many_threads_its_markers_belong_to()
     let reader = PoolReader::open(&source).unwrap();
     let (snapshot, mut shared) = (reader.snapshot().unwrap(), ProfileTables::new(1));
     let terms = FirstPassTerms { window: Window::default(), categories: &[], tick: 0 };
-    let sorted = sort_process(&reader, snapshot, role(), terms, &mut shared).unwrap();
+    let sorted = sort_process(&reader, snapshot, terms, &mut shared).unwrap();
     let spec = forged.spec();
-    let process = Process {
-        sorted: &sorted,
-        pid: "7",
-        converter: forged.clock.converter(spec.later),
-        capture: spec.later.ticks,
-        window: Window::default(),
-        categories: &[],
-    };
+    let role = role();
+    let model = ProcessModel::new(&sorted.snapshot, &spec, &role, forged.clock, None);
+    let process = Process { model, sorted: &sorted, pid: "7", window: Window::default() };
     let numbers = SymbolicatedFrames::default().nodes(&shared.stacks, |_, _| {});
     let mut out = JsonWriter::new(io::sink());
     process.write_threads(&reader, 0, &[], (&mut shared, &numbers), &mut out).unwrap();

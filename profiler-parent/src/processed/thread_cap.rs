@@ -1,10 +1,10 @@
 //! The largest number of threads in a profile.
 //!
-//! A pool may have 65,536 rows of threads, and a session any number of pools, but what is known of a
-//! thread is kept until the profile is written. Invariant: at most [`MAX_THREADS`] are kept; the
+//! A pool may have 65,536 rows of threads, and a session any number of pools, but what is known of
+//! a thread is kept until the profile is written. Invariant: at most [`MAX_THREADS`] are kept; the
 //! entries of other threads count as evicted.
 
-use profiler_core::internal::profile::gecko::shared::counts;
+use profiler_core::internal::profile::model::entry_counts;
 use profiler_core::internal::reader::Snapshot;
 
 use super::quota::Quota;
@@ -36,7 +36,7 @@ impl ThreadCap {
         if snapshot.threads.len() > room {
             snapshot.threads.sort_by_key(|thread| (!thread.is_main, thread.chunks.is_empty()));
             for thread in snapshot.threads.drain(room..) {
-                snapshot.gone += counts(&thread, 0);
+                snapshot.gone += entry_counts(&thread, 0);
                 self.left_out += 1;
             }
             snapshot.threads.shrink_to_fit();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use profiler_core::internal::profile::gecko::IncompleteProcess;
-use profiler_core::internal::profile::{JsonWriter, ProcessSummary, ProfileSpec};
+use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProcessSummary, ProfileSpec};
 
 use super::merge::{Recovery, Root, missing, settled, spec};
 use super::survey::{Survey, SurveyedProcess};
@@ -17,7 +17,7 @@ use crate::capture::log::GatheringLog;
 use crate::capture::names::SessionSymbols;
 use crate::gather::verdict::{Verdict, Why};
 use crate::output::ProfileFile;
-use crate::processed::{ProcessedProfile, Role};
+use crate::processed::ProcessedProfile;
 
 /// A process and what is known of it before its summary is.
 struct Settled {
@@ -70,8 +70,8 @@ fn add_root(
     let Root { pool, pid, name, verdict, died } = Root::find(survey).map_err(failed)?;
     let process = settled(&name, pid, &ProcessSummary::default(), verdict);
     let pool = Arc::new(pool.into());
-    let role = Role { pid, name, is_root: true, ended: died };
-    profile.add(role, Box::new(move || Ok(Arc::clone(&pool)))).map_err(RecoverError::Root)?;
+    let role = ProcessRole { pid, name, is_root: true };
+    profile.add(role, died, Box::new(move || Ok(Arc::clone(&pool)))).map_err(RecoverError::Root)?;
     Ok((pid, Settled { process, since: died.unwrap_or(spec.later.ticks), is_there: true }))
 }
 
@@ -80,9 +80,9 @@ fn add_child<'a>(
     spec: &ProfileSpec,
     profile: &mut ProcessedProfile<'a>,
 ) -> Settled {
-    let role = Role { pid: child.pid, name: child.name.clone(), is_root: false, ended: child.died() };
+    let role = ProcessRole { pid: child.pid, name: child.name.clone(), is_root: false };
     let open = || find::open(&child.path).map(|pool| Arc::new(pool.into()));
-    let (verdict, is_there) = match profile.add(role, Box::new(open)) {
+    let (verdict, is_there) = match profile.add(role, child.died(), Box::new(open)) {
         Ok(true) => (child.verdict(), true),
         Ok(false) => (missing(child), false),
         Err(message) => (Verdict::Missing { why: Why::Unreadable { message } }, false),

@@ -1,7 +1,7 @@
-//! Memory that was taken or given back: rows of the marker table that viewers keep apart by their type.
+//! Allocated and freed memory: rows of the marker table that viewers tell apart by their type.
 //!
-//! Called by [`super::threads`] for the allocations among a thread's own entries. All rows have address and thread,
-//! because viewers want them on all or none.
+//! Called by [`super::threads`] for the allocations among a thread's own entries. All rows have
+//! address and thread, because viewers want them on all or none.
 
 use std::io::Write;
 

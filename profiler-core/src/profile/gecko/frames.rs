@@ -1,18 +1,19 @@
 //! The frame table of one thread: what each frame is called, and what it is about.
 //!
-//! Filled through [`super::stacks`], written when all rows that use it have been. Code stands there as an address,
-//! which viewers look up in `libs`; a label under its name.
+//! Filled through [`super::stacks`], written after all rows that use it. Code is shown as an
+//! address, which viewers look up in `libs`; a label by its name.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::io::Write;
 
-use super::categories;
-use super::context::Context;
+use super::process::GeckoProcess;
+use super::table;
 use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
 use crate::profile::frame_names::{TRUNCATED_STACK, UNKNOWN_MODULE, USER, module_name};
+use crate::profile::interner::Interner;
 use crate::profile::json::JsonWriter;
+use crate::profile::model::{find_category, label_category};
 use crate::profile::strings::StringTable;
 
 const SCHEMA: &str = r#"{"location":0,"relevantForJS":1,"innerWindowID":2,"implementation":3,"line":4,"column":5,"category":6,"subcategory":7}"#;
@@ -36,58 +37,47 @@ pub(super) enum ShownFrame {
 pub(super) struct FrameId(u32);
 
 impl FrameId {
-    pub(super) const fn get(self) -> u32 {
-        self.0
+    pub(super) fn get(self) -> u64 {
+        u64::from(self.0)
     }
 }
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct FrameTable {
-    ids: HashMap<ShownFrame, FrameId>,
-    rows: Vec<ShownFrame>,
+    rows: Interner<ShownFrame>,
 }
 
 impl FrameTable {
     /// The number of a frame, a new one if it was not seen before.
     pub(super) fn intern(&mut self, frame: ShownFrame) -> FrameId {
-        *self.ids.entry(frame).or_insert_with(|| {
-            let id = FrameId(u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
-            self.rows.push(frame);
-            id
-        })
+        FrameId(self.rows.intern(frame, usize::MAX).unwrap_or(u32::MAX))
     }
 
     /// Writes the key `frameTable`.
     pub(super) fn write<W: Write>(
         &self,
-        context: &Context<'_>,
+        process: &GeckoProcess<'_>,
         strings: &mut StringTable,
         out: &mut JsonWriter<W>,
     ) {
-        let user = categories::find(&context.spec.categories, USER.name());
-        out.key("frameTable");
-        out.begin_object();
-        out.key("schema");
-        out.raw(SCHEMA);
-        out.key("data");
-        out.begin_array();
-        for frame in &self.rows {
+        let user = find_category(&process.model.spec.categories, USER.name());
+        table::begin("frameTable", SCHEMA, out);
+        for frame in self.rows.all() {
             let row = match *frame {
                 ShownFrame::Outermost(Frame::Label(id)) | ShownFrame::Inner(Frame::Label(id)) => {
-                    label(context, id)
+                    label(process, id)
                 }
                 // What is further in is about the same, unless a label says otherwise.
                 ShownFrame::Outermost(frame) => {
-                    Row { about: user.map(|user| (user, 0)), ..code(context, frame) }
+                    Row { about: user.map(|user| (user, 0)), ..code(process, frame) }
                 }
-                ShownFrame::Inner(frame) => code(context, frame),
+                ShownFrame::Inner(frame) => code(process, frame),
                 ShownFrame::Truncated => Row::named(TRUNCATED_STACK),
             };
             row.write(strings, out);
         }
-        out.end_array();
-        out.end_object();
+        table::end(out);
     }
 }
 
@@ -111,49 +101,34 @@ impl<'a> Row<'a> {
         out.bool(false);
         out.u64(0);
         out.null();
-        if self.line > 0 {
-            out.u64(u64::from(self.line))
-        } else {
-            out.null()
-        }
+        out.u64_or_null(Some(u64::from(self.line)).filter(|line| *line > 0));
         out.null();
-        match self.about {
-            Some((category, subcategory)) => {
-                out.u64(category);
-                out.u64(subcategory);
-            }
-            None => {
-                out.null();
-                out.null();
-            }
-        }
+        out.u64_or_null(self.about.map(|(category, _)| category));
+        out.u64_or_null(self.about.map(|(_, subcategory)| subcategory));
         out.end_array();
     }
 }
 
-fn label<'a>(context: &'a Context<'_>, id: DefinitionId) -> Row<'a> {
-    let definitions = &context.snapshot.definitions;
+fn label<'a>(process: &'a GeckoProcess<'_>, id: DefinitionId) -> Row<'a> {
+    let definitions = &process.model.snapshot.definitions;
     let Some(label) = definitions.label(id) else { return Row::named("(unknown label)") };
-    let category = definitions.category(label.category);
-    let subcategory = category
-        .and_then(|category| category.subcategories.get(usize::from(label.subcategory).checked_sub(1)?));
-    let name = category.map(|category| category.name.as_str());
-    let about = categories::pair_of(&context.spec.categories, name, subcategory.map(String::as_str));
+    let about = label_category(&process.model.spec.categories, definitions, label);
     Row { location: plain_name(&label.name), line: label.line, about: Some(about) }
 }
 
-fn code<'a>(context: &Context<'_>, frame: Frame) -> Row<'a> {
+fn code<'a>(process: &GeckoProcess<'_>, frame: Frame) -> Row<'a> {
     match frame {
-        Frame::Code(module, relative) => match context.libs.address(module, relative) {
+        Frame::Code(module, relative) => match process.libs.address(module, relative) {
             Some(address) => Row::named(format!("{address:#x}")),
             None => {
-                let module = context.snapshot.definitions.module(module);
+                let module = process.model.snapshot.definitions.module(module);
                 let name = module.map_or(UNKNOWN_MODULE, |module| module_name(&module.path));
                 Row::named(plain_name(&format!("{name}+{relative:#x}")).into_owned())
             }
         },
-        // Shown as an address it would be taken for code of the module that was here at another time.
-        Frame::Unknown(address) if context.libs.covers(address) => Row::named(format!("{MARK}{address:#x}")),
+        // Shown as an address it would be taken for code of the module that was here at another
+        // time.
+        Frame::Unknown(address) if process.libs.covers(address) => Row::named(format!("{MARK}{address:#x}")),
         Frame::Unknown(address) => Row::named(format!("{address:#x}")),
         Frame::Label(_) => Row::named("(unknown label)"),
     }

@@ -1,8 +1,9 @@
 //! The libraries of a process: the key `libs`, and at which address each module's code is shown.
 //!
-//! Made once per process from the pool's modules; asked by [`super::frames`] for every code frame. A profile has one
-//! address space per process, and modules that came and went may have shared a place. Each is shown where it was,
-//! unless another has that place already: then at a free one beyond all addresses that a program can have.
+//! Made once per process from the pool's modules; asked by [`super::frames`] for every code frame.
+//! A profile has one address space per process, and modules that were unloaded may have shared a
+//! place with others. Each is shown where it was, unless another has that place already: then at a
+//! free one beyond all addresses that a program can have.
 //!
 //! Invariants: shown ranges do not overlap; all of their addresses are exact in a viewer's numbers.
 
@@ -19,7 +20,8 @@ use crate::reader::{Definitions, ModuleDefinition};
 const FIRST_FREE: u64 = 1 << 48;
 /// The first whole number that is not exact in JavaScript, less one.
 const LAST: u64 = (1 << 53) - 1;
-/// Between modules that are shown at a free place, so that an address just beyond one is not in another.
+/// Between modules that are shown at a free place, so that an address just beyond one is not in
+/// another.
 const GAP: u64 = 1 << 16;
 
 /// Where a module is shown.
@@ -67,10 +69,7 @@ impl<'a> Libs<'a> {
 
     /// Writes the key `libs`, in the order of addresses.
     pub(super) fn write<W: Write>(&self, out: &mut JsonWriter<W>) {
-        out.key("libs");
-        out.begin_array();
-        self.rows.values().for_each(|(shown, module)| write_row(*shown, module, out));
-        out.end_array();
+        out.entry_list("libs", self.rows.values(), |(shown, module), out| write_row(*shown, module, out));
     }
 
     /// A module that was loaded again at its old place shares it with itself.

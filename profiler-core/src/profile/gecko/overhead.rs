@@ -4,22 +4,20 @@
 
 use std::io::Write;
 
+use super::table;
 use crate::entry::periodic::OverheadEntry;
 use crate::profile::json::JsonWriter;
 
-/// Begins the table: key, schema, and the array of rows.
+const SCHEMA: &str = r#"{"time":0,"locking":1,"expiredMarkerCleaning":2,"counters":3,"threads":4}"#;
+
+/// Begins the table.
 pub(super) fn begin<W: Write>(out: &mut JsonWriter<W>) {
     out.key("profilerOverhead");
     out.begin_object();
-    out.key("samples");
-    out.begin_object();
-    out.key("schema");
-    out.raw(r#"{"time":0,"locking":1,"expiredMarkerCleaning":2,"counters":3,"threads":4}"#);
-    out.key("data");
-    out.begin_array();
+    table::begin("samples", SCHEMA, out);
 }
 
-/// Writes the row of a tick that began at `at_ns`. Nothing expires here, so nothing is ever cleaned up.
+/// Writes the row of a tick that began at `at_ns`. Nothing expires here, so nothing is cleaned up.
 pub(super) fn write_row<W: Write>(at_ns: i64, overhead: &OverheadEntry, out: &mut JsonWriter<W>) {
     out.begin_array();
     write_micros(at_ns, out);
@@ -31,8 +29,7 @@ pub(super) fn write_row<W: Write>(at_ns: i64, overhead: &OverheadEntry, out: &mu
 
 /// Ends the table.
 pub(super) fn end<W: Write>(out: &mut JsonWriter<W>) {
-    out.end_array();
-    out.end_object();
+    table::end(out);
     out.end_object();
 }
 

@@ -1,11 +1,11 @@
-//! Where the entries lie that speak of the whole process: counters over time, and what the sampler cost.
+//! Where the entries of the whole process lie: counters over time, and what the sampler cost.
 //!
-//! Noted while the threads are read, read again for each table when the threads are written. Memory grows with
-//! chunks, not with entries.
+//! Noted while the threads are read, read again for each table when the threads are written. Memory
+//! grows with chunks, not with entries.
 
 use std::collections::HashMap;
 
-use super::foreign::OwnedChunk;
+use super::chunk_owners::OwnedChunk;
 use crate::entry::Entry;
 use crate::ids::CounterIndex;
 use crate::reader::CounterInfo;

@@ -1,30 +1,59 @@
-//! One process: its tables in order, its books at the end.
+//! One process: its tables in order, its log at the end.
 //!
-//! The parent writes the root with [`ProcessPart::write_open`], then the key `processes` and
-//! whatever else belongs there, then [`ProcessPart::close`]. Everyone else is written with
+//! The parent writes the root with [`ProcessPart::write_open`], then the keys of the whole profile,
+//! such as `processes`, then [`ProcessPart::close`]. Any other process is written with
 //! [`ProcessPart::write`].
 
 use std::io::Write;
 
-use super::context::Context;
-use super::late::LateMarkers;
 use super::libs::Libs;
-use super::plan::MarkerPlans;
 use super::threads::Threads;
-use super::{meta, paused, process_tables};
+use super::{meta, process_tables};
 use crate::profile::failure::{Failure, FailureLatch};
 use crate::profile::json::JsonWriter;
+use crate::profile::model::{IncompleteProcess, MarkerPlans, ProcessModel, write_pauses};
 use crate::profile::progress::ProgressLogger;
 use crate::profile::spec::{ProcessRole, ProcessSummary, ProfileSpec, ShownRange};
 use crate::reader::{ByteSource, PoolReader, ReadError, Snapshot};
 use crate::time::{SessionClock, Timestamp};
+
+/// Called once, when all markers of the root's main thread have been written; may block until the
+/// answer is known.
+#[derive(Clone, Copy)]
+pub struct LateMarkers<'a>(pub &'a (dyn Fn() -> Vec<IncompleteProcess> + Sync));
+
+impl std::fmt::Debug for LateMarkers<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LateMarkers").finish_non_exhaustive()
+    }
+}
+
+/// What all tables of one process are written from, apart from the entries.
+#[derive(Debug)]
+pub(super) struct GeckoProcess<'a> {
+    pub(super) model: ProcessModel<'a>,
+    pub(super) plans: MarkerPlans<'a>,
+    pub(super) libs: Libs<'a>,
+}
+
+impl GeckoProcess<'_> {
+    /// Nanoseconds from the session's start.
+    pub(super) fn ns(&self, at: Timestamp) -> i64 {
+        self.model.ns(at)
+    }
+
+    /// Whether an entry whose last time is `last` belongs into the profile.
+    pub(super) fn is_wanted(&self, last: Timestamp) -> bool {
+        self.model.spec.since.is_none_or(|since| last >= since)
+    }
+}
 
 /// What the object of one process is written from.
 #[derive(Debug)]
 pub struct ProcessPart<'a, S> {
     /// Where the entries are.
     pub reader: &'a PoolReader<S>,
-    /// Names, threads and books, taken from `reader`.
+    /// Names, threads and entry counts, taken from `reader`.
     pub snapshot: &'a Snapshot,
     /// The session's clock, the same for all processes of a profile.
     pub clock: SessionClock,
@@ -51,9 +80,7 @@ impl<S: ByteSource> ProcessPart<'_, S> {
         progress: ProgressLogger<'_>,
     ) -> Result<ProcessSummary, Failure> {
         let summary = self.write_open(out, progress)?;
-        out.key("processes");
-        out.begin_array();
-        out.end_array();
+        out.entry_list("processes", [], |(), _| {});
         self.close(out, summary.shown);
         Ok(summary)
     }
@@ -68,16 +95,16 @@ impl<S: ByteSource> ProcessPart<'_, S> {
         mut progress: ProgressLogger<'_>,
     ) -> Result<ProcessSummary, Failure> {
         let begun = Timestamp::now();
-        let context = self.context();
+        let process = self.process();
         out.begin_object();
-        context.libs.write(out);
-        let mut threads = Threads::new(self, &context)?;
-        let (number, shown) = threads.write(&context, out, progress.sub(5, 90, "threads"))?;
-        process_tables::write(&context, &mut threads, out)?;
-        let counts = threads.write_log(&context, out);
-        paused::write(&context, out);
+        process.libs.write(out);
+        let mut threads = Threads::new(self, &process)?;
+        let (number, shown) = threads.write(&process, out, progress.sub(5, 90, "threads"))?;
+        process_tables::write(&process, &mut threads, out)?;
+        let counts = threads.write_log(&process, out);
+        write_pauses(&process.model, out);
         self.latch.check()?;
-        let spent = context.ns(Timestamp::now()).saturating_sub(context.ns(begun));
+        let spent = process.ns(Timestamp::now()).saturating_sub(process.ns(begun));
         let writing_ns = u64::try_from(spent).unwrap_or(0);
         Ok(ProcessSummary { threads: number, counts, shown, writing_ns })
     }
@@ -85,20 +112,16 @@ impl<S: ByteSource> ProcessPart<'_, S> {
     /// Ends an object that [`ProcessPart::write_open`] began. `shown` is the range of time that
     /// all processes span together, as their summaries say.
     pub fn close<W: Write>(&self, out: &mut JsonWriter<W>, shown: ShownRange) {
-        meta::write(&self.context(), shown, out);
+        meta::write(&self.process().model, shown, out);
         out.end_object();
     }
 
-    fn context(&self) -> Context<'_> {
-        Context {
-            snapshot: self.snapshot,
-            spec: self.spec,
-            role: self.role,
-            clock: self.clock,
-            converter: self.clock.converter(self.spec.later),
-            ended: self.ended,
-            plans: MarkerPlans::new(&self.snapshot.definitions, &self.spec.categories),
-            libs: Libs::new(&self.snapshot.definitions),
+    fn process(&self) -> GeckoProcess<'_> {
+        let definitions = &self.snapshot.definitions;
+        GeckoProcess {
+            model: ProcessModel::new(self.snapshot, self.spec, self.role, self.clock, self.ended),
+            plans: MarkerPlans::new(definitions, &self.spec.categories),
+            libs: Libs::new(definitions),
         }
     }
 

@@ -1,55 +1,59 @@
-//! The tables that speak of the whole process: counters over time, and what the sampler cost.
+//! The tables of the whole process: counters over time, and what the sampler cost.
 //!
-//! Written by [`super::process`] after the threads, which have noted where their entries lie. Each counter is a pass of
-//! its own over the chunks that hold it, so that no table is ever whole in memory.
+//! Written by [`super::process`] after the threads, which have noted where their entries lie. Each
+//! counter is a pass of its own over the chunks that hold it, so that no table is ever whole in
+//! memory.
 
 use std::io::Write;
 
-use super::context::Context;
-use super::counters::{self, CounterTable};
-use super::foreign::OwnedChunk;
+use super::chunk_owners::OwnedChunk;
+use super::counters::CounterTable;
 use super::overhead;
+use super::process::GeckoProcess;
 use super::threads::Threads;
 use crate::entry::Entry;
 use crate::profile::failure::Failure;
 use crate::profile::json::JsonWriter;
+use crate::profile::model::{CounterPoint, resident_memory};
 use crate::reader::{ByteSource, CounterInfo};
 
-/// Writes the keys `counters` and `profilerOverhead`. All entries of these kinds count as delivered here, also values of
-/// counters that have no name.
+/// Writes the keys `counters` and `profilerOverhead`. All entries of these kinds count as delivered
+/// here, also values of counters that have no name.
 pub(super) fn write<S: ByteSource, W: Write>(
-    context: &Context<'_>,
+    process: &GeckoProcess<'_>,
     threads: &mut Threads<'_, S>,
     out: &mut JsonWriter<W>,
 ) -> Result<(), Failure> {
     out.key("counters");
     out.begin_array();
-    for counter in &context.snapshot.counters {
-        write_counter(context, threads, counter, out)?;
+    for counter in &process.model.snapshot.counters {
+        write_counter(process, threads, counter, out)?;
     }
-    if let Some(counter) = counters::resident_memory(context) {
-        CounterTable::begin(context, &counter, out).end();
+    if let Some(counter) = resident_memory(&process.model) {
+        CounterTable::begin(&process.model, &counter, out).end();
     }
     out.end_array();
-    write_overhead(context, threads, out)
+    write_overhead(process, threads, out)
 }
 
 fn write_counter<S: ByteSource, W: Write>(
-    context: &Context<'_>,
+    process: &GeckoProcess<'_>,
     threads: &mut Threads<'_, S>,
     counter: &CounterInfo,
     out: &mut JsonWriter<W>,
 ) -> Result<(), Failure> {
     let cell = counter.definition.cell;
     let chunks = threads.periodic.of(cell);
-    let is_whole =
-        context.spec.since.is_none() && chunks.first().is_none_or(|chunk| is_first(context, chunk));
-    let mut table = CounterTable::begin(context, counter, out);
+    let is_first = chunks.first().is_none_or(|chunk| is_first(process, chunk));
+    let is_whole = process.model.spec.since.is_none() && is_first;
+    let mut table = CounterTable::begin(&process.model, counter, out);
     for chunk in chunks {
-        threads.for_each_entry(context, chunk, |entry| {
+        threads.for_each_entry(process, chunk, |entry| {
             let Entry::Counters(counters) = entry else { return };
+            let at_ns = process.ns(counters.at);
             for counter in counters.values().filter(|counter| counter.cell == cell) {
-                table.write(context.ns(counters.at), counter.value, counter.number, is_whole);
+                let point = CounterPoint { at_ns, value: counter.value, number: counter.number };
+                table.write(point, is_whole);
             }
         })?;
     }
@@ -57,26 +61,26 @@ fn write_counter<S: ByteSource, W: Write>(
     Ok(())
 }
 
-/// Whether nothing that the thread recorded before this chunk is gone.
-fn is_first(context: &Context<'_>, (recorder, _): &OwnedChunk<'_>) -> bool {
-    context.snapshot.threads.get(*recorder).is_none_or(|thread| thread.evicted == 0)
+/// Whether nothing that the thread recorded before this chunk is evicted.
+fn is_first(process: &GeckoProcess<'_>, (recorder, _): &OwnedChunk<'_>) -> bool {
+    process.model.snapshot.threads.get(*recorder).is_none_or(|thread| thread.evicted == 0)
 }
 
 fn write_overhead<S: ByteSource, W: Write>(
-    context: &Context<'_>,
+    process: &GeckoProcess<'_>,
     threads: &mut Threads<'_, S>,
     out: &mut JsonWriter<W>,
 ) -> Result<(), Failure> {
     let (mut is_begun, mut last_ns) = (false, i64::MIN);
     for chunk in threads.periodic.chunks() {
         let mut written = 0_u64;
-        threads.for_each_entry(context, chunk, |entry| {
+        threads.for_each_entry(process, chunk, |entry| {
             if let Entry::Overhead(overhead) = entry {
                 if !is_begun {
                     overhead::begin(out);
                     is_begun = true;
                 }
-                last_ns = last_ns.max(context.ns(overhead.at));
+                last_ns = last_ns.max(process.ns(overhead.at));
                 overhead::write_row(last_ns, overhead, out);
             }
             written =

@@ -1,13 +1,15 @@
-//! The sample table of one thread: what it was doing, at which stack, and how much processor time it took.
+//! The sample table of one thread: at which stack it was, and how much processor time it took.
 //!
-//! [`SampleTable`] writes rows as they come. A row is `[stack, time, event delay, processor time]`; there is no event
-//! queue, so nothing is ever delayed. Invariant: times do not go backwards, as viewers demand.
+//! [`SampleTable`] writes rows as they come. A row is `[stack, time, event delay, processor time]`;
+//! there is no event queue, so nothing is ever delayed. Invariant: times do not go backwards, as
+//! viewers demand.
 
 use std::io::Write;
 
-use super::context::Context;
 use super::markers::MarkerTable;
-use super::stacks::{StackId, StackPath, StackTable, write_id};
+use super::process::GeckoProcess;
+use super::stacks::{StackId, StackPath, StackTable};
+use super::table;
 use crate::entry::sample::SampleEntry;
 use crate::profile::json::JsonWriter;
 use crate::profile::spec::ShownRange;
@@ -23,7 +25,7 @@ pub(super) struct SampleRow {
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct SampleTable<'a, 'w, W: Write> {
-    context: &'a Context<'a>,
+    process: &'a GeckoProcess<'a>,
     out: &'w mut JsonWriter<W>,
     stacks: StackTable,
     last_ns: i64,
@@ -32,15 +34,10 @@ pub(super) struct SampleTable<'a, 'w, W: Write> {
 
 impl<'a, 'w, W: Write> SampleTable<'a, 'w, W> {
     /// Begins the table: key, schema, and the array of rows.
-    pub(super) fn begin(context: &'a Context<'a>, out: &'w mut JsonWriter<W>) -> Self {
-        out.key("samples");
-        out.begin_object();
-        out.key("schema");
-        out.raw(r#"{"stack":0,"time":1,"eventDelay":2,"threadCPUDelta":3}"#);
-        out.key("data");
-        out.begin_array();
+    pub(super) fn begin(process: &'a GeckoProcess<'a>, out: &'w mut JsonWriter<W>) -> Self {
+        table::begin("samples", r#"{"stack":0,"time":1,"eventDelay":2,"threadCPUDelta":3}"#, out);
         let (stacks, shown) = (StackTable::default(), ShownRange::default());
-        Self { context, out, stacks, last_ns: i64::MIN, shown }
+        Self { process, out, stacks, last_ns: i64::MIN, shown }
     }
 
     /// Whether there is no use in writing more.
@@ -51,7 +48,7 @@ impl<'a, 'w, W: Write> SampleTable<'a, 'w, W> {
     /// The row of a sample, whose stack `path` has come to.
     pub(super) fn row(&mut self, sample: &SampleEntry<'_>, path: &mut StackPath) -> SampleRow {
         let stack = path.intern(&mut self.stacks);
-        SampleRow { at_ns: self.context.ns(sample.at), stack, cpu_ns: sample.cpu_ns }
+        SampleRow { at_ns: self.process.ns(sample.at), stack, cpu_ns: sample.cpu_ns }
     }
 
     /// Writes a row. One that is older than the row before is shown at the same time.
@@ -59,20 +56,16 @@ impl<'a, 'w, W: Write> SampleTable<'a, 'w, W> {
         self.last_ns = self.last_ns.max(row.at_ns);
         self.shown.include(self.last_ns);
         self.out.begin_array();
-        write_id(row.stack, self.out);
+        self.out.u64_or_null(row.stack.map(StackId::get));
         self.out.millis_ns(self.last_ns);
         self.out.u64(0);
-        match row.cpu_ns {
-            Some(ns) => self.out.u64(ns),
-            None => self.out.null(),
-        }
+        self.out.u64_or_null(row.cpu_ns);
         self.out.end_array();
     }
 
     /// Ends the table, and begins that of the thread's markers.
     pub(super) fn end(self) -> MarkerTable<'a, 'w, W> {
-        self.out.end_array();
-        self.out.end_object();
-        MarkerTable::begin(self.context, self.out, self.stacks, self.shown)
+        table::end(self.out);
+        MarkerTable::begin(self.process, self.out, self.stacks, self.shown)
     }
 }

@@ -1,15 +1,17 @@
 //! The stack table of one thread: each different stack once, as its frame and the stack around it.
 //!
-//! Filled by samples and markers while their rows are written, written after them. Invariant: a stack comes after the
-//! one around it, as viewers demand. Memory grows with the number of different stacks, not with that of samples.
+//! Filled by samples and markers while their rows are written, written after them. Invariant: a
+//! stack comes after the one around it, as viewers demand. Memory grows with the number of
+//! different stacks, not with that of samples.
 
-use std::collections::HashMap;
 use std::io::Write;
 
-use super::context::Context;
 use super::frames::{FrameId, FrameTable, ShownFrame};
+use super::process::GeckoProcess;
+use super::table;
 use crate::entry::sample::SampleEntry;
 use crate::entry::stack::{Frame, MAX_FRAMES, Stack};
+use crate::profile::interner::Interner;
 use crate::profile::json::JsonWriter;
 use crate::profile::strings::StringTable;
 
@@ -19,8 +21,8 @@ pub(super) struct StackId(u32);
 
 impl StackId {
     /// The bare number, as rows hold it.
-    pub(super) const fn get(self) -> u32 {
-        self.0
+    pub(super) fn get(self) -> u64 {
+        u64::from(self.0)
     }
 }
 
@@ -28,8 +30,7 @@ impl StackId {
 #[derive(Debug, Default)]
 pub(super) struct StackTable {
     frames: FrameTable,
-    ids: HashMap<(Option<StackId>, FrameId), StackId>,
-    rows: Vec<(Option<StackId>, FrameId)>,
+    rows: Interner<(Option<StackId>, FrameId)>,
     /// What stands for frames that are missing.
     truncated: Option<StackId>,
 }
@@ -60,43 +61,25 @@ impl StackTable {
 
     fn intern(&mut self, around: Option<StackId>, frame: ShownFrame) -> StackId {
         let row = (around, self.frames.intern(frame));
-        *self.ids.entry(row).or_insert_with(|| {
-            let id = StackId(u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
-            self.rows.push(row);
-            id
-        })
+        StackId(self.rows.intern(row, usize::MAX).unwrap_or(u32::MAX))
     }
 
     /// Writes the keys `stackTable` and `frameTable`.
     pub(super) fn write<W: Write>(
         &self,
-        context: &Context<'_>,
+        process: &GeckoProcess<'_>,
         strings: &mut StringTable,
         out: &mut JsonWriter<W>,
     ) {
-        out.key("stackTable");
-        out.begin_object();
-        out.key("schema");
-        out.raw(r#"{"prefix":0,"frame":1}"#);
-        out.key("data");
-        out.begin_array();
-        for (around, frame) in &self.rows {
+        table::begin("stackTable", r#"{"prefix":0,"frame":1}"#, out);
+        for (around, frame) in self.rows.all() {
             out.begin_array();
-            write_id(*around, out);
-            out.u64(u64::from(frame.get()));
+            out.u64_or_null(around.map(StackId::get));
+            out.u64(frame.get());
             out.end_array();
         }
-        out.end_array();
-        out.end_object();
-        self.frames.write(context, strings, out);
-    }
-}
-
-/// Writes the number of a stack, or `null`.
-pub(super) fn write_id<W: Write>(stack: Option<StackId>, out: &mut JsonWriter<W>) {
-    match stack {
-        Some(stack) => out.u64(u64::from(stack.get())),
-        None => out.null(),
+        table::end(out);
+        self.frames.write(process, strings, out);
     }
 }
 

@@ -1,23 +1,25 @@
-//! The threads of one process with all their entries, and the books of what was written.
+//! The threads of one process with all their entries, and the counts of what was written.
 //!
-//! Used by [`super::process`]. Each thread is written in two passes, samples and markers; they lie in different chunks
-//! (the sampler's, and the thread's own), so that almost every chunk is read for one of the two. Entries count as
-//! delivered once they are written, for the thread that recorded them.
+//! Used by [`super::process`]. Each thread is written in two passes, samples and markers. They lie
+//! in different chunks (the sampler's, and the thread's own), so almost every chunk is read for one
+//! of the two. Stacks, frames and texts come last, when all rows have used them. All tables have
+//! all columns of the declared version, which viewers look up by name. Entries count as delivered
+//! once they are written, for the thread that recorded them.
 
 use std::io::Write;
 
-use super::context::Context;
-use super::foreign::{OwnedChunk, Owners, Place};
+use super::chunk_owners::{ChunkOwners, OwnedChunk};
 use super::markers::MarkerTable;
 use super::periodic::Periodic;
+use super::process::GeckoProcess;
 use super::samples::{SampleRow, SampleTable};
 use super::stacks::StackPath;
-use super::thread::{self, ThreadHead};
-use super::{ProcessPart, allocations, late, losses};
+use super::{ProcessPart, allocations};
 use crate::entry::Entry;
 use crate::losses::EntryCounts;
 use crate::profile::failure::Failure;
 use crate::profile::json::JsonWriter;
+use crate::profile::model::{LostEntries, Place, ThreadHead, write_log};
 use crate::profile::progress::{ProgressLogger, Proportion};
 use crate::profile::spec::ShownRange;
 use crate::reader::{ByteSource, ChunkBuffer, ChunkRead, Entries, ThreadInfo};
@@ -26,7 +28,7 @@ use crate::reader::{ByteSource, ChunkBuffer, ChunkRead, Entries, ThreadInfo};
 #[derive(Debug)]
 pub(super) struct Threads<'a, S> {
     part: &'a ProcessPart<'a, S>,
-    owners: Owners<'a>,
+    owners: ChunkOwners<'a>,
     pub(super) periodic: Periodic<'a>,
     buffer: ChunkBuffer,
     /// Entries written so far, by the thread that recorded them.
@@ -34,10 +36,10 @@ pub(super) struct Threads<'a, S> {
 }
 
 impl<'a, S: ByteSource> Threads<'a, S> {
-    pub(super) fn new(part: &'a ProcessPart<'a, S>, context: &Context<'_>) -> Result<Self, Failure> {
+    pub(super) fn new(part: &'a ProcessPart<'a, S>, process: &GeckoProcess<'_>) -> Result<Self, Failure> {
         let mut periodic = Periodic::new(&part.snapshot.counters);
-        let is_wanted = |at| context.is_wanted(at);
-        let owners = part.read(Owners::find(part.reader, part.snapshot, is_wanted, &mut periodic))?;
+        let is_wanted = |at| process.is_wanted(at);
+        let owners = part.read(ChunkOwners::find(part.reader, part.snapshot, is_wanted, &mut periodic))?;
         let delivered = vec![0; part.snapshot.threads.len()];
         Ok(Self { part, owners, periodic, buffer: ChunkBuffer::default(), delivered })
     }
@@ -45,7 +47,7 @@ impl<'a, S: ByteSource> Threads<'a, S> {
     /// Writes the key `threads`; gives back how many there are and the times they span.
     pub(super) fn write<W: Write>(
         &mut self,
-        context: &Context<'_>,
+        process: &GeckoProcess<'_>,
         out: &mut JsonWriter<W>,
         mut progress: ProgressLogger<'_>,
     ) -> Result<(u32, ShownRange), Failure> {
@@ -53,8 +55,8 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         let mut shown = ShownRange::default();
         out.key("threads");
         out.begin_array();
-        if !threads.iter().any(|thread| thread.is_main) {
-            thread::end(thread::begin(context, ThreadHead::missing_main(context), out).end());
+        if process.model.lacks_main() {
+            end(begin(process, ThreadHead::missing_main(&process.model), out).end());
         }
         let rows = threads.iter().enumerate().filter(|(place, _)| self.owners.is_shown(*place));
         let sampled_only: Vec<_> =
@@ -67,7 +69,7 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         }
         let number = order.len();
         for (step, (place, info)) in order.into_iter().enumerate() {
-            shown += self.write_thread(context, (place, info), out, progress.step(step, number))?;
+            shown += self.write_thread(process, (place, info), out, progress.step(step, number))?;
         }
         out.end_array();
         Ok((u32::try_from(number).unwrap_or(u32::MAX), shown))
@@ -75,29 +77,29 @@ impl<'a, S: ByteSource> Threads<'a, S> {
 
     fn write_thread<W: Write>(
         &mut self,
-        context: &Context<'_>,
+        process: &GeckoProcess<'_>,
         (place, info): (Place, &ThreadInfo),
         out: &mut JsonWriter<W>,
         mut progress: ProgressLogger<'_>,
     ) -> Result<ShownRange, Failure> {
-        let mut samples = thread::begin(context, ThreadHead::of(info), out);
+        let mut samples = begin(process, ThreadHead::of(info), out);
         let mut own =
-            self.write_samples(context, (place, info), &mut samples, progress.sub(0, 50, "samples"))?;
+            self.write_samples(process, (place, info), &mut samples, progress.sub(0, 50, "samples"))?;
         let mut markers = samples.end();
-        own += self.write_markers(context, place, &mut markers, progress.sub(50, 100, "markers"))?;
+        own += self.write_markers(process, place, &mut markers, progress.sub(50, 100, "markers"))?;
         let delivered = own.saturating_add(self.owners.given(place));
-        losses::write_marker(context, info, &losses::counts(info, delivered), &mut markers);
+        LostEntries::of(info, delivered).iter().for_each(|lost| markers.write_own(lost));
         if let Some(late) = self.part.late.filter(|_| info.is_main) {
-            late::write(context, &(late.0)(), &mut markers);
+            (late.0)().iter().for_each(|incomplete| markers.write_own(incomplete));
         }
-        Ok(thread::end(markers))
+        Ok(end(markers))
     }
 
-    /// Writes all samples of a thread; gives back how many it recorded itself. One recorder's are in the order of time;
-    /// those of several are put in order first.
+    /// Writes all samples of a thread; gives back how many it recorded itself. One recorder's are
+    /// in the order of time; those of several are put in order first.
     fn write_samples<W: Write>(
         &mut self,
-        context: &Context<'_>,
+        process: &GeckoProcess<'_>,
         (place, info): (Place, &ThreadInfo),
         table: &mut SampleTable<'_, '_, W>,
         mut progress: ProgressLogger<'_>,
@@ -117,8 +119,8 @@ impl<'a, S: ByteSource> Threads<'a, S> {
                 let Entry::Sample(sample) = entry else { continue };
                 if sample.foreign.map_or(*recorder == place, |tid| tid == info.tid) {
                     path.follow(&sample);
-                    if context.is_wanted(sample.at)
-                        && self.owners.owner_of_sample(*recorder, &sample) == Some(place)
+                    if process.is_wanted(sample.at)
+                        && self.owners.threads.of_sample(*recorder, &sample) == Some(place)
                     {
                         let row = table.row(&sample, &mut path);
                         if is_one {
@@ -139,11 +141,11 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         Ok(own)
     }
 
-    /// Writes all markers and allocations of a thread: its own, and those that others recorded for it. Gives
-    /// back how many entries were its own.
+    /// Writes all markers and allocations of a thread: its own, and those that others recorded for
+    /// it. Gives back how many entries were its own.
     fn write_markers<W: Write>(
         &mut self,
-        context: &Context<'_>,
+        process: &GeckoProcess<'_>,
         place: Place,
         table: &mut MarkerTable<'_, '_, W>,
         mut progress: ProgressLogger<'_>,
@@ -159,7 +161,7 @@ impl<'a, S: ByteSource> Threads<'a, S> {
             if table.is_failed() {
                 break;
             }
-            let (written, others) = self.write_chunk(context, place, *chunk, table)?;
+            let (written, others) = self.write_chunk(process, place, *chunk, table)?;
             self.count(chunk.0, written);
             let own = if chunk.0 == place { written.saturating_add(others) } else { 0 };
             written_own = written_own.saturating_add(own);
@@ -168,10 +170,11 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         Ok(written_own)
     }
 
-    /// How many entries of a chunk were written into the table, and how many are left for the process's tables.
+    /// How many entries of a chunk were written into the table, and how many are left for the
+    /// process's tables.
     fn write_chunk<W: Write>(
         &mut self,
-        context: &Context<'_>,
+        process: &GeckoProcess<'_>,
         place: Place,
         (recorder, chunk): OwnedChunk<'a>,
         table: &mut MarkerTable<'_, '_, W>,
@@ -179,9 +182,9 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         let Some(entries) = read(self.part, &mut self.buffer, chunk)? else { return Ok((0, 0)) };
         let tid = self.part.snapshot.threads.get(recorder).map(|info| info.tid).unwrap_or_default();
         let (mut written, mut others) = (0_u64, 0_u64);
-        for entry in entries.filter(|entry| entry.last().is_some_and(|last| context.is_wanted(last))) {
+        for entry in entries.filter(|entry| entry.last().is_some_and(|last| process.is_wanted(last))) {
             match entry {
-                Entry::Marker(marker) if self.owners.owner(recorder, &marker) == place => {
+                Entry::Marker(marker) if self.owners.threads.of_marker(recorder, &marker) == place => {
                     table.write(&marker, tid)
                 }
                 Entry::Allocation(allocation) if recorder == place => {
@@ -198,16 +201,17 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         Ok((written, others))
     }
 
-    /// Calls `each` with all entries of a chunk that the profile wants, and gives back how many it took.
+    /// Calls `each` with all entries of a chunk that the profile wants, and gives back how many it
+    /// took.
     pub(super) fn for_each_entry(
         &mut self,
-        context: &Context<'_>,
+        process: &GeckoProcess<'_>,
         (_, chunk): OwnedChunk<'a>,
         mut each: impl FnMut(&Entry<'_>),
     ) -> Result<(), Failure> {
         self.part.latch.check()?;
         let Some(entries) = read(self.part, &mut self.buffer, chunk)? else { return Ok(()) };
-        let wanted = entries.filter(|entry| entry.last().is_some_and(|last| context.is_wanted(last)));
+        let wanted = entries.filter(|entry| entry.last().is_some_and(|last| process.is_wanted(last)));
         wanted.for_each(|entry| each(&entry));
         Ok(())
     }
@@ -219,16 +223,42 @@ impl<'a, S: ByteSource> Threads<'a, S> {
         }
     }
 
-    pub(super) fn write_log<W: Write>(&self, context: &Context<'_>, out: &mut JsonWriter<W>) -> EntryCounts {
-        let threads = self.part.snapshot.threads.iter().enumerate();
-        let delivered = |place: Place| self.delivered.get(place).copied().unwrap_or(0);
-        let books: Vec<_> =
-            threads.map(|(place, info)| (info, losses::counts(info, delivered(place)))).collect();
-        let mut total = self.part.snapshot.gone;
-        books.iter().for_each(|(_, counts)| total += *counts);
-        losses::write_log(context, &books, &total, out);
+    /// Writes the key `profilingLog`; gives the sum of all counts.
+    pub(super) fn write_log<W: Write>(
+        &self,
+        process: &GeckoProcess<'_>,
+        out: &mut JsonWriter<W>,
+    ) -> EntryCounts {
+        let pid = process.model.role.pid.to_string();
+        let notices = process.model.snapshot.definitions.notices();
+        out.key("profilingLog");
+        out.begin_object();
+        let total = write_log(&process.model, &pid, &self.delivered, notices, out);
+        out.end_object();
         total
     }
+}
+
+/// Begins a thread; its samples come first.
+fn begin<'a, 'w, W: Write>(
+    process: &'a GeckoProcess<'a>,
+    head: ThreadHead<'_>,
+    out: &'w mut JsonWriter<W>,
+) -> SampleTable<'a, 'w, W> {
+    out.begin_object();
+    out.entry_str("name", head.name);
+    ThreadHead::write_process(&process.model, out);
+    out.entry_u64("pid", u64::from(process.model.role.pid.get()));
+    out.entry_u64("tid", head.tid.get());
+    head.write_lifetime(&process.model, out);
+    SampleTable::begin(process, out)
+}
+
+/// Ends a thread whose rows are all written; gives back the times they span.
+fn end<W: Write>(markers: MarkerTable<'_, '_, W>) -> ShownRange {
+    let (shown, out) = markers.end();
+    out.end_object();
+    shown
 }
 
 /// The entries of a chunk; `None` if it was evicted meanwhile.

@@ -1,8 +1,8 @@
 //! The category list: one for all processes of a profile.
 //!
-//! Viewers resolve every process's category numbers in the root's list, so whoever captures
-//! merges the categories of all processes first ([`merge_categories`]) and hands the list to
-//! all writers. Invariant of a merged list: row 0 is grey and serves for whatever is unknown.
+//! Viewers resolve every process's category numbers in the root's list, so a capture first merges
+//! the categories of all processes ([`merge_categories`]) and passes the list to all writers.
+//! Invariant of a merged list: row 0 is grey and stands for unknown categories.
 
 use std::io::Write;
 
@@ -10,15 +10,15 @@ use crate::category::OTHER;
 use crate::profile::frame_names::{USER, user_row};
 use crate::profile::json::JsonWriter;
 use crate::profile::spec::CategoryRow;
-use crate::reader::{CategoryDefinition, Definitions};
+use crate::reader::{CategoryDefinition, Definitions, LabelDefinition};
 use crate::schema::CategoryColor;
 
 const OTHER_SUBCATEGORY: &str = "Other";
 
 /// Adds the categories of one process to `rows`: by name, with the subcategories that are new.
 ///
-/// The first call makes row 0 the default category; where code was sampled, there is one for code. Where processes disagree about a colour or
-/// the order of subcategories, the first one wins.
+/// The first call makes row 0 the default category. If code was sampled, there is a category for
+/// code. If processes disagree about a colour or the order of subcategories, the first one wins.
 pub fn merge_categories(rows: &mut Vec<CategoryRow>, definitions: &Definitions) {
     if rows.is_empty() {
         rows.push(row(OTHER.name(), CategoryColor::Grey.name()));
@@ -33,29 +33,29 @@ pub fn merge_categories(rows: &mut Vec<CategoryRow>, definitions: &Definitions) 
             }
         }
     }
-    if definitions.has_modules() && find(rows, USER.name()).is_none() {
+    if definitions.has_modules() && find_category(rows, USER.name()).is_none() {
         rows.push(user_row());
     }
 }
 
-/// The row of a category that is known by name; row 0 for any other.
-pub(super) fn index_of(rows: &[CategoryRow], name: Option<&str>) -> u64 {
-    name.and_then(|name| find(rows, name)).unwrap_or(0)
-}
-
 /// The row of a category.
-pub fn find(rows: &[CategoryRow], name: &str) -> Option<u64> {
+pub fn find_category(rows: &[CategoryRow], name: &str) -> Option<u64> {
     place_of(rows.iter().map(|row| row.name.as_str()), name)
 }
 
-/// The row of a category and the number of its subcategory; 0 for what is unknown.
-pub fn pair_of(rows: &[CategoryRow], name: Option<&str>, subcategory: Option<&str>) -> (u64, u64) {
-    let category = index_of(rows, name);
-    let row = rows.iter().find(|row| Some(row.name.as_str()) == name);
-    let known = row.zip(subcategory);
+/// The row of a label's category and the number of its subcategory; 0 for unknown ones.
+pub fn label_category(
+    rows: &[CategoryRow],
+    definitions: &Definitions,
+    label: &LabelDefinition,
+) -> (u64, u64) {
+    let Some(category) = definitions.category(label.category) else { return (0, 0) };
+    let Some(row) = find_category(rows, &category.name) else { return (0, 0) };
+    let name = usize::from(label.subcategory).checked_sub(1).and_then(|at| category.subcategories.get(at));
+    let known = rows.iter().find(|row| row.name == category.name).zip(name);
     let subcategory =
         known.and_then(|(row, name)| place_of(row.subcategories.iter().map(String::as_str), name));
-    (category, subcategory.unwrap_or(0))
+    (row, subcategory.unwrap_or(0))
 }
 
 fn place_of<'a>(mut names: impl Iterator<Item = &'a str>, name: &str) -> Option<u64> {
@@ -63,14 +63,9 @@ fn place_of<'a>(mut names: impl Iterator<Item = &'a str>, name: &str) -> Option<
 }
 
 /// Writes the list; without any row, the default category alone.
-pub fn write<W: Write>(rows: &[CategoryRow], out: &mut JsonWriter<W>) {
-    out.key("categories");
-    out.begin_array();
-    if rows.is_empty() {
-        write_row(&row(OTHER.name(), CategoryColor::Grey.name()), out);
-    }
-    rows.iter().for_each(|row| write_row(row, out));
-    out.end_array();
+pub(super) fn write<W: Write>(rows: &[CategoryRow], out: &mut JsonWriter<W>) {
+    let default = [row(OTHER.name(), CategoryColor::Grey.name())];
+    out.entry_list("categories", if rows.is_empty() { &default } else { rows }, write_row);
 }
 
 fn row(name: &str, color: &str) -> CategoryRow {

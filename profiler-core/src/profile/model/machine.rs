@@ -1,7 +1,7 @@
 //! What the machine is, and how much memory a process takes.
 //!
 //! Asked once per capture, on a thread of the profiler. Nothing here is private: no argument,
-//! no environment, no user name. What cannot be found out is left out.
+//! no environment, no user name. Unknown facts are left out.
 
 use std::io::Write;
 use std::panic::catch_unwind;
@@ -38,7 +38,7 @@ pub(super) fn write<W: Write>(out: &mut JsonWriter<W>) {
 }
 
 /// Bytes of memory that a process has resident; `None` if it is gone.
-pub fn resident_bytes(pid: ProcessId) -> Option<u64> {
+pub(super) fn resident_bytes(pid: ProcessId) -> Option<u64> {
     // The library under this may panic on a `/proc` that it does not understand.
     catch_unwind(|| {
         let pid = Pid::from_u32(pid.get());

@@ -1,50 +1,48 @@
-//! Marker schemas in the Gecko format: one element each of `meta.markerSchema`.
+//! Marker schemas: one element each of `meta.markerSchema`.
 //!
-//! Called by whoever writes `meta`. Names that mean something else to viewers get an underscore,
-//! here as in the rows ([`super::plan`]). What equals the viewer's default is left out.
+//! Called by [`super::meta`]. Names that mean something else to viewers get an underscore, here as
+//! in the rows ([`super::marker_plans`]). What equals the viewer's default is left out.
 
 use std::io::Write;
 
 use super::GECKO_VERSION;
-use super::plan::{safe_key, safe_type};
+use super::marker_plans::{safe_key, safe_type};
 use crate::profile::json::JsonWriter;
 use crate::schema::{FieldFormat, Format, MarkerField, MarkerGraph, MarkerSchema, SchemaRow, TableColumn};
 
-/// Writes one marker schema.
+/// Writes one marker schema as the Gecko format has it: rows in order.
 pub fn write_schema<W: Write>(schema: &MarkerSchema, out: &mut JsonWriter<W>) {
-    out.begin_object();
-    out.entry_str("name", &safe_type(&schema.name));
-    write_list(out, "display", &schema.locations, |location, out| out.string(location.name()));
-    write_label(out, "chartLabel", schema.chart_label.as_deref());
-    write_label(out, "tooltipLabel", schema.tooltip_label.as_deref());
-    write_label(out, "tableLabel", schema.table_label.as_deref());
-    write_list(out, "data", &schema.rows, write_row);
-    if !schema.graphs.is_empty() {
-        write_list(out, "graphs", &schema.graphs, write_graph);
-    }
-    write_label(out, "colorField", schema.color_field.as_deref());
-    write_flag(out, "isStackBased", schema.is_stack_based);
-    out.end_object();
+    write(schema, out, |out| out.entry_list("data", &schema.rows, write_row));
 }
 
-/// Writes one marker schema as the processed format has it: fields, and one text that describes them.
-pub fn write_processed_schema<W: Write>(schema: &MarkerSchema, out: &mut JsonWriter<W>) {
+/// Writes one marker schema as the processed format has it: fields, and one text that describes
+/// them.
+pub(super) fn write_processed_schema<W: Write>(schema: &MarkerSchema, out: &mut JsonWriter<W>) {
+    write(schema, out, |out| {
+        let fields = schema.rows.iter().filter(|row| matches!(row, SchemaRow::Field(_)));
+        out.entry_list("fields", fields, write_row);
+        let texts = || schema.rows.iter().filter_map(static_text);
+        let description = texts().find(|(label, _)| *label == "Description").or_else(|| texts().next());
+        out.entry_str_if("description", description.map(|(_, text)| text));
+    });
+}
+
+fn write<W: Write>(
+    schema: &MarkerSchema,
+    out: &mut JsonWriter<W>,
+    write_rows: impl FnOnce(&mut JsonWriter<W>),
+) {
     out.begin_object();
     out.entry_str("name", &safe_type(&schema.name));
-    write_list(out, "display", &schema.locations, |location, out| out.string(location.name()));
-    write_label(out, "chartLabel", schema.chart_label.as_deref());
-    write_label(out, "tooltipLabel", schema.tooltip_label.as_deref());
-    write_label(out, "tableLabel", schema.table_label.as_deref());
-    let fields: Vec<&SchemaRow> =
-        schema.rows.iter().filter(|row| matches!(row, SchemaRow::Field(_))).collect();
-    write_list(out, "fields", &fields, |row, out| write_row(row, out));
-    let texts = || schema.rows.iter().filter_map(static_text);
-    let description = texts().find(|(label, _)| *label == "Description").or_else(|| texts().next());
-    write_label(out, "description", description.map(|(_, text)| text));
+    out.entry_list("display", &schema.locations, |location, out| out.string(location.name()));
+    out.entry_str_if("chartLabel", schema.chart_label.as_deref());
+    out.entry_str_if("tooltipLabel", schema.tooltip_label.as_deref());
+    out.entry_str_if("tableLabel", schema.table_label.as_deref());
+    write_rows(out);
     if !schema.graphs.is_empty() {
-        write_list(out, "graphs", &schema.graphs, write_graph);
+        out.entry_list("graphs", &schema.graphs, write_graph);
     }
-    write_label(out, "colorField", schema.color_field.as_deref());
+    out.entry_str_if("colorField", schema.color_field.as_deref());
     write_flag(out, "isStackBased", schema.is_stack_based);
     out.end_object();
 }
@@ -71,7 +69,7 @@ fn write_row<W: Write>(row: &SchemaRow, out: &mut JsonWriter<W>) {
 fn write_field<W: Write>(field: &MarkerField, out: &mut JsonWriter<W>) {
     out.begin_object();
     out.entry_str("key", &safe_key(&field.key));
-    write_label(out, "label", field.label.as_deref());
+    out.entry_str_if("label", field.label.as_deref());
     out.key("format");
     match &field.format {
         FieldFormat::Value(format) => write_format(*format, out),
@@ -89,13 +87,13 @@ fn write_format<W: Write>(format: Format, out: &mut JsonWriter<W>) {
 fn write_table<W: Write>(columns: &[TableColumn], out: &mut JsonWriter<W>) {
     out.begin_object();
     out.entry_str("type", "table");
-    write_list(out, "columns", columns, |column, out| {
+    out.entry_list("columns", columns, |column, out| {
         out.begin_object();
         out.key("type");
         // Viewers look up the texts of fields, not of cells.
         let in_cell = if column.format.is_string_index() { Format::String } else { column.format };
         write_format(in_cell, out);
-        write_label(out, "label", column.label.as_deref());
+        out.entry_str_if("label", column.label.as_deref());
         out.end_object();
     });
     out.end_object();
@@ -105,26 +103,8 @@ fn write_graph<W: Write>(graph: &MarkerGraph, out: &mut JsonWriter<W>) {
     out.begin_object();
     out.entry_str("key", &safe_key(&graph.key));
     out.entry_str("type", graph.kind.name());
-    write_label(out, "color", graph.color.map(|color| color.name()));
+    out.entry_str_if("color", graph.color.map(|color| color.name()));
     out.end_object();
-}
-
-fn write_list<W: Write, T>(
-    out: &mut JsonWriter<W>,
-    key: &str,
-    items: &[T],
-    write: impl Fn(&T, &mut JsonWriter<W>),
-) {
-    out.key(key);
-    out.begin_array();
-    items.iter().for_each(|item| write(item, out));
-    out.end_array();
-}
-
-fn write_label<W: Write>(out: &mut JsonWriter<W>, key: &str, label: Option<&str>) {
-    if let Some(label) = label {
-        out.entry_str(key, label);
-    }
 }
 
 fn write_flag<W: Write>(out: &mut JsonWriter<W>, key: &str, flag: bool) {

@@ -1,12 +1,12 @@
-//! What is worked out once per call site and not once per marker.
+//! What is computed once per call site and not once per marker.
 //!
-//! Names, category numbers, escaped keys and the way each field is written follow from the
-//! pool's definitions; the marker writer looks them up by the number in the entry.
+//! Names, category numbers, escaped keys and the way in which each field is written follow from the
+//! pool's definitions; [`super::marker_rows`] looks them up by the number in the entry.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::categories;
+use super::categories::find_category;
 use crate::ids::DefinitionId;
 use crate::profile::json::PreparedKey;
 use crate::profile::spec::CategoryRow;
@@ -15,7 +15,7 @@ use crate::schema::{FieldFormat, Format, RESERVED_NAMES};
 
 /// How the value of a field becomes JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub(super) enum Shape {
     /// As it is.
     Plain,
     /// The number of its text in the thread's string table.
@@ -39,20 +39,20 @@ impl Shape {
 
 /// A field of a payload.
 #[derive(Clone, Debug)]
-pub struct FieldPlan {
+pub(super) struct FieldPlan {
     /// Its key.
-    pub key: PreparedKey,
+    pub(super) key: PreparedKey,
     /// How its value is written.
-    pub shape: Shape,
+    pub(super) shape: Shape,
 }
 
 /// A type of payload.
 #[derive(Clone, Debug)]
-pub struct TypePlan {
+pub(super) struct TypePlan {
     /// The payload's `type`.
-    pub name: String,
+    pub(super) name: String,
     /// Its fields, in the order of the encoded values.
-    pub fields: Vec<FieldPlan>,
+    pub(super) fields: Vec<FieldPlan>,
 }
 
 impl TypePlan {
@@ -71,13 +71,13 @@ impl TypePlan {
 
 /// A call site.
 #[derive(Clone, Copy, Debug)]
-pub struct SitePlan<'a> {
+pub(super) struct SitePlan<'a> {
     /// Name of its markers; empty if each carries its own.
-    pub name: &'a str,
+    pub(super) name: &'a str,
     /// Row of its category.
-    pub category: u64,
+    pub(super) category: u64,
     /// Type of its payloads.
-    pub marker_type: Option<&'a TypePlan>,
+    pub(super) marker_type: Option<&'a TypePlan>,
 }
 
 /// Everything that is known before the first marker is written.
@@ -89,20 +89,21 @@ pub struct MarkerPlans<'a> {
 }
 
 impl<'a> MarkerPlans<'a> {
-    /// Works them out.
+    /// The plans of all types that a process defines.
     pub fn new(definitions: &'a Definitions, categories: &'a [CategoryRow]) -> Self {
         let types = definitions.types_by_id().map(|(id, known)| (id, TypePlan::new(known))).collect();
         Self { definitions, categories, types }
     }
 
     /// The plan of a call site. An unknown one has neither name nor type.
-    pub fn site(&self, id: DefinitionId) -> SitePlan<'_> {
+    pub(super) fn site(&self, id: DefinitionId) -> SitePlan<'_> {
         let Some(site) = self.definitions.site(id) else {
             return SitePlan { name: "", category: 0, marker_type: None };
         };
-        let category = self.definitions.category(site.category).map(|category| category.name.as_str());
-        let category = categories::index_of(self.categories, category);
-        SitePlan { name: &site.name, category, marker_type: self.types.get(&site.marker_type) }
+        let category = self.definitions.category(site.category);
+        let category = category.and_then(|category| find_category(self.categories, &category.name));
+        let marker_type = self.types.get(&site.marker_type);
+        SitePlan { name: &site.name, category: category.unwrap_or(0), marker_type }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Values of marker payloads as JSON.
 //!
-//! Called per field by whoever writes marker rows. Recursion ends by itself: the payload
-//! reader does not hand out lists that are nested more than twice.
+//! Called per field by [`super::marker_rows`]. The recursion is bounded: the payload reader does
+//! not return lists that are nested more than twice.
 
 use std::io::Write;
 

@@ -1,0 +1,180 @@
+//! In which chunks the entries of a thread lie.
+//!
+//! Samples, and markers that one thread recorded for another, lie in the chunks of the thread that
+//! recorded them and belong into the tables of the other one. [`ChunkOwners`] says which chunks a
+//! thread's tables must be read from, and which threads only work for the profiler. Flagged chunks
+//! are read beforehand; of the others only as many as it takes to find that a thread has something
+//! of its own.
+
+use std::collections::{HashMap, HashSet};
+
+use super::periodic::Periodic;
+use crate::entry::Entry;
+use crate::entry::sample::SampleEntry;
+use crate::ids::{ThreadId, ThreadIndex};
+use crate::losses::Drops;
+use crate::profile::frame_names::thread_without_row;
+use crate::profile::model::{Place, ThreadOwners};
+use crate::reader::{
+    ByteSource, ChunkBuffer, ChunkInfo, ChunkRead, PoolReader, ReadError, Snapshot, ThreadInfo,
+};
+use crate::time::Timestamp;
+
+/// A chunk, and the thread that wrote it.
+pub(super) type OwnedChunk<'a> = (Place, &'a ChunkInfo);
+
+/// Where entries of a thread lie, beside its own chunks.
+#[derive(Debug, Default)]
+struct Visits<'a> {
+    markers: Vec<OwnedChunk<'a>>,
+    samples: Vec<OwnedChunk<'a>>,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct ChunkOwners<'a> {
+    pub(super) threads: ThreadOwners,
+    visits: HashMap<Place, Visits<'a>>,
+    /// How many entries each thread recorded for others.
+    given: HashMap<Place, u64>,
+    /// Threads that recorded something, and nothing of their own.
+    servants: HashSet<Place>,
+    /// Threads that have samples and no row, with the time that their samples span.
+    sampled_only: Vec<ThreadInfo>,
+}
+
+impl<'a> ChunkOwners<'a> {
+    /// Reads the chunks that are flagged as holding entries of other threads, and notes the entries
+    /// whose time `is_wanted`.
+    pub(super) fn find<S: ByteSource>(
+        reader: &PoolReader<S>,
+        snapshot: &'a Snapshot,
+        is_wanted: impl Fn(Timestamp) -> bool,
+        periodic: &mut Periodic<'a>,
+    ) -> Result<Self, ReadError> {
+        let mut owners = Self { threads: ThreadOwners::new(snapshot), ..Self::default() };
+        let mut buffer = ChunkBuffer::default();
+        for (place, thread) in snapshot.threads.iter().enumerate() {
+            let (mut has_own, mut is_servant) = (thread.is_main, false);
+            for chunk in thread.chunks.iter().filter(|chunk| chunk.entries > 0) {
+                if has_own && !chunk.has_foreign {
+                    continue;
+                }
+                let ChunkRead::Entries(entries) = reader.read_chunk(chunk, &mut buffer)? else { continue };
+                for entry in entries {
+                    let is_own = owners.note((place, chunk), &entry, &is_wanted, periodic);
+                    (has_own, is_servant) = (has_own || is_own, is_servant || !is_own);
+                    if has_own && !chunk.has_foreign {
+                        break;
+                    }
+                }
+            }
+            if is_servant && !has_own {
+                owners.servants.insert(place);
+            }
+        }
+        Ok(owners)
+    }
+
+    /// The chunks of other threads that hold markers of `place`.
+    pub(super) fn marker_chunks(&self, place: Place) -> &[OwnedChunk<'a>] {
+        self.visits.get(&place).map(|visits| visits.markers.as_slice()).unwrap_or_default()
+    }
+
+    /// All chunks that hold samples of `place`.
+    pub(super) fn sample_chunks(&self, place: Place) -> &[OwnedChunk<'a>] {
+        self.visits.get(&place).map(|visits| visits.samples.as_slice()).unwrap_or_default()
+    }
+
+    /// How many entries `place` recorded for other threads.
+    pub(super) fn given(&self, place: Place) -> u64 {
+        self.given.get(&place).copied().unwrap_or(0)
+    }
+
+    /// Whether there is something of the thread's own to show. A thread that only samples others
+    /// has nothing.
+    pub(super) fn is_shown(&self, place: Place) -> bool {
+        !self.servants.contains(&place) || self.visits.contains_key(&place)
+    }
+
+    /// Threads of which there are samples and nothing else, by their places.
+    pub(super) fn sampled_only(&self) -> impl Iterator<Item = (Place, &ThreadInfo)> {
+        self.threads.sampled_only().map(|(place, _)| place).zip(&self.sampled_only)
+    }
+
+    /// Notes where an entry belongs; says whether it is the recorder's own.
+    fn note(
+        &mut self,
+        chunk: OwnedChunk<'a>,
+        entry: &Entry<'_>,
+        is_wanted: impl Fn(Timestamp) -> bool,
+        periodic: &mut Periodic<'a>,
+    ) -> bool {
+        let wanted = entry.last().is_some_and(is_wanted);
+        let (owner, is_sample) = match entry {
+            Entry::Marker(marker) => (self.threads.of_marker(chunk.0, marker), false),
+            Entry::Sample(sample) => {
+                let owner = match wanted {
+                    true => self.note_sample(chunk.0, sample),
+                    false => self.threads.of_sample(chunk.0, sample),
+                };
+                let Some(owner) = owner else { return false };
+                (owner, true)
+            }
+            Entry::Counters(_) | Entry::Overhead(_) => {
+                if wanted {
+                    periodic.note(chunk, entry);
+                }
+                return false;
+            }
+            Entry::Allocation(_) | Entry::Unknown(_) => return true,
+        };
+        if wanted {
+            self.note_visit(chunk, owner, is_sample);
+        }
+        owner == chunk.0
+    }
+
+    fn note_visit(&mut self, chunk: OwnedChunk<'a>, owner: Place, is_sample: bool) {
+        if owner != chunk.0 {
+            *self.given.entry(chunk.0).or_default() += 1;
+        } else if !is_sample {
+            return; // among its own chunks anyway
+        }
+        let visits = self.visits.entry(owner).or_default();
+        let visits = if is_sample { &mut visits.samples } else { &mut visits.markers };
+        if visits.last() != Some(&chunk) {
+            visits.push(chunk);
+        }
+    }
+
+    /// The thread of a sample. One that has no row lives for the time that its samples span.
+    fn note_sample(&mut self, recorder: Place, sample: &SampleEntry<'_>) -> Option<Place> {
+        let owner = self.threads.note_sample(recorder, sample, || true)?;
+        if let (Some(index), Some(tid)) = (self.threads.sampled_only_index(owner), sample.foreign) {
+            match self.sampled_only.get_mut(index) {
+                Some(thread) => {
+                    thread.registered = thread.registered.min(sample.at);
+                    thread.ended = thread.ended.max(Some(sample.at));
+                }
+                None => self.sampled_only.push(without_row(tid, sample.at)),
+            }
+        }
+        Some(owner)
+    }
+}
+
+fn without_row(tid: ThreadId, at: Timestamp) -> ThreadInfo {
+    ThreadInfo {
+        index: ThreadIndex::PROCESS,
+        tid,
+        name: thread_without_row(tid),
+        is_main: false,
+        registered: at,
+        ended: Some(at),
+        dropped: Drops::default(),
+        evicted: 0,
+        sealed: 0,
+        chunks: Vec::new(),
+    }
+}

@@ -1,0 +1,54 @@
+//! Markers of processes that are not complete, shown in the root's main thread because viewers do
+//! not show logs.
+
+use std::io::Write;
+
+use super::losses::OwnMarker;
+use super::marker_rows::MarkerTimes;
+use super::process::ProcessModel;
+use crate::ids::ProcessId;
+use crate::profile::json::JsonWriter;
+use crate::schema::{Format, MarkerSchema};
+use crate::time::Timestamp;
+
+const TYPE_NAME: &str = "IncompleteProcess";
+
+/// A process whose part differs from what the process would have written itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncompleteProcess {
+    /// Its number.
+    pub pid: ProcessId,
+    /// Its shown name.
+    pub name: String,
+    /// Since when it is incomplete: its end, or the capture.
+    pub since: Timestamp,
+    /// What is known, in words.
+    pub verdict: String,
+}
+
+/// How viewers show these markers.
+pub(super) fn schema() -> MarkerSchema {
+    MarkerSchema::in_chart_and_table(TYPE_NAME)
+        .all_labels("{marker.data.process}: {marker.data.verdict}")
+        .key_label_format("process", "Process", Format::String)
+        .key_label_format("pid", "Process number", Format::Pid)
+        .key_label_format("verdict", "Verdict", Format::String)
+}
+
+impl OwnMarker for IncompleteProcess {
+    const NAME: &'static str = "Incomplete process";
+
+    /// Up to the capture.
+    fn times(&self, process: &ProcessModel<'_>) -> MarkerTimes {
+        MarkerTimes::interval(process.ns(self.since), process.capture_ns())
+    }
+
+    fn write_payload<W: Write>(&self, out: &mut JsonWriter<W>) {
+        out.begin_object();
+        out.entry_str("type", TYPE_NAME);
+        out.entry_str("process", &self.name);
+        out.entry_str("pid", &self.pid.to_string());
+        out.entry_str("verdict", &self.verdict);
+        out.end_object();
+    }
+}

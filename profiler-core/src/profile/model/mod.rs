@@ -1,0 +1,39 @@
+//! What a profile shows, apart from its format.
+//!
+//! It lies between the reader and the formats: [`gecko`](super::gecko) and the processed format of
+//! `profiler-parent` are its sinks. The model decides to which thread an entry belongs, what a
+//! marker says, which categories there are, how a counter went, what was lost and what `meta`
+//! says; a sink knows the tables of its format and the order of their keys.
+//!
+//! Invariants: both formats show the same; nothing here grows with the number of entries.
+
+mod categories;
+mod counters;
+mod incomplete;
+mod losses;
+mod machine;
+mod marker_plans;
+mod marker_rows;
+mod meta;
+mod owners;
+mod process;
+mod schema;
+mod threads;
+mod value;
+
+pub use categories::{find_category, label_category, merge_categories};
+pub use counters::{CounterPoint, CounterPoints, MEMORY, resident_memory};
+pub use incomplete::IncompleteProcess;
+pub use losses::{LostEntries, OwnMarker, entry_counts, write_log};
+pub use marker_plans::MarkerPlans;
+pub use marker_rows::{MarkerSites, MarkerTimes, ResolvedMarker, TextTable, write_marker_time};
+pub use meta::{SchemaFormat, write_session, write_shown_range, write_start};
+pub use owners::{Place, ThreadOwners};
+pub use process::ProcessModel;
+pub use schema::write_schema;
+pub use threads::{ThreadHead, write_pauses};
+pub use value::write_value;
+
+/// Version of the Gecko format: the first with flow identifiers and stack-based markers; no table
+/// of script sources is needed yet. The processed format names its units and formats after it.
+pub const GECKO_VERSION: u32 = 31;
