@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use profiler_core::ids::DefinitionId;
+use profiler_core::internal::entry::stack::Frame;
 use profiler_core::internal::profile::interner::Interner;
 use profiler_core::internal::profile::model::{TextTable, label_category};
 use profiler_core::internal::profile::{CategoryRow, StringId};

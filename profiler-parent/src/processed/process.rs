@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
+use profiler_core::internal::entry::{Entry, MarkerEntry};
 use profiler_core::internal::losses::EntryCounts;
 use profiler_core::internal::profile::frame_names::thread_without_row;
 use profiler_core::internal::profile::model::{
