@@ -33,6 +33,8 @@ pub struct Process {
     pub pid: u64,
     /// Its threads, as they stand in the file.
     pub threads: Vec<Thread>,
+    /// The books of the whole process, with the entries that no thread's row could count.
+    pub total: Books,
     /// Paused ranges: start and end in milliseconds.
     pub pauses: Vec<(f64, Option<f64>)>,
 }
@@ -158,14 +160,16 @@ impl Process {
         let name = json["meta"]["product"].as_str().context("no name")?.to_owned();
         let threads = json["threads"].as_array().context("no threads")?;
         let pid = threads.first().and_then(|thread| thread["pid"].as_u64()).context("no pid")?;
-        let books = json["profilingLog"][pid.to_string()]["threads"].as_array().context("no books")?;
+        let log = &json["profilingLog"][pid.to_string()];
+        let total = Books::parse(&log["total"]).context("no total")?;
+        let books = log["threads"].as_array().context("no books")?;
         let books: BTreeMap<u64, &Value> =
             books.iter().rev().filter_map(|books| Some((books["tid"].as_u64()?, books))).collect();
         let threads = threads.iter().map(|thread| Thread::parse(thread, &json["libs"], &books));
         let threads = threads.collect::<anyhow::Result<_>>()?;
         let pauses = json["pausedRanges"].as_array().into_iter().flatten();
         let range = |range: &Value| Some((range["startTime"].as_f64()?, range["endTime"].as_f64()));
-        Ok(Self { name, pid, threads, pauses: pauses.filter_map(range).collect() })
+        Ok(Self { name, pid, threads, total, pauses: pauses.filter_map(range).collect() })
     }
 
     /// The thread with this name.

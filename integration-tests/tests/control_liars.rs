@@ -95,16 +95,23 @@ fn capture(session: &Session, directory: &Path) -> anyhow::Result<Profile> {
     )
 }
 
-/// All that both recorded is there, and the profile says how it came.
+/// All that both recorded is there but what was dropped and counted, which happens on a busy
+/// machine, and the profile says how it came.
 fn check(profile: &Profile, verdict: &str, liar: u64, honest: u64) -> anyhow::Result<()> {
     profile.is_complete("honest")?;
     ensure!(profile.verdict("liar")? == verdict, "liar: {} instead of {verdict}", profile.verdict("liar")?);
     for (name, count) in [("liar", liar), ("honest", honest)] {
         let process = profile.process(name)?;
-        let books = process.books()?;
-        ensure!(books.delivered == count && books.recorded == count, "{name}: {books:?}");
-        let each = process.numbers()?.into_values().all(|numbers| numbers.into_iter().eq(0..count / 2));
-        ensure!(each, "{name}: a number is missing or doubled");
+        let (books, total) = (process.books()?, &process.total);
+        ensure!(total.recorded == count && total.evicted == 0, "{name}: {total:?}");
+        let threads = process.numbers()?;
+        let found: usize = threads.values().map(Vec::len).sum();
+        ensure!(books.delivered == found as u64, "{name}: {found} of {books:?}");
+        ensure!(total.delivered == books.delivered, "{name}: {total:?}, {books:?}");
+        let is_right = |numbers: &Vec<u64>| {
+            numbers.is_sorted_by(|a, b| a < b) && numbers.last().is_none_or(|last| *last < count / 2)
+        };
+        ensure!(threads.values().all(is_right), "{name}: a number is doubled or wrong");
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use profiler_core::counter::Counter;
+use profiler_core::internal::losses::DropReason;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::marker;
 use profiler_core::session::{self, SessionParams, StartOptions};
@@ -43,7 +44,9 @@ fn recording_inside_the_allocator_neither_waits_for_itself_nor_recurses() {
     let counted = ALLOCATED.get();
     assert!(counted >= 1_000_000, "{counted} bytes counted");
     let counts = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap().counts();
-    assert!(counts.delivered >= 1000, "{counts:?}");
+    // On a busy machine the chunks may not be made ready in time: those entries are counted.
+    let full = counts.dropped.of(DropReason::Full);
+    assert!(counts.delivered > 0 && counts.delivered + full >= 1000, "{counts:?}");
     drop(kept);
     session::stop();
 }

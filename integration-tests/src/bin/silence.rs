@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::counting::{CountingAllocator, allocations_of};
 use integration_tests::marks;
-use integration_tests::patience::Stopwatch;
+use integration_tests::patience::{Stopwatch, until};
 use profiler_core::counter::Counter;
 use profiler_core::ids::ByteLimit;
 use profiler_core::internal::pool::{self, PoolSpec};
@@ -130,11 +130,17 @@ fn record_in_bursts(switches: u64) -> Result<Bursts> {
 
 /// Where `/proc` shows the state of the thread that makes chunks ready.
 fn maintenance_thread() -> Result<std::path::PathBuf> {
-    let tasks = std::fs::read_dir("/proc/self/task")?.flatten().map(|task| task.path());
     let is_it = |task: &std::path::PathBuf| {
         std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "profiler-chunks")
     };
-    Ok(tasks.into_iter().find(is_it).context("no maintenance thread")?.join("stat"))
+    let mut found = None;
+    // The thread names itself, so it has another name until it has run.
+    until(|| {
+        let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        found = tasks.map(|task| task.path()).find(is_it);
+        found.is_some()
+    });
+    Ok(found.context("no maintenance thread")?.join("stat"))
 }
 
 fn is_asleep(stat: &std::path::Path) -> bool {

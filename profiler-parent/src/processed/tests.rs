@@ -6,11 +6,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use profiler_core::ids::{ByteLimit, ProcessId};
+use profiler_core::internal::entry::stack::{Frame, MAX_FRAMES};
 use profiler_core::internal::pool::layout::{Extent, Layout, Region, SLOT_BYTES, THREAD_BYTES};
 use profiler_core::internal::pool::{self, PoolSpec};
 use profiler_core::internal::profile::model::ProcessModel;
 use profiler_core::internal::profile::{JsonWriter, ProcessRole, ProfileSpec};
 use profiler_core::internal::reader::{ByteSource, PoolReader, ThreadInfo};
+use profiler_core::internal::sys::OwnFile;
 use profiler_core::session::SessionParams;
 use profiler_core::time::{Anchor, SessionClock};
 use serde_json::Value;
