@@ -33,7 +33,8 @@ pub struct Process {
     pub pid: u64,
     /// Its threads, as they stand in the file.
     pub threads: Vec<Thread>,
-    /// The books of the whole process, with the entries that no thread's row could count.
+    /// The books of the whole process, with the entries that no row of a thread could count; zero if
+    /// the part has none.
     pub total: Books,
     /// Paused ranges: start and end in milliseconds.
     pub pauses: Vec<(f64, Option<f64>)>,
@@ -161,7 +162,7 @@ impl Process {
         let threads = json["threads"].as_array().context("no threads")?;
         let pid = threads.first().and_then(|thread| thread["pid"].as_u64()).context("no pid")?;
         let log = &json["profilingLog"][pid.to_string()];
-        let total = Books::parse(&log["total"]).context("no total")?;
+        let total = Books::parse(&log["total"]).unwrap_or_default();
         let books = log["threads"].as_array().context("no books")?;
         let books: BTreeMap<u64, &Value> =
             books.iter().rev().filter_map(|books| Some((books["tid"].as_u64()?, books))).collect();
