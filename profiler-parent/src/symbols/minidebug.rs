@@ -3,13 +3,15 @@
 //! Used by [`super::module`] for files that have no other full symbol table. Invariant: neither what it unpacks to nor
 //! the memory of the decoder is larger than a bound, whatever the file says.
 
+use std::io::Read;
 use std::path::Path;
+
+use lzma_rust2::XzReader;
 
 use super::bytes::Source;
 use super::image::Image;
 use super::problem::Problem;
 use super::reading::Reading;
-use super::xz::{self, XzLimits};
 
 const SECTION: &str = ".gnu_debugdata";
 /// Longest file in it: a hundred times what is common.
@@ -26,15 +28,13 @@ pub(super) fn unpacked(
 ) -> Option<Source> {
     let packed = image.section(SECTION).ok().filter(|packed| !packed.is_empty())?;
     let longest = LONGEST.min(options.file_limit).min(options.budget.left());
-    let limits = XzLimits { decoder_kib: DECODER_KIB, output: longest + 1 };
-    let unpacked = match xz::unpack(&packed, limits) {
-        Ok(unpacked) => unpacked,
-        Err(error) => {
-            let reason = format!("{SECTION}: {error}");
-            problems.push(Problem::BadDebugInformation { path: path.to_owned(), reason });
-            return None;
-        }
-    };
+    let mut unpacked = Vec::new();
+    let reader = XzReader::new_mem_limit(&*packed, false, DECODER_KIB);
+    if let Err(error) = reader.take(longest + 1).read_to_end(&mut unpacked) {
+        let reason = format!("{SECTION}: {error}");
+        problems.push(Problem::BadDebugInformation { path: path.to_owned(), reason });
+        return None;
+    }
     if unpacked.len() as u64 > longest {
         problems.push(Problem::TooMuch(path.to_owned()));
         return None;

@@ -41,7 +41,6 @@ pub(crate) mod stack;
 mod store;
 mod table;
 mod texts;
-mod xz;
 
 use std::collections::HashMap;
 use std::sync::Arc;
