@@ -13,7 +13,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use libfuzzer_sys::fuzz_target;
-use profiler_core::internal::grave::Grave;
+use profiler_core::internal::dead_pool::DeadPool;
 use profiler_core::ids::ProcessId;
 use profiler_core::internal::profile::gecko::{ProcessPart, merge_categories};
 use profiler_core::internal::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
@@ -119,7 +119,7 @@ fuzz_target!(|data: &[u8]| {
     BASE.with(|base| {
         base.restore();
         data.chunks_exact(11).take(500).for_each(|mutation| base.mutate(mutation));
-        let Ok(mut grave) = Grave::open(OwnFile::from(base.file.try_clone().expect("a handle")), Timestamp::now()) else { return };
+        let Ok(mut grave) = DeadPool::open(OwnFile::from(base.file.try_clone().expect("a handle")), Timestamp::now()) else { return };
         if let (Some(oldest), true) = (grave.chunks().first(), data.first().is_some_and(|how| how & 4 != 0)) {
             let _ = grave.destroy_at_or_before(oldest.done);
         }

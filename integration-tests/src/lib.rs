@@ -8,7 +8,8 @@ pub use test_support::{counting, own_process, patience};
 
 pub mod acks;
 pub mod exits;
-pub mod family;
+pub mod fixture;
+pub mod helper_process;
 pub mod hostile_library;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod interrupted;
@@ -19,12 +20,11 @@ pub mod own;
 pub mod page;
 pub mod pairs;
 pub mod peer;
+pub mod process_tree;
 pub mod profile;
-pub mod puppet;
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub mod reloads;
 pub mod samples;
-pub mod scene;
 pub mod session;
 pub mod slow_clients;
 pub mod small_stacks;

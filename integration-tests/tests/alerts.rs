@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
-use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use profiler_parent::alerts::ListenerError;
 use profiler_parent::core::groups::{Group, GroupKind, Probes};
@@ -146,10 +146,10 @@ fn a4_a_slow_run_of_a_child_is_heard_with_its_process_also_of_a_child_that_comes
 {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
+    let mut first = HelperProcess::spawn(&session, CHILD, "first", "init")?;
     let alerts = session.alerts(rules(), EvidenceOptions::none())?;
     let all = listen(&alerts, AlertTarget::Kind("plugin".into()), "test")?;
-    let mut second = Puppet::spawn(&session, CHILD, "second", "init")?;
+    let mut second = HelperProcess::spawn(&session, CHILD, "second", "init")?;
     measured(&session)?;
     first.ask("slow a4 100")?;
     let shown = || serde_json::to_string(&session.groups()).unwrap_or_default();
@@ -169,7 +169,7 @@ fn a5_the_most_janky_comes_first_and_has_a_profile_of_exactly_its_time() -> anyh
     let evidence = EvidenceOptions::in_directory(directory.path()).kept(1);
     let alerts = session.alerts(rules().buffering(Duration::from_secs(2)), evidence)?;
     let all = listen(&alerts, AlertTarget::All, "test")?;
-    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     measured(&session)?;
     marker!("long before", &category::TEST);
     let less = Stopwatch::start();

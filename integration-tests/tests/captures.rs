@@ -1,9 +1,9 @@
 //! Captures: as often as one likes, also at the same time, also while everything goes on.
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::profile::Profile;
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::{CaptureError, CaptureEvent};
@@ -14,14 +14,14 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 fn a_second_capture_has_what_came_since_and_what_died_since() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 2)?;
-    puppets[0].ask("hold 2 200")?;
-    puppets[1].ask("hold 2 200")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 2)?;
+    helpers[0].ask("hold 2 200")?;
+    helpers[1].ask("hold 2 200")?;
     let (_, first) = session.capture()?;
     assert_eq!(first.process("child-1")?.books()?.delivered, 400);
-    puppets[0].ask("mark 50")?;
-    puppets[1].ask("mark 70")?;
-    puppets[1].end("kill")?;
+    helpers[0].ask("mark 50")?;
+    helpers[1].ask("mark 70")?;
+    helpers[1].end("kill")?;
     for _ in 0..2 {
         let (_, later) = session.capture()?;
         assert_eq!(later.verdict("child-0")?, "complete");
@@ -36,13 +36,13 @@ fn a_second_capture_has_what_came_since_and_what_died_since() -> anyhow::Result<
 fn captures_while_recording_goes_on_are_whole() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)))?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
-    for puppet in &mut puppets {
-        puppet.ask("flood 2 2000")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 3)?;
+    for helper in &mut helpers {
+        helper.ask("flood 2 2000")?;
     }
     for _ in 0..3 {
         let before = session.recorded();
-        puppets.iter_mut().try_for_each(|puppet| puppet.ask("mark 1").map(drop))?;
+        helpers.iter_mut().try_for_each(|helper| helper.ask("mark 1").map(drop))?;
         assert!(until(|| session.recorded() > before + 5_000), "the flood stands still");
         let (_, profile) = session.capture()?;
         for n in 0..3 {
@@ -63,9 +63,9 @@ fn captures_while_recording_goes_on_are_whole() -> anyhow::Result<()> {
 fn captures_at_the_same_time_queue() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 2)?;
-    for puppet in &mut puppets {
-        puppet.ask("hold 2 500")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 2)?;
+    for helper in &mut helpers {
+        helper.ask("hold 2 500")?;
     }
     let paths = ["a.json", "b.json", "c.json"].map(|name| session.path(name));
     let session = session.session()?;
@@ -90,7 +90,7 @@ fn captures_at_the_same_time_queue() -> anyhow::Result<()> {
 fn a_listener_hears_who_was_asked_and_how_each_came_out() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let puppets = Puppet::spawn_many(&session, CHILD, 2)?;
+    let helpers = HelperProcess::spawn_many(&session, CHILD, 2)?;
     let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
     let events = capture.events();
     capture.save(session.path("events.json"))?;
@@ -102,7 +102,7 @@ fn a_listener_hears_who_was_asked_and_how_each_came_out() -> anyhow::Result<()> 
     };
     let mut settled: Vec<u32> = events.iter().filter_map(settled).collect();
     settled.sort_unstable();
-    let mut pids: Vec<u32> = puppets.iter().map(Puppet::pid).collect();
+    let mut pids: Vec<u32> = helpers.iter().map(HelperProcess::pid).collect();
     pids.sort_unstable();
     assert_eq!(settled, pids);
     Ok(())
@@ -112,8 +112,8 @@ fn a_listener_hears_who_was_asked_and_how_each_came_out() -> anyhow::Result<()> 
 fn a_capture_that_cannot_be_written_is_an_error_and_the_next_one_works() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-    puppet.ask("mark 10")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    helper.ask("mark 10")?;
     let error = session.session()?.capture().save(session.path("no/such/directory.json")).unwrap_err();
     assert!(matches!(error, CaptureError::Output(_)), "{error}");
     let (_, profile) = session.capture()?;

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::thread;
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::pairs;
 use integration_tests::profile::Profile;
-use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use profiler_parent::SessionBuilder;
 use profiler_parent::core::time::{ClockKind, clock_kind, use_clock};
@@ -42,8 +42,8 @@ fn a_forced_clock_is_forced_for_its_session_alone() -> anyhow::Result<()> {
 /// The parent with a child, and two children with each other.
 fn exchange(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<()> {
     let session = session::start(build)?;
-    let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
-    let mut second = Puppet::spawn(&session, CHILD, "second", "init")?;
+    let mut first = HelperProcess::spawn(&session, CHILD, "first", "init")?;
+    let mut second = HelperProcess::spawn(&session, CHILD, "second", "init")?;
     ping_between(&session, &mut first, &mut second)?;
     ping_with(&session, &mut first)?;
     let (_, profile) = session.capture()?;
@@ -51,7 +51,11 @@ fn exchange(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Res
     Ok(())
 }
 
-fn ping_between(session: &TestSession, first: &mut Puppet, second: &mut Puppet) -> anyhow::Result<()> {
+fn ping_between(
+    session: &TestSession,
+    first: &mut HelperProcess,
+    second: &mut HelperProcess,
+) -> anyhow::Result<()> {
     let (there, back) = (session.path("there"), session.path("back"));
     [&there, &back].into_iter().try_for_each(|path| pairs::make_pipe(path))?;
     let words = |verb: &str| format!("{verb} {} {} 10 {ROUNDS}", there.display(), back.display());
@@ -61,7 +65,7 @@ fn ping_between(session: &TestSession, first: &mut Puppet, second: &mut Puppet) 
     Ok(())
 }
 
-fn ping_with(session: &TestSession, child: &mut Puppet) -> anyhow::Result<()> {
+fn ping_with(session: &TestSession, child: &mut HelperProcess) -> anyhow::Result<()> {
     let (there, back) = (session.path("down"), session.path("up"));
     [&there, &back].into_iter().try_for_each(|path| pairs::make_pipe(path))?;
     child.tell(&format!("pong {} {} 20 {ROUNDS}", there.display(), back.display()))?;

@@ -8,8 +8,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::mem::forget;
 
 use anyhow::{Context, ensure};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use profiler_parent::Format;
 
@@ -49,20 +49,20 @@ fn check(files: &mut [File], when: &str) -> anyhow::Result<()> {
 fn a_parent_that_closes_all_descriptors_keeps_its_files_and_hears_of_its_children() -> anyhow::Result<()> {
     own_process!();
     let mut session = session::start(|builder| builder)?;
-    let mut puppets = vec![
-        Puppet::spawn(&session, CHILD, "trusted", "init")?,
-        Puppet::spawn_untrusted(&session, CHILD, "untrusted", "init")?,
-        Puppet::spawn(&session, CHILD, "third", "init")?,
+    let mut helpers = vec![
+        HelperProcess::spawn(&session, CHILD, "trusted", "init")?,
+        HelperProcess::spawn_untrusted(&session, CHILD, "untrusted", "init")?,
+        HelperProcess::spawn(&session, CHILD, "third", "init")?,
     ];
-    for puppet in &mut puppets {
-        puppet.ask("record 1 100")?;
+    for helper in &mut helpers {
+        helper.ask("record 1 100")?;
     }
     // The pipes belong to this program, which closes them by number.
-    let children: Vec<_> = puppets
+    let children: Vec<_> = helpers
         .into_iter()
-        .map(|mut puppet| {
-            forget((puppet.child.stdin.take(), puppet.child.stderr.take()));
-            puppet
+        .map(|mut helper| {
+            forget((helper.child.stdin.take(), helper.child.stderr.take()));
+            helper
         })
         .collect();
     let files = session.path("files");
@@ -78,12 +78,12 @@ fn a_parent_that_closes_all_descriptors_keeps_its_files_and_hears_of_its_childre
     check(&mut files, "after a capture")?;
     let _ = session.session()?.capture().format(Format::Processed).save(session.path("processed.json"));
     check(&mut files, "after another capture")?;
-    for puppet in &mut children {
-        puppet.child.wait()?;
+    for helper in &mut children {
+        helper.child.wait()?;
     }
-    assert!(children.iter().all(|puppet| puppet.child.has_ended()));
+    assert!(children.iter().all(|helper| helper.child.has_ended()));
     check(&mut files, "after children ended")?;
-    let mut late = Puppet::spawn(&session, CHILD, "late", "init")
+    let mut late = HelperProcess::spawn(&session, CHILD, "late", "init")
         .context("a child spawned after the descriptors were closed")?;
     assert!(late.end("exit 0")?.success());
     check(&mut files, "after a child that came later")?;

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
-use integration_tests::puppet::Puppet;
 use integration_tests::{session, tools};
 use serde_json::{Value, json};
 
@@ -245,8 +245,8 @@ fn markers_without_end_need_no_memory() -> anyhow::Result<()> {
 fn a_profile_without_samples_has_no_functions_and_says_what_it_holds() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, env!("CARGO_BIN_EXE_child"), "child", "init")?;
-    puppet.ask("record 2 100")?;
+    let mut helper = HelperProcess::spawn(&session, env!("CARGO_BIN_EXE_child"), "child", "init")?;
+    helper.ask("record 2 100")?;
     let (report, _) = session.capture()?;
     let info = tools::info(&report.path)?;
     let rows = info["processes"].as_array().context("no rows")?;

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own::{Possessions, thread_names};
 use integration_tests::own_process;
 use integration_tests::patience::{patiently, until};
 use integration_tests::profile::{FROZEN, Profile};
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use profiler_parent::core::session::Features;
 use profiler_parent::{ProcessState, Session};
@@ -22,12 +22,12 @@ const GONE: &str = "the other side is gone";
 const UNASKED: Outcome = Outcome::Heard(["complete"; 2]);
 
 /// Starts the liar.
-type Spawn = fn(&Session, &str, &str, &str) -> anyhow::Result<Puppet>;
+type Spawn = fn(&Session, &str, &str, &str) -> anyhow::Result<HelperProcess>;
 /// Has it lie.
-type Lie = fn(&mut Puppet, &Puppet) -> anyhow::Result<()>;
+type Lie = fn(&mut HelperProcess, &HelperProcess) -> anyhow::Result<()>;
 
-const TRUSTED: Spawn = Puppet::spawn_as;
-const UNTRUSTED: Spawn = Puppet::spawn_untrusted;
+const TRUSTED: Spawn = HelperProcess::spawn_as;
+const UNTRUSTED: Spawn = HelperProcess::spawn_untrusted;
 
 /// What is expected of a liar.
 enum Outcome {
@@ -59,7 +59,7 @@ fn scene(spawn: Spawn, lie: Lie, outcome: &Outcome, timeout: Duration) -> anyhow
     let directory = tempfile::tempdir()?;
     let builder = Session::builder().features(Features::NONE).name("parent").progress_timeout(timeout);
     let session = builder.overall_deadline(3 * timeout).start()?;
-    let mut honest = Puppet::spawn(&session, CHILD, "honest", "init")?;
+    let mut honest = HelperProcess::spawn(&session, CHILD, "honest", "init")?;
     let mut liar = spawn(&session, CHILD, "liar", "liar")?;
     ensure!(liar.status == "Recording", "{}", liar.status);
     liar.ask("record 2 500")?;
@@ -123,8 +123,8 @@ fn tell_untrusted(lie: Lie, outcome: &Outcome) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn says(words: &str, puppet: &mut Puppet) -> anyhow::Result<()> {
-    words.split("; ").try_for_each(|command| puppet.ask(command).map(drop))
+fn says(words: &str, helper: &mut HelperProcess) -> anyhow::Result<()> {
+    words.split("; ").try_for_each(|command| helper.ask(command).map(drop))
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_child_that_is_about_to_say_hello_is_waited_for() -> anyhow::Result<()> {
     // On a busy machine one may be too late even so.
     for number in 0..10 {
         let name = format!("late {number}");
-        let mut late = Puppet::spawn_as(&session, CHILD, &name, "liar")?;
+        let mut late = HelperProcess::spawn_as(&session, CHILD, &name, "liar")?;
         let report = std::thread::scope(|scope| {
             let capture = session.capture();
             let path = directory.path().join("profile.json");

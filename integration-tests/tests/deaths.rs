@@ -1,5 +1,5 @@
 //! What a child committed before it died is in the profile, exactly, at whatever moment it was killed.
-//! The kinds of ends are in `faults_ends`, forks in `faults_kin`.
+//! The kinds of ends are in `faults_ends`, forks in `faults_forks`.
 
 use profiler_core::ids::ByteLimit;
 use std::io::Read;
@@ -7,10 +7,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use integration_tests::acks;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, patiently};
 use integration_tests::profile::{FROZEN, Profile};
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -23,15 +23,15 @@ fn a_child_killed_at_any_moment_loses_nothing_that_it_had_committed() -> anyhow:
     let mut told = Vec::new();
     for n in 0..KILLS {
         let name = format!("child-{n}");
-        let mut puppet = Puppet::spawn(&session, CHILD, &name, "init")?;
-        puppet.tell("acknowledge 4")?;
+        let mut helper = HelperProcess::spawn(&session, CHILD, &name, "init")?;
+        helper.tell("acknowledge 4")?;
         let mut acknowledged = vec![0; 16];
-        puppet.stdout.read_exact(&mut acknowledged)?; // it records
+        helper.stdout.read_exact(&mut acknowledged)?; // it records
         // Another moment each time.
         std::thread::sleep(Duration::from_micros(3_000 + 7_919 * n as u64 % 30_000));
-        puppet.child.kill()?;
-        assert_eq!(puppet.child.wait()?.signal(), Some(libc::SIGKILL));
-        acknowledged.extend(puppet.rest()?);
+        helper.child.kill()?;
+        assert_eq!(helper.child.wait()?.signal(), Some(libc::SIGKILL));
+        acknowledged.extend(helper.rest()?);
         told.push((name, acks::counts(&acknowledged)));
     }
     let (_, profile) = session.capture()?;
@@ -48,16 +48,16 @@ fn a_child_killed_while_it_is_asked_has_crashed_and_is_there_once() -> anyhow::R
     own_process!();
     let session = session::start(|builder| builder)?;
     for round in 0..5 {
-        let mut puppet = Puppet::spawn(&session, CHILD, &format!("killed-{round}"), "init")?;
-        puppet.ask("hold 2 500")?;
-        assert!(puppet.freeze());
+        let mut helper = HelperProcess::spawn(&session, CHILD, &format!("killed-{round}"), "init")?;
+        helper.ask("hold 2 500")?;
+        assert!(helper.freeze());
         let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
         let (mut events, path) = (capture.events(), session.path("killed.json"));
         let report = std::thread::scope(|scope| {
             let saving = scope.spawn(|| capture.save(&path));
             let _ = events.next(); // asked
             std::thread::sleep(Duration::from_millis(20 * round));
-            puppet.signal(libc::SIGKILL);
+            helper.signal(libc::SIGKILL);
             saving.join().expect("no panic")
         })?;
         let profile = Profile::read(&report.path)?;
@@ -74,14 +74,14 @@ fn a_child_that_exits_while_it_is_captured_is_there_once() -> anyhow::Result<()>
     let session = session::start(|builder| builder)?;
     for round in 0..5 {
         let name = format!("exits-{round}");
-        let mut puppet = Puppet::spawn(&session, CHILD, &name, "init")?;
-        puppet.ask("hold 2 500")?;
+        let mut helper = HelperProcess::spawn(&session, CHILD, &name, "init")?;
+        helper.ask("hold 2 500")?;
         let capture = session.session()?.capture().format(profiler_parent::Format::Gecko);
         let path = session.path("exits.json");
         let report = std::thread::scope(|scope| {
             let saving = scope.spawn(|| capture.save(&path));
             std::thread::sleep(Duration::from_millis(round));
-            assert!(puppet.end("exit 0").is_ok_and(|status| status.success()));
+            assert!(helper.end("exit 0").is_ok_and(|status| status.success()));
             saving.join().expect("no panic")
         })?;
         let profile = Profile::read(&report.path)?;
@@ -100,8 +100,8 @@ fn a_child_that_ends_after_its_part_was_taken_is_there_once() -> anyhow::Result<
 /// The capture waits for another child until it finds that child frozen.
 fn a_part_is_taken_and_its_child_ends(timeout: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.progress_timeout(timeout))?;
-    let mut quick = Puppet::spawn(&session, CHILD, "quick", "init")?;
-    let mut slow = Puppet::spawn(&session, CHILD, "slow", "init")?;
+    let mut quick = HelperProcess::spawn(&session, CHILD, "quick", "init")?;
+    let mut slow = HelperProcess::spawn(&session, CHILD, "slow", "init")?;
     quick.ask("hold 2 500")?;
     slow.ask("hold 2 500")?;
     assert!(slow.freeze());
@@ -150,17 +150,17 @@ fn children_that_die_while_they_connect_never_hold_the_parent_up() -> anyhow::Re
 fn a_child_that_ended_its_profiler_goes_on_and_its_data_is_there() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "done", "init")?;
-    puppet.ask("hold 2 100")?;
-    puppet.ask("shutdown")?;
-    puppet.ask("mark 50")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "done", "init")?;
+    helper.ask("hold 2 100")?;
+    helper.ask("shutdown")?;
+    helper.ask("mark 50")?;
     for _ in 0..2 {
         let (_, profile) = session.capture()?;
         assert_eq!(profile.verdict("done")?, "complete");
         assert_eq!(profile.process("done")?.books()?.delivered, 200);
-        puppet.tell("exit 0")?;
-        assert!(puppet.child.wait().expect("a status").success());
-        puppet = Puppet::spawn(&session, CHILD, "next", "init")?;
+        helper.tell("exit 0")?;
+        assert!(helper.child.wait().expect("a status").success());
+        helper = HelperProcess::spawn(&session, CHILD, "next", "init")?;
     }
     Ok(())
 }
@@ -175,10 +175,10 @@ fn whoever_saw_a_child_s_output_end_is_told_how_it_died() -> anyhow::Result<()> 
     let mut told = Vec::new();
     for round in 0..ROUNDS {
         let name = format!("child-{round}");
-        let mut puppet = Puppet::spawn(&session, CHILD, &name, "init")?;
-        puppet.ask("record 1 10")?;
-        puppet.signal(libc::SIGKILL);
-        puppet.rest()?;
+        let mut helper = HelperProcess::spawn(&session, CHILD, &name, "init")?;
+        helper.ask("record 1 10")?;
+        helper.signal(libc::SIGKILL);
+        helper.rest()?;
         let report = session.session()?.capture().save(session.path("death.json"))?;
         let its = report.processes.into_iter().find(|process| process.name == name);
         told.push(its.map(|its| its.verdict.to_string()).unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Every marker of every process arrives: once, in order, and counted.
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -11,13 +11,13 @@ fn markers_of_8_processes_with_4_threads_arrive_exactly() -> anyhow::Result<()> 
     own_process!();
     const COUNT: u64 = 2_000;
     let session = session::start(|builder| builder)?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
-    for puppet in &mut puppets {
-        assert_eq!(puppet.status, "Recording");
-        puppet.tell(&format!("hold 4 {COUNT}"))?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 8)?;
+    for helper in &mut helpers {
+        assert_eq!(helper.status, "Recording");
+        helper.tell(&format!("hold 4 {COUNT}"))?;
     }
-    for puppet in &mut puppets {
-        assert_eq!(puppet.line()?, "ok");
+    for helper in &mut helpers {
+        assert_eq!(helper.line()?, "ok");
     }
     let (report, profile) = session.capture()?;
     assert_eq!((report.processes.len(), profile.processes.len()), (9, 9));
@@ -50,9 +50,9 @@ fn markers_of_8_processes_with_4_threads_arrive_exactly() -> anyhow::Result<()> 
 fn threads_that_have_ended_are_delivered_like_those_that_live() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-    puppet.ask("record 4 500")?;
-    puppet.ask("mark 10")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    helper.ask("record 4 500")?;
+    helper.ask("mark 10")?;
     let (_, profile) = session.capture()?;
     let numbers = profile.process("child")?.numbers()?;
     assert_eq!(numbers.len(), 5);
@@ -66,9 +66,9 @@ fn a_child_that_exits_in_order_is_complete() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     for (name, end, code) in [("exits", "exit 3", 3), ("quits", "quit 0", 0)] {
-        let mut puppet = Puppet::spawn(&session, CHILD, name, "init")?;
-        puppet.ask("record 2 300")?;
-        assert_eq!(puppet.end(end)?.code(), Some(code));
+        let mut helper = HelperProcess::spawn(&session, CHILD, name, "init")?;
+        helper.ask("record 2 300")?;
+        assert_eq!(helper.end(end)?.code(), Some(code));
     }
     let (_, profile) = session.capture()?;
     for name in ["exits", "quits"] {
@@ -83,13 +83,13 @@ fn every_entry_of_threads_that_begin_at_once_is_counted_once() -> anyhow::Result
     own_process!();
     const BURST: u64 = 8 * 400;
     let session = session::start(|builder| builder)?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 4)?;
     for round in 1..=5 {
-        for puppet in &mut puppets {
-            puppet.tell("burst 8 400")?;
+        for helper in &mut helpers {
+            helper.tell("burst 8 400")?;
         }
-        for puppet in &mut puppets {
-            assert_eq!(puppet.line()?, "ok");
+        for helper in &mut helpers {
+            assert_eq!(helper.line()?, "ok");
         }
         let (report, _) = session.capture()?;
         for child in &report.processes[1..] {

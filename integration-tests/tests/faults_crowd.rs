@@ -4,12 +4,12 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use integration_tests::fixture::Fixture;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own::Possessions;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
 use integration_tests::profile::Profile;
-use integration_tests::puppet::Puppet;
-use integration_tests::scene::Scene;
 use integration_tests::session::{self, TestSession};
 use profiler_core::ids::ByteLimit;
 use profiler_parent::{ProcessState, ProfiledChild};
@@ -21,10 +21,10 @@ fn ten_thousand_short_lived_threads_are_counted_exactly() -> anyhow::Result<()> 
     own_process!();
     const THREADS: u64 = 10_000;
     for limit in [4 << 20, 256 << 20] {
-        let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(limit)))?;
-        let mut puppet = scene.child("churn", "init")?;
-        puppet.ask(&format!("churn {THREADS} 3"))?;
-        puppet.ask("mark 10")?;
+        let mut scene = Fixture::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(limit)))?;
+        let mut helper = scene.child("churn", "init")?;
+        helper.ask(&format!("churn {THREADS} 3"))?;
+        helper.ask("mark 10")?;
         let (report, profile) = match limit {
             // What is kept of the others is not looked at: the churn takes their place.
             4_194_304 => {
@@ -51,7 +51,7 @@ fn ten_thousand_short_lived_threads_are_counted_exactly() -> anyhow::Result<()> 
         assert_eq!(distinct.len(), there.len(), "none twice");
         // The allowance grows as fast as the parent answers; what it did not cover is counted.
         assert!(limit == 4 << 20 || counts.delivered > THREADS * 2, "{counts:?}");
-        assert!(puppet.end("exit 0")?.success());
+        assert!(helper.end("exit 0")?.success());
     }
     Ok(())
 }
@@ -64,8 +64,8 @@ fn a_flood_from_ten_threads_stays_within_the_limit_and_is_counted_exactly() -> a
     let seconds =
         std::env::var("PROFILER_FLOOD_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
-    let mut flood = Puppet::spawn(&session, CHILD, "flood", "init")?;
-    let mut quiet = Puppet::spawn(&session, CHILD, "quiet", "init")?;
+    let mut flood = HelperProcess::spawn(&session, CHILD, "flood", "init")?;
+    let mut quiet = HelperProcess::spawn(&session, CHILD, "quiet", "init")?;
     flood.ask("flood 10")?;
     let watch = Stopwatch::start();
     let mut rounds = 0;
@@ -253,9 +253,9 @@ fn the_dead_keep_no_more_than_a_share_of_the_descriptors() -> anyhow::Result<()>
     let limit = limit_descriptors(128)?;
     let before = Possessions::count().descriptors;
     for n in 0..CHILDREN {
-        let mut puppet = Puppet::spawn(&session, CHILD, &format!("child-{n}"), "init")?;
-        puppet.ask("mark 100")?;
-        assert!(puppet.end("exit 0")?.success());
+        let mut helper = HelperProcess::spawn(&session, CHILD, &format!("child-{n}"), "init")?;
+        helper.ask("mark 100")?;
+        assert!(helper.end("exit 0")?.success());
     }
     assert!(
         until(|| Possessions::count().descriptors <= before + 32),

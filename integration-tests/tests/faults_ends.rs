@@ -2,20 +2,20 @@
 
 use std::path::PathBuf;
 
+use integration_tests::fixture::Fixture;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::profile::Profile;
-use integration_tests::puppet::Puppet;
-use integration_tests::scene::Scene;
 use profiler_parent::ProcessState;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 /// A child records on two threads and the main one, ends as told, and is captured twice.
 fn ends(command: &str, verdict: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    record(&mut puppet)?;
-    puppet.end(command)?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    record(&mut helper)?;
+    helper.end(command)?;
     for _ in 0..2 {
         let (_, profile) = scene.capture()?;
         check(&profile, verdict)?;
@@ -23,9 +23,9 @@ fn ends(command: &str, verdict: &str) -> anyhow::Result<()> {
     scene.end()
 }
 
-fn record(puppet: &mut Puppet) -> anyhow::Result<()> {
-    puppet.ask("hold 2 500")?;
-    puppet.ask("mark 200")?;
+fn record(helper: &mut HelperProcess) -> anyhow::Result<()> {
+    helper.ask("hold 2 500")?;
+    helper.ask("mark 200")?;
     Ok(())
 }
 
@@ -66,10 +66,10 @@ fn a_child_that_exits_without_any_handler_is_complete() -> anyhow::Result<()> {
 #[test]
 fn a_child_whose_main_thread_panics_is_complete_and_its_exit_code_is_known() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    record(&mut puppet)?;
-    assert_eq!(puppet.end("panic")?.code(), Some(101));
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    record(&mut helper)?;
+    assert_eq!(helper.end("panic")?.code(), Some(101));
     let ProcessState::Exited(Some(status)) = scene.report_of("faulty").state else { panic!("it lives") };
     assert_eq!(status.code(), Some(101));
     let (_, profile) = scene.capture()?;
@@ -80,13 +80,13 @@ fn a_child_whose_main_thread_panics_is_complete_and_its_exit_code_is_known() -> 
 #[test]
 fn a_child_one_of_whose_threads_panics_goes_on() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    assert_eq!(puppet.ask("panic-thread")?, "ok true");
-    record(&mut puppet)?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    assert_eq!(helper.ask("panic-thread")?, "ok true");
+    record(&mut helper)?;
     let (_, profile) = scene.capture()?;
     check(&profile, "complete")?;
-    assert!(puppet.end("exit 0")?.success());
+    assert!(helper.end("exit 0")?.success());
     scene.end()
 }
 
@@ -135,11 +135,11 @@ fn a_child_that_is_terminated_is_recovered() -> anyhow::Result<()> {
 #[test]
 fn a_child_that_finds_no_more_memory_aborts_and_is_recovered() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    record(&mut puppet)?;
-    puppet.ask("without hoard")?;
-    puppet.end("hoard")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    record(&mut helper)?;
+    helper.ask("without hoard")?;
+    helper.end("hoard")?;
     let (_, profile) = scene.capture()?;
     check(&profile, "recovered: crashed with signal 6 (SIGABRT")?;
     scene.end()
@@ -155,11 +155,11 @@ fn a_child_that_the_system_kills_for_memory_is_recovered() -> anyhow::Result<()>
         return ends("kill", "recovered: crashed with signal 9 (SIGKILL)");
     };
     println!("ran in the memory cgroup {}", group.0.display());
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", "init")?;
-    group.put(puppet.pid())?;
-    record(&mut puppet)?;
-    puppet.end("hoard")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", "init")?;
+    group.put(helper.pid())?;
+    record(&mut helper)?;
+    helper.end("hoard")?;
     let (_, profile) = scene.capture()?;
     check(&profile, "recovered: crashed with signal 9 (SIGKILL)")?;
     scene.end()

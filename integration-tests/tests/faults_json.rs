@@ -1,18 +1,18 @@
 //! A child that answers with something that is not its part of a profile: its memory is read instead,
 //! and the verdict says what was wrong.
 
+use integration_tests::fixture::Fixture;
 use integration_tests::own;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch};
-use integration_tests::scene::Scene;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 /// Captured twice: everything is there, from the memory, with a reason that says `why`.
 fn is_seen_through(lie: &str, why: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", &format!("liar-{lie}"))?;
-    puppet.ask("hold 2 500")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", &format!("liar-{lie}"))?;
+    helper.ask("hold 2 500")?;
     for _ in 0..2 {
         let (_, profile) = scene.capture()?;
         let verdict = profile.verdict("faulty")?;
@@ -22,7 +22,7 @@ fn is_seen_through(lie: &str, why: &str) -> anyhow::Result<()> {
         assert!(process.numbers()?.values().all(|numbers| numbers.iter().copied().eq(0..500)));
         assert_eq!(process.books()?.delivered, 1000);
     }
-    assert!(puppet.end("exit 0")?.success());
+    assert!(helper.end("exit 0")?.success());
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("faulty")?, "complete", "its memory is beyond its lies");
     scene.end()
@@ -30,7 +30,7 @@ fn is_seen_through(lie: &str, why: &str) -> anyhow::Result<()> {
 
 /// Taken as it is: it is well-formed and of the right shape, whatever else it is.
 fn is_taken(lie: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let _puppet = scene.child("faulty", &format!("liar-{lie}"))?;
     for _ in 0..2 {
         let (_, profile) = scene.capture()?;
@@ -94,7 +94,7 @@ fn a_part_is_taken_up_to_its_announced_length() -> anyhow::Result<()> {
 #[test]
 fn a_long_part_is_taken_without_ever_being_in_memory() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let _puppet = scene.child("faulty", "liar-long")?;
     let before = own::resident_bytes();
     let saved =
@@ -108,9 +108,9 @@ fn a_long_part_is_taken_without_ever_being_in_memory() -> anyhow::Result<()> {
 /// Sometimes a lie is believed for a moment: then the bytes that were checked are those that stand in
 /// the file. Sometimes it is not, and everything is there.
 fn never_spoils_the_file(lie: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("faulty", &format!("liar-{lie}"))?;
-    puppet.ask("hold 2 500")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("faulty", &format!("liar-{lie}"))?;
+    helper.ask("hold 2 500")?;
     for _ in 0..10 {
         let watch = Stopwatch::start();
         let (_, profile) = scene.capture()?;
@@ -124,7 +124,7 @@ fn never_spoils_the_file(lie: &str) -> anyhow::Result<()> {
             }
         }
     }
-    puppet.child.kill()?;
+    helper.child.kill()?;
     scene.end()
 }
 

@@ -1,39 +1,39 @@
 //! A child that has used up what the system lets it have: its profiler is off, or cannot hand its part
 //! over, and its host goes on.
 
+use integration_tests::fixture::Fixture;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
-use integration_tests::puppet::Puppet;
-use integration_tests::scene::Scene;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 /// The limit was there before the profiler: that is off and says why, the child goes on.
 fn is_off_and_goes_on(limit: &str, why: &str, verdict: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = Puppet::spawn_as(&scene, CHILD, "poor", &format!("without-{limit}"))?;
-    assert!(puppet.status.starts_with("off: ") && puppet.status.contains(why), "{}", puppet.status);
-    puppet.ask("mark 100")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = HelperProcess::spawn_as(&scene, CHILD, "poor", &format!("without-{limit}"))?;
+    assert!(helper.status.starts_with("off: ") && helper.status.contains(why), "{}", helper.status);
+    helper.ask("mark 100")?;
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("poor")?, verdict);
-    assert!(puppet.end("exit 0")?.success());
+    assert!(helper.end("exit 0")?.success());
     scene.capture()?;
     scene.end()
 }
 
 /// The limit came when it had recorded: what it recorded before and after is there.
 fn is_there(limit: &str, verdict: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("poor", "init")?;
-    puppet.ask("hold 2 500")?;
-    puppet.ask(&format!("without {limit}"))?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("poor", "init")?;
+    helper.ask("hold 2 500")?;
+    helper.ask(&format!("without {limit}"))?;
     for round in 1..=2 {
-        puppet.ask("mark 100")?;
+        helper.ask("mark 100")?;
         let (_, profile) = scene.capture()?;
         let found = profile.verdict("poor")?;
         assert!(found.starts_with(verdict), "{found}");
         assert_eq!(profile.process("poor")?.books()?.delivered, 1000 + round * 100);
     }
-    assert!(puppet.end("exit 0")?.success(), "its host is unharmed");
+    assert!(helper.end("exit 0")?.success(), "its host is unharmed");
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("poor")?, "complete");
     scene.end()
@@ -66,15 +66,15 @@ fn a_child_that_runs_out_of_threads_is_recovered() -> anyhow::Result<()> {
 #[test]
 fn a_child_that_may_write_no_file_records_all_the_same() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = Puppet::spawn(&scene, CHILD, "poor", "without-file-size")?;
-    assert_eq!(puppet.status, "Recording");
-    puppet.ask("hold 2 500")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = HelperProcess::spawn(&scene, CHILD, "poor", "without-file-size")?;
+    assert_eq!(helper.status, "Recording");
+    helper.ask("hold 2 500")?;
     let (_, profile) = scene.capture()?;
     let verdict = profile.verdict("poor")?;
     assert!(verdict.starts_with("recovered: refused: "), "{verdict}");
     assert_eq!(profile.process("poor")?.books()?.delivered, 1000);
-    assert!(puppet.end("exit 0")?.success(), "no SIGXFSZ");
+    assert!(helper.end("exit 0")?.success(), "no SIGXFSZ");
     scene.end()
 }
 

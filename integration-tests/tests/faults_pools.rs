@@ -4,11 +4,11 @@
 use profiler_core::ids::ByteLimit;
 use std::time::Duration;
 
+use integration_tests::fixture::Fixture;
 use integration_tests::own;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, patiently};
 use integration_tests::profile::Profile;
-use integration_tests::scene::Scene;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const LIMIT: u64 = 8 << 20;
@@ -23,7 +23,7 @@ fn scribbles(beginning: &str, timeout: Duration) -> anyhow::Result<()> {
     let build = |builder: profiler_parent::SessionBuilder| {
         builder.memory_limit(ByteLimit::new(LIMIT)).duration(LONG).progress_timeout(timeout)
     };
-    let mut scene = Scene::set(CHILD, build)?;
+    let mut scene = Fixture::set(CHILD, build)?;
     let mut vandal = scene.child("vandal", beginning)?;
     vandal.ask("record 4 1000")?;
     vandal.ask("hold 2 1000")?;
@@ -60,7 +60,7 @@ fn a_child_that_scribbles_over_its_pool_and_is_read_by_the_parent_harms_nobody()
 #[test]
 fn a_child_that_scribbles_under_pressure_harms_nobody() -> anyhow::Result<()> {
     own_process!();
-    let scene = Scene::set(CHILD, |builder| {
+    let scene = Fixture::set(CHILD, |builder| {
         builder.memory_limit(ByteLimit::new(LIMIT)).duration(Duration::from_secs(1))
     })?;
     let mut vandal = scene.child("vandal", "init")?;
@@ -98,7 +98,7 @@ fn a_child_that_scribbles_under_pressure_harms_nobody() -> anyhow::Result<()> {
 
 /// Everything is there although the child did something to its pool; the second capture, too.
 fn changes_nothing(command: &str, answer: &str) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
+    let mut scene = Fixture::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
     assert!(vandal.ask(command)?.starts_with(answer));
@@ -120,7 +120,7 @@ fn a_child_cannot_change_the_length_of_its_pool() -> anyhow::Result<()> {
 #[test]
 fn a_child_that_punches_its_pool_away_is_unreadable_and_harms_nobody() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
+    let mut scene = Fixture::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
     vandal.ask("punch")?;
@@ -137,7 +137,7 @@ fn a_child_that_punches_its_pool_away_is_unreadable_and_harms_nobody() -> anyhow
 #[test]
 fn a_child_that_unmaps_its_pool_crashes_and_is_recovered() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
+    let mut scene = Fixture::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
     vandal.ask("unmap").ok(); // the profiler's own threads may be faster than its answer
@@ -156,7 +156,7 @@ fn a_child_that_unmaps_its_pool_crashes_and_is_recovered() -> anyhow::Result<()>
 #[test]
 fn a_child_that_fills_its_pool_is_known_to_hold_more_than_it_may() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
+    let mut scene = Fixture::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
     let mut vandal = scene.child("vandal", "init")?;
     vandal.ask("hold 2 500")?;
     let filled: u64 = vandal.ask("fill")?.trim_start_matches("ok ").parse()?;

@@ -5,10 +5,10 @@
 use profiler_core::ids::ByteLimit;
 use std::time::Duration;
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::marks;
 use integration_tests::own_process;
 use integration_tests::patience::until;
-use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use integration_tests::watch::Seen;
 
@@ -70,25 +70,25 @@ fn flood_until(stopped: &std::sync::mpsc::Receiver<()>) {
 /// Children flood; one after the other is killed, and another one takes its place.
 fn churn(session: &TestSession, children: usize, limit: u64) -> anyhow::Result<Seen> {
     let mut seen = Seen::default();
-    let mut puppets = Vec::new();
+    let mut helpers = Vec::new();
     for n in 0..children {
-        puppets.push(flooding(session, &format!("first-{n}"))?);
+        helpers.push(flooding(session, &format!("first-{n}"))?);
         seen.look(session, limit);
     }
     for n in 0..children.clamp(4, 12) {
         seen.look_for(LOOK, session, limit);
-        let place = n % puppets.len();
-        puppets[place] = flooding(session, &format!("later-{n}"))?; // the old one is killed
+        let place = n % helpers.len();
+        helpers[place] = flooding(session, &format!("later-{n}"))?; // the old one is killed
     }
     seen.look_until(LOOK, session, limit, |seen| seen.sweeps > SWEEPS && seen.peak >= used(limit));
     Ok(seen)
 }
 
 /// A child that records without end, if the limit holds one more.
-fn flooding(session: &TestSession, name: &str) -> anyhow::Result<Puppet> {
-    let mut puppet = Puppet::spawn(session, CHILD, name, "init")?;
-    puppet.ask("flood 2 500")?;
-    Ok(puppet)
+fn flooding(session: &TestSession, name: &str) -> anyhow::Result<HelperProcess> {
+    let mut helper = HelperProcess::spawn(session, CHILD, name, "init")?;
+    helper.ask("flood 2 500")?;
+    Ok(helper)
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn a_limit_that_goes_up_and_down_is_never_exceeded_once_it_was_said_to_be_obeyed
     own_process!();
     const MOST: u64 = 8 * MIB; // what is captured in the end takes its time
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(MOST)))?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
-    puppets.iter_mut().try_for_each(|puppet| puppet.ask("flood 3 300").map(drop))?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 4)?;
+    helpers.iter_mut().try_for_each(|helper| helper.ask("flood 3 300").map(drop))?;
     for limit in [MOST, 2 * MIB, 6 * MIB, MIB, 4 * MIB, MIB / 2, MOST] {
         // On a busy machine one call may end before all have obeyed.
         assert!(
@@ -111,9 +111,9 @@ fn a_limit_that_goes_up_and_down_is_never_exceeded_once_it_was_said_to_be_obeyed
         println!("limit {limit}: {seen:?}");
         assert!(seen.peak <= limit, "limit {limit}: {seen:?}");
     }
-    puppets.iter_mut().try_for_each(|puppet| puppet.ask("calm").map(drop))?;
+    helpers.iter_mut().try_for_each(|helper| helper.ask("calm").map(drop))?;
     // A child that had no processor for a while has only old entries, which may all be evicted.
-    puppets.iter_mut().try_for_each(|puppet| puppet.ask("mark 1").map(drop))?;
+    helpers.iter_mut().try_for_each(|helper| helper.ask("mark 1").map(drop))?;
     let (_, profile) = session.capture()?;
     for n in 0..4 {
         let process = profile.process(&format!("child-{n}"))?;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own::pool_descriptors;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
-use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use profiler_core::ids::ByteLimit;
 use profiler_parent::groups::{GroupKind, GroupTotals, Probes, ProcessStanding, RowStatus};
@@ -27,17 +27,17 @@ fn totals(snapshot: &GroupsSnapshot, process: &str, kind: GroupKind, name: &str)
 fn p11_a_probe_is_on_everywhere_until_the_last_who_wants_it_leaves() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut early = Puppet::spawn(&session, CHILD, "early", "init")?;
+    let mut early = HelperProcess::spawn(&session, CHILD, "early", "init")?;
     let first = session.monitor(Probes::JANK);
     let second = session.monitor(Probes::JANK.with(Probes::CPU));
     assert!(all_measure(&session, Probes::JANK.with(Probes::CPU)));
     drop(second);
     assert!(all_measure(&session, Probes::JANK), "one still wants it");
-    let mut late = Puppet::spawn(&session, CHILD, "late", "init")?;
+    let mut late = HelperProcess::spawn(&session, CHILD, "late", "init")?;
     assert!(all_measure(&session, Probes::JANK), "also in a process that is started later");
-    for puppet in [&mut early, &mut late] {
-        assert_eq!(puppet.ask("probes")?, format!("ok {}", Probes::JANK.bits()));
-        puppet.ask("work-for plugin a 3 1000")?;
+    for helper in [&mut early, &mut late] {
+        assert_eq!(helper.ask("probes")?, format!("ok {}", Probes::JANK.bits()));
+        helper.ask("work-for plugin a 3 1000")?;
     }
     let snapshot = session.groups();
     for name in ["early", "late"] {
@@ -64,13 +64,13 @@ fn p12_a_process_that_has_ended_keeps_its_final_totals_also_when_its_memory_is_g
     let _monitor = session.monitor(Probes::ALL);
     session.groups();
     let descriptors = pool_descriptors();
-    let mut puppet = Puppet::spawn(&session, CHILD, "mortal", "init")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "mortal", "init")?;
     assert!(all_measure(&session, Probes::ALL));
-    puppet.ask("work-for plugin a 5 2000")?;
+    helper.ask("work-for plugin a 5 2000")?;
     let alive = session.groups();
-    puppet.ask("work-for plugin a 2 2000")?;
+    helper.ask("work-for plugin a 2 2000")?;
     let last = session.groups();
-    puppet.end("kill 9")?;
+    helper.end("kill 9")?;
     assert!(
         until(|| session.groups().process("mortal").map(|it| it.standing) == Some(ProcessStanding::Gone))
     );
@@ -102,9 +102,9 @@ fn p13_no_number_of_a_busy_process_falls_in_a_thousand_snapshots() -> anyhow::Re
     own_process!();
     let session = session::start(|builder| builder)?;
     let _monitor = session.monitor(Probes::ALL);
-    let mut puppet = Puppet::spawn(&session, CHILD, "busy", "init")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "busy", "init")?;
     assert!(all_measure(&session, Probes::ALL));
-    puppet.ask("grind 4")?;
+    helper.ask("grind 4")?;
     let ground = |snapshot: &_| totals(snapshot, "busy", GroupKind::Plugin, "ground");
     let is_busy = || ground(&session.groups_within(LONG)).is_some_and(|totals| totals.runs > 0);
     assert!(until(is_busy), "it grinds nothing");
@@ -121,7 +121,7 @@ fn p13_no_number_of_a_busy_process_falls_in_a_thousand_snapshots() -> anyhow::Re
         }
         before = now;
     }
-    puppet.ask("rest")?;
+    helper.ask("rest")?;
     assert!(ground(&before).is_some_and(|totals| totals.runs > 0));
     Ok(())
 }
@@ -131,20 +131,20 @@ fn p14_a_frozen_child_is_read_and_named_and_one_without_a_pool_is_missing() -> a
     own_process!();
     let session = session::start(|builder| builder)?;
     let _monitor = session.monitor(Probes::JANK);
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 4)?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 4)?;
     assert!(all_measure(&session, Probes::JANK));
-    for (number, puppet) in puppets.iter_mut().enumerate() {
-        puppet.ask(&format!("work-for plugin shared {} 100", number + 1))?;
+    for (number, helper) in helpers.iter_mut().enumerate() {
+        helper.ask(&format!("work-for plugin shared {} 100", number + 1))?;
     }
-    assert!(puppets[1].freeze());
-    puppets[3].ask("punch")?;
+    assert!(helpers[1].freeze());
+    helpers[3].ask("punch")?;
     let watch = Stopwatch::start();
     let snapshot = session.groups_within(LONG);
     assert!(watch.elapsed() < LONG, "the frozen one is not waited for");
     let names: Vec<&str> = snapshot.processes.iter().map(|process| process.name.as_str()).collect();
     assert_eq!(names, ["parent", "child-0", "child-1", "child-2"], "each once");
     let missing: Vec<_> = snapshot.missing.iter().map(|it| (it.name.as_str(), it.pid)).collect();
-    assert_eq!(missing, [("child-3", puppets[3].child.id())]);
+    assert_eq!(missing, [("child-3", helpers[3].child.id())]);
     for (number, standing) in
         [(0, ProcessStanding::Live), (1, ProcessStanding::Frozen), (2, ProcessStanding::Live)]
     {
@@ -156,7 +156,7 @@ fn p14_a_frozen_child_is_read_and_named_and_one_without_a_pool_is_missing() -> a
     let merged = snapshot.merged();
     let shared = merged.iter().find(|group| group.name == "shared").context("not merged")?;
     assert_eq!((shared.totals.ticks, shared.members.len()), (6, 3));
-    puppets[1].signal(libc::SIGCONT);
+    helpers[1].signal(libc::SIGCONT);
     Ok(())
 }
 
@@ -164,7 +164,7 @@ fn p14_a_frozen_child_is_read_and_named_and_one_without_a_pool_is_missing() -> a
 fn p14_after_the_time_out_no_pool_is_begun_and_those_left_are_named() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let _puppets = Puppet::spawn_many(&session, CHILD, 2)?;
+    let _puppets = HelperProcess::spawn_many(&session, CHILD, 2)?;
     let snapshot = session.groups_within(Duration::ZERO);
     assert_eq!(snapshot.processes.len() + snapshot.missing.len(), 3, "nobody is dropped in silence");
     assert!(snapshot.missing.iter().all(|missing| missing.why.contains("time-out")));
@@ -176,14 +176,14 @@ fn p14_after_the_time_out_no_pool_is_begun_and_those_left_are_named() -> anyhow:
 fn p11_a_frozen_child_is_not_waited_for_and_hears_when_it_goes_on() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let puppet = Puppet::spawn(&session, CHILD, "sleeper", "init")?;
-    assert!(puppet.freeze());
+    let helper = HelperProcess::spawn(&session, CHILD, "sleeper", "init")?;
+    assert!(helper.freeze());
     let watch = Stopwatch::start();
     let monitors: Vec<_> = (0..1000).map(|_| session.monitor(Probes::ALL)).collect();
     drop(monitors);
     let monitor = session.monitor(Probes::BLOCKING);
     assert!(watch.elapsed() < LONG, "it is told, not waited for: each of a thousand times");
-    puppet.signal(libc::SIGCONT);
+    helper.signal(libc::SIGCONT);
     assert!(all_measure(&session, monitor.probes()), "the latest word counts");
     Ok(())
 }
@@ -193,9 +193,9 @@ fn p15_waiting_in_a_child_shows_as_blocking_and_not_as_processor_time() -> anyho
     own_process!();
     let session = session::start(|builder| builder)?;
     let _monitor = session.monitor(Probes::ALL);
-    let mut puppet = Puppet::spawn(&session, CHILD, "waiter", "init")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "waiter", "init")?;
     assert!(all_measure(&session, Probes::ALL));
-    puppet.ask("wait-for plugin slow 100")?;
+    helper.ask("wait-for plugin slow 100")?;
     let snapshot = session.groups();
     for (kind, name) in [(GroupKind::Plugin, "slow"), (GroupKind::Blocking, "database")] {
         let totals = totals(&snapshot, "waiter", kind, name).context("no such group")?;
@@ -212,15 +212,15 @@ fn a_child_in_a_sandbox_is_asked_for_wall_time_only() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     let _monitor = session.monitor(Probes::ALL);
-    let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
+    let mut helper = HelperProcess::spawn_untrusted(&session, CHILD, "child", "init")?;
     let wall_only = Probes::ALL.without(Probes::CPU);
     assert!(until(|| session.groups().process("child").is_some_and(|child| child.probes == wall_only)));
-    puppet.ask("sandbox")?;
-    puppet.ask("work-for plugin a 3 1000")?;
+    helper.ask("sandbox")?;
+    helper.ask("work-for plugin a 3 1000")?;
     let totals = totals(&session.groups(), "child", GroupKind::Plugin, "a").context("no such group")?;
     assert_eq!((totals.ticks, totals.runs, totals.measured_ns, totals.cpu_ns), (3, 3, 0, 0));
     assert!(totals.wall_ns >= 3_000_000);
-    assert!(puppet.end("exit 0")?.success(), "it was harmed");
+    assert!(helper.end("exit 0")?.success(), "it was harmed");
     Ok(())
 }
 
@@ -229,9 +229,9 @@ fn the_recording_and_the_live_view_agree() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
     let _monitor = session.monitor(Probes::ALL);
-    let mut puppet = Puppet::spawn(&session, CHILD, "worker", "init")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "worker", "init")?;
     assert!(all_measure(&session, Probes::ALL));
-    puppet.ask("work-for plugin tracked 20 500")?;
+    helper.ask("work-for plugin tracked 20 500")?;
     let live = totals(&session.groups(), "worker", GroupKind::Plugin, "tracked").context("no such group")?;
     let report = session
         .session()?

@@ -6,10 +6,10 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::locks::{self, Extent};
 use integration_tests::own_process;
 use integration_tests::patience::until;
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use profiler_parent::Format;
 use profiler_parent::core::session::Features;
@@ -18,14 +18,14 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 /// Another process, which can see this one's locks.
 struct Witness {
-    puppet: Puppet,
+    helper: HelperProcess,
     /// The command that makes it tell which process has the lock.
     question: String,
 }
 
 impl Witness {
     fn check(&mut self, when: &str) -> anyhow::Result<()> {
-        let answer = self.puppet.ask(&self.question)?;
+        let answer = self.helper.ask(&self.question)?;
         ensure!(answer == format!("ok {}", std::process::id()), "{when}: {answer}");
         Ok(())
     }
@@ -44,13 +44,14 @@ fn a_lock_of_the_host_survives_children_captures_and_the_end_of_the_session() ->
     let path = session.path("lock");
     let file = locked(&path)?;
     let question = format!("locker {}", path.display());
-    let mut witness = Witness { puppet: Puppet::spawn_as(&session, CHILD, "witness", "no-init")?, question };
+    let mut witness =
+        Witness { helper: HelperProcess::spawn_as(&session, CHILD, "witness", "no-init")?, question };
     witness.check("before")?;
-    let mut trusted = Puppet::spawn(&session, CHILD, "trusted", "init")?;
+    let mut trusted = HelperProcess::spawn(&session, CHILD, "trusted", "init")?;
     witness.check("after a child connected")?;
-    let untrusted = Puppet::spawn_untrusted(&session, CHILD, "untrusted", "init")?;
+    let untrusted = HelperProcess::spawn_untrusted(&session, CHILD, "untrusted", "init")?;
     witness.check("after a child that is not trusted connected")?;
-    let mut silent = Puppet::spawn_as(&session, CHILD, "silent", "no-init")?;
+    let mut silent = HelperProcess::spawn_as(&session, CHILD, "silent", "no-init")?;
     silent.child.kill()?;
     trusted.ask("record 1 10")?;
     session.capture()?;
@@ -76,7 +77,8 @@ fn a_lock_of_the_host_on_its_own_executable_survives_the_reading_of_symbols() ->
     let offset = std::process::id().into();
     locks::take_shared(&file, Extent::Byte(offset))?;
     let question = format!("byte-locker {} {offset}", path.display());
-    let mut witness = Witness { puppet: Puppet::spawn_as(&session, CHILD, "witness", "no-init")?, question };
+    let mut witness =
+        Witness { helper: HelperProcess::spawn_as(&session, CHILD, "witness", "no-init")?, question };
     witness.check("before")?;
     // Symbols are only looked up for samples, so some samples of this program are needed.
     let mut capture = || {
@@ -108,9 +110,9 @@ fn a_lock_of_a_child_survives_its_profiler() -> anyhow::Result<()> {
     let path = session.path("lock");
     std::fs::write(&path, "")?;
     for trusted in [true, false] {
-        let spawn = if trusted { Puppet::spawn_as } else { Puppet::spawn_untrusted };
+        let spawn = if trusted { HelperProcess::spawn_as } else { HelperProcess::spawn_untrusted };
         let mut child = spawn(&session, CHILD, "child", "no-init")?;
-        let mut witness = Puppet::spawn_as(&session, CHILD, "witness", "no-init")?;
+        let mut witness = HelperProcess::spawn_as(&session, CHILD, "witness", "no-init")?;
         let pid = child.pid();
         let mut check = |when: &str| {
             let answer = witness.ask(&format!("locker {}", path.display()))?;

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch};
-use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use integration_tests::{hostile_library, tools};
 use profiler_parent::core::session::Features;
@@ -23,17 +23,17 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 const SMALL_STACK: usize = 64 << 10;
 
 /// A session with a child that visits the hostile library on command.
-struct Scene {
-    child: Puppet,
+struct Fixture {
+    child: HelperProcess,
     library: PathBuf,
     session: TestSession,
 }
 
-impl Scene {
+impl Fixture {
     fn start() -> anyhow::Result<Self> {
         let session = session::start(|builder| builder.features(Features::STACK_WALK))?;
         let library = hostile_library::build(session.path("a").parent().context("no directory")?)?;
-        let child = Puppet::spawn(&session, CHILD, "child", "init")?;
+        let child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
         Ok(Self { child, library, session })
     }
 
@@ -66,7 +66,7 @@ fn unpacked(path: &Path) -> anyhow::Result<String> {
 #[test]
 fn a_capture_from_a_small_thread_of_the_host_survives_names_that_nest() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::start()?;
+    let mut scene = Fixture::start()?;
     let path = scene.session.path("profile.json.gz");
     scene.until_named(|session| {
         std::thread::scope(|scope| {
@@ -84,7 +84,7 @@ fn a_capture_from_a_small_thread_of_the_host_survives_names_that_nest() -> anyho
 #[test]
 fn a_capture_of_the_live_page_survives_names_that_nest() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::start()?;
+    let mut scene = Fixture::start()?;
     let live = scene.session.serve_live(([127, 0, 0, 1], 0).into())?;
     scene.until_named(|_| {
         let begun: Value = serde_json::from_slice(&integration_tests::page::ask(&live, "POST", "capture")?)?;
@@ -107,7 +107,7 @@ fn a_capture_of_the_live_page_survives_names_that_nest() -> anyhow::Result<()> {
 #[test]
 fn the_evidence_of_an_alert_survives_names_that_nest() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::start()?;
+    let mut scene = Fixture::start()?;
     let rules = AlertRules::default().buffering(Duration::from_millis(100));
     let evidence = EvidenceOptions::in_directory(scene.session.path("evidence"));
     let alerts = scene.session.alerts(rules, evidence)?;

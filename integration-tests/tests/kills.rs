@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use integration_tests::kills::{self, chance::Chance};
+use integration_tests::kills::{self, rng::Rng};
 use integration_tests::own_process;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kills");
@@ -10,7 +10,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_kills");
 #[test]
 fn a_thousand_random_kills_lose_nothing_committed() -> anyhow::Result<()> {
     own_process!();
-    let seed = Chance::seed();
+    let seed = Rng::seed();
     let tally = kills::run(Path::new(PROGRAM), 1000, seed, |_| {})?;
     println!("{tally:#?}");
     assert_eq!(tally.broken, 0, "seed {seed}: {:#?}", tally.complaints);

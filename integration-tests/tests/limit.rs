@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::Stopwatch;
-use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use integration_tests::watch::Seen;
 use profiler_core::ids::ByteLimit;
@@ -20,16 +20,16 @@ const SWEEPS: u64 = 200;
 fn eight_flooding_children_never_exceed_the_limit_and_keep_like_spans() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(LIMIT)))?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 8)?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 8)?;
     let mut likeness = Vec::new();
     // The machine's own scheduling is in a single look at the spans, so three are taken.
     for _ in 0..3 {
-        puppets.iter_mut().try_for_each(|puppet| puppet.ask("flood 2 4000").map(drop))?;
+        helpers.iter_mut().try_for_each(|helper| helper.ask("flood 2 4000").map(drop))?;
         let Seen { peak, sweeps, .. } = watch(&session);
         assert!(sweeps > SWEEPS, "only {sweeps} sweeps");
         assert!(peak <= LIMIT, "peak {peak}");
         assert!(peak > LIMIT / 2, "peak {peak}: the limit is hardly used, so nothing was tested");
-        puppets.iter_mut().try_for_each(|puppet| puppet.tell("calm"))?;
+        helpers.iter_mut().try_for_each(|helper| helper.tell("calm"))?;
         likeness.push(shortest_to_longest_span(&session)?);
     }
     likeness.sort_by(f64::total_cmp);
@@ -60,13 +60,13 @@ fn the_dead_are_inside_the_limit_and_make_room() -> anyhow::Result<()> {
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(2 << 20)))?;
     let mut seen = Seen::default();
     for round in 0..6 {
-        let mut puppet = Puppet::spawn(&session, CHILD, &format!("dead-{round}"), "init")?;
-        puppet.ask("burst 2 20000")?;
+        let mut helper = HelperProcess::spawn(&session, CHILD, &format!("dead-{round}"), "init")?;
+        helper.ask("burst 2 20000")?;
         let before = seen.sweeps;
         let is_enough = |seen: &Seen| seen.sweeps > before + 20;
         seen.look_until(Duration::from_millis(100), &session, 2 << 20, is_enough);
         assert!(seen.peak <= 2 << 20, "{seen:?} in round {round}");
-        puppet.end("kill")?;
+        helper.end("kill")?;
     }
     assert!(seen.sweeps > 100, "{seen:?}");
     let (report, profile) = session.capture()?;
@@ -99,9 +99,9 @@ fn the_parent_is_inside_the_limit_like_anyone() -> anyhow::Result<()> {
 fn share_of_a_flooding_parent() -> anyhow::Result<f64> {
     let limit = 2 << 20;
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(limit)))?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 2)?;
-    for puppet in &mut puppets {
-        puppet.ask("flood 1 500")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 2)?;
+    for helper in &mut helpers {
+        helper.ask("flood 1 500")?;
     }
     let whole = Stopwatch::start();
     let mut seen = Seen::default();
@@ -140,16 +140,16 @@ fn a_limit_that_does_not_hold_this_process_is_an_error_that_says_what_is_needed(
 fn a_child_that_the_limit_does_not_hold_runs_unprofiled() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(3 * 8 * 4096)))?;
-    let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
-    let mut second = Puppet::spawn(&session, CHILD, "second", "init")?;
-    let mut third = Puppet::spawn(&session, CHILD, "third", "init")?;
-    let profiled = [&first, &second, &third].map(|puppet| puppet.child.is_profiled());
+    let mut first = HelperProcess::spawn(&session, CHILD, "first", "init")?;
+    let mut second = HelperProcess::spawn(&session, CHILD, "second", "init")?;
+    let mut third = HelperProcess::spawn(&session, CHILD, "third", "init")?;
+    let profiled = [&first, &second, &third].map(|helper| helper.child.is_profiled());
     assert_eq!(profiled, [true, true, false]);
     assert_eq!(third.status, "NoParent");
     let reports = session.processes();
     assert!(reports[3].unprofiled.is_some() && reports[2].unprofiled.is_none());
-    for puppet in [&mut first, &mut second, &mut third] {
-        puppet.ask("mark 3")?;
+    for helper in [&mut first, &mut second, &mut third] {
+        helper.ask("mark 3")?;
     }
     assert_eq!(third.end("exit 4")?.code(), Some(4));
     let (_, profile) = session.capture()?;

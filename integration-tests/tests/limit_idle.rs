@@ -3,10 +3,10 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::marks;
 use integration_tests::own_process;
 use integration_tests::patience::until;
-use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use profiler_core::ids::ByteLimit;
 use profiler_core::internal::sys::spawn_quiet;
@@ -50,7 +50,7 @@ fn large_chunks_of_threads_that_fell_idle_go_by_age_when_another_process_needs_m
     let threads: Vec<_> = threads.collect::<std::io::Result<_>>()?;
     rested.wait();
     let busy = own_bytes(&session);
-    let mut other = Puppet::spawn(&session, CHILD, "other", "init")?;
+    let mut other = HelperProcess::spawn(&session, CHILD, "other", "init")?;
     other.ask("flood 2 100")?;
     // Header, tables and the smallest chunks stay; one chunk of one thread would be more.
     let gone = until(|| own_bytes(&session) < 256 << 10);

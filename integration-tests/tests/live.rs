@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own::thread_names;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
-use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use integration_tests::tools;
 use profiler_parent::core::marker::category;
@@ -124,7 +124,7 @@ fn l1_rows_are_groups_over_processes_and_open_into_them() -> anyhow::Result<()> 
     own_process!();
     let session = start()?;
     let (_live, page) = served(&session)?;
-    let mut children = Puppet::spawn_many(&session, CHILD, 2)?;
+    let mut children = HelperProcess::spawn_many(&session, CHILD, 2)?;
     for (child, times) in children.iter_mut().zip([3, 4]) {
         child.ask("probes")?;
         child.ask(&format!("work-for plugin checker {times} 2000"))?;
@@ -152,7 +152,7 @@ fn l1_lately_says_what_was_done_since_and_forgets_nothing_else() -> anyhow::Resu
     own_process!();
     let session = start()?;
     let (_live, page) = served(&session)?;
-    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     child.ask("work-for plugin early 5 0")?;
     page.until("groups.json?window=10s&top=all", |table| {
         row(table, "early").is_some_and(|row| row["ticks"] == 0) // in the first look, so not new
@@ -171,7 +171,7 @@ fn l1_processes_say_what_they_hold_how_they_are_and_how_they_ended() -> anyhow::
     own_process!();
     let session = start()?;
     let (_live, page) = served(&session)?;
-    let mut children = Puppet::spawn_many(&session, CHILD, 3)?;
+    let mut children = HelperProcess::spawn_many(&session, CHILD, 3)?;
     children[0].ask("mark 500")?;
     assert!(children[1].freeze(), "it does not stop");
     children[2].end("exit 3")?;
@@ -201,7 +201,7 @@ fn l1_an_alert_leads_to_its_evidence() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
     let (_live, page) = served(&session)?;
-    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     // It has heard what is to be measured, and is known.
     assert!(until(|| child.ask("probes").is_ok_and(|said| said != "ok 0")), "it hears of no probe");
     child.ask("work-for plugin slow 1 0")?;

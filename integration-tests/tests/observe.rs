@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use integration_tests::counting::allocations_of;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own::{pool_descriptors, thread_names};
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch, until};
-use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use profiler_core::ids::ByteLimit;
 use profiler_parent::core::marker::schema::{Format, MarkerSchema};
@@ -116,7 +116,7 @@ fn t1_markers_allocate_nothing_whether_anybody_records_or_not() -> anyhow::Resul
 fn t2_an_observer_of_a_group_sees_its_own_and_what_is_global_of_all_processes() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     let (a, all) = (often(&session, Filter::default().group("a"))?, often(&session, Filter::default())?);
     for line in ["inside a 3", "inside b 5", "inside * 2", "point", "inside a 1"] {
         child.ask(line)?;
@@ -181,7 +181,7 @@ fn t3_nested_spans_pair_from_the_inside_and_texts_keep_timers_apart() -> anyhow:
 fn t4_a_long_span_is_told_once_with_its_start_and_shown_as_running_until_then() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     child.ask("open-span early")?;
     let observer = often(&session, Filter::default())?;
     child.ask("open-span late")?;
@@ -214,9 +214,9 @@ fn t4_a_long_span_is_told_once_with_its_start_and_shown_as_running_until_then() 
 fn t5_spans_of_eight_threads_of_two_processes_come_once_each_with_thread_and_process() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let mut first = Puppet::spawn(&session, CHILD, "first", "init")?;
+    let mut first = HelperProcess::spawn(&session, CHILD, "first", "init")?;
     let observer = often(&session, Filter::default().name("work"))?;
-    let mut second = Puppet::spawn(&session, CHILD, "second", "init")?; // comes later
+    let mut second = HelperProcess::spawn(&session, CHILD, "second", "init")?; // comes later
     first.tell("spans 8 20")?;
     second.ask("spans 8 20")?;
     first.line()?;
@@ -264,7 +264,7 @@ impl ProfilerMarker for Sent {
 fn t5_a_flow_has_one_number_in_both_processes() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     let observer = often(&session, Filter::default())?;
     marker!("sent", &category::IPC, MarkerOptions::default(), &Sent { flow: 4711 });
     child.ask("receive 4711")?;
@@ -302,7 +302,7 @@ fn t6_a_point_ends_where_it_starts_and_details_come_with_their_span() -> anyhow:
 fn t7_batches_keep_their_period_while_busy_and_none_comes_when_nothing_happens() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     let watch = Stopwatch::start();
     let observer = session.observe(Filter::default())?;
     assert_eq!(observer.next(Duration::from_millis(500)), Err(NoBatch::Timeout), "nothing happened");
@@ -349,7 +349,7 @@ fn t8_an_observer_with_a_long_period_keeps_no_pool_of_the_dead_open() -> anyhow:
     let observe =
         || session.observe_with(Filter::default().name("nothing"), options.batch_markers(usize::MAX));
     let _observer = observe()?;
-    let mut children = Puppet::spawn_many(&session, CHILD, 4)?;
+    let mut children = HelperProcess::spawn_many(&session, CHILD, 4)?;
     children.iter_mut().try_for_each(|child| child.ask("mark 10").map(drop))?;
     drop(observe()?); // now all of them are read
     ensure!(pool_descriptors() > before, "it sees no pool");
@@ -367,7 +367,7 @@ fn t8_an_observer_with_a_long_period_keeps_no_pool_of_the_dead_open() -> anyhow:
 fn t7_who_does_not_read_loses_what_does_not_fit_and_is_told_how_much() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     let options = ObserverOptions::default().period(OFTEN).batch_markers(100).queue_bytes(100_000);
     let slow = session.observe_with(Filter::default().name("numbered"), options)?;
     // Room for all markers: this thread may be held up while the reader thread delivers them.
@@ -401,7 +401,7 @@ fn t7_who_does_not_read_loses_what_does_not_fit_and_is_told_how_much() -> anyhow
 fn t8_the_last_observer_takes_everything_along_and_no_end_is_orphaned() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     let reads = || thread_names().iter().any(|name| name.starts_with("profiler-observ"));
     assert!(!reads());
     let before = pool_descriptors();
@@ -475,7 +475,7 @@ fn t9_what_the_delivery_records_is_not_delivered() -> anyhow::Result<()> {
 fn t10_every_batch_says_when_its_session_began_and_processes_align() -> anyhow::Result<()> {
     own_process!();
     let session = start()?;
-    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     let observer = often(&session, Filter::default())?;
     let monotonic = || {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -511,7 +511,7 @@ fn the_last_entries_of_a_killed_process_come_and_its_open_spans_are_unfinished()
     own_process!();
     let session = start()?;
     let observer = often(&session, Filter::default())?;
-    let mut child = Puppet::spawn(&session, CHILD, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, CHILD, "child", "init")?;
     child.ask("open-span for ever")?;
     child.ask("mark 500")?;
     child.end("kill")?;

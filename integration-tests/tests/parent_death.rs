@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use integration_tests::family::{Family, Kid, Wishes};
 use integration_tests::own_process;
 use integration_tests::patience::until;
+use integration_tests::process_tree::{ProcessTree, ProcessTreeOptions, TreeChild};
 use integration_tests::profile::Profile;
 use rustix::process::Signal;
 
-const WISHES: Wishes<'static> = Wishes {
+const WISHES: ProcessTreeOptions<'static> = ProcessTreeOptions {
     parent: env!("CARGO_BIN_EXE_parent"),
     child: env!("CARGO_BIN_EXE_child"),
     limit: 16 << 20,
@@ -25,7 +25,7 @@ struct Books {
 
 /// Asks a child for its books, and checks that they add up and that nothing was dropped but for
 /// want of memory.
-fn books(kid: &mut Kid) -> anyhow::Result<Books> {
+fn books(kid: &mut TreeChild) -> anyhow::Result<Books> {
     let said = kid.ask("books")?;
     let mut words = said.split(' ').skip(1);
     let mut number = || -> anyhow::Result<u64> { Ok(words.next().context("too few")?.parse()?) };
@@ -43,7 +43,7 @@ fn books(kid: &mut Kid) -> anyhow::Result<Books> {
 }
 
 /// Waits until a child has recorded more than at a time before.
-fn records_on(kid: &mut Kid, before: &Books) -> anyhow::Result<()> {
+fn records_on(kid: &mut TreeChild, before: &Books) -> anyhow::Result<()> {
     let enough = before.recorded + 10_000;
     ensure!(until(|| books(kid).is_ok_and(|now| now.recorded > enough)), "{}: {before:?}", kid.name);
     Ok(())
@@ -52,7 +52,7 @@ fn records_on(kid: &mut Kid, before: &Books) -> anyhow::Result<()> {
 #[test]
 fn children_of_a_killed_parent_go_on_and_leave_nothing() -> anyhow::Result<()> {
     own_process!();
-    let mut family = Family::start(&WISHES, |_| {})?;
+    let mut family = ProcessTree::start(&WISHES, |_| {})?;
     family.spawn_kids(&WISHES, 4)?;
     family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
     std::thread::sleep(Duration::from_millis(100)); // in the middle of chunk switches and evictions
@@ -74,7 +74,7 @@ fn children_of_a_killed_parent_go_on_and_leave_nothing() -> anyhow::Result<()> {
 #[test]
 fn a_child_that_starts_as_its_parent_dies_records_unharmed() -> anyhow::Result<()> {
     own_process!();
-    let mut family = Family::start(&WISHES, |_| {})?;
+    let mut family = ProcessTree::start(&WISHES, |_| {})?;
     for _ in 0..4 {
         family.spawn(&format!("{} init", WISHES.child))?; // connected or not
     }
@@ -94,16 +94,16 @@ fn the_socket_of_a_child_that_never_connected_goes_with_the_next_session_and_a_l
 -> anyhow::Result<()> {
     own_process!();
     let silent = format!("{} no-init", WISHES.child); // it runs, and is never heard of
-    let mut killed = Family::start(&WISHES, |_| {})?;
+    let mut killed = ProcessTree::start(&WISHES, |_| {})?;
     killed.spawn(&silent)?;
     assert_eq!(killed.left_over().len(), 1, "where it could connect");
     let place = killed.path("tmp");
-    let mut living = Family::start(&WISHES, |parent| _ = parent.env("TMPDIR", &place))?;
+    let mut living = ProcessTree::start(&WISHES, |parent| _ = parent.env("TMPDIR", &place))?;
     living.spawn(&silent)?;
     killed.kill_parent()?; // before its child, or it removes the socket when it sees the child end
     killed.kids[0].signal(Signal::KILL);
     assert_eq!(killed.left_over().len(), 2);
-    let mut next = Family::start(&WISHES, |parent| _ = parent.env("TMPDIR", &place))?;
+    let mut next = ProcessTree::start(&WISHES, |parent| _ = parent.env("TMPDIR", &place))?;
     assert_eq!(killed.left_over().len(), 1, "that of the living session");
     next.dismiss()?;
     living.kids[0].signal(Signal::KILL);
@@ -115,7 +115,7 @@ fn the_socket_of_a_child_that_never_connected_goes_with_the_next_session_and_a_l
 #[test]
 fn a_session_that_is_killed_as_a_whole_leaves_no_files() -> anyhow::Result<()> {
     own_process!();
-    let mut family = Family::start(&WISHES, |_| {})?;
+    let mut family = ProcessTree::start(&WISHES, |_| {})?;
     family.spawn_kids(&WISHES, 4)?;
     family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
     family.kill_all()?;
@@ -126,7 +126,7 @@ fn a_session_that_is_killed_as_a_whole_leaves_no_files() -> anyhow::Result<()> {
 #[test]
 fn children_of_a_parent_that_stands_still_record_on_and_the_books_hold_afterwards() -> anyhow::Result<()> {
     own_process!();
-    let mut family = Family::start(&WISHES, |_| {})?;
+    let mut family = ProcessTree::start(&WISHES, |_| {})?;
     family.spawn_kids(&WISHES, 3)?;
     family.kids.iter_mut().try_for_each(|kid| kid.ask("flood 2").map(|_| ()))?;
     family.signal_parent(Signal::STOP);

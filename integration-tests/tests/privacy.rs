@@ -6,12 +6,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use integration_tests::family::{Family, Wishes};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
-use integration_tests::puppet::Puppet;
+use integration_tests::process_tree::{ProcessTree, ProcessTreeOptions};
 use integration_tests::{session, tools};
 
-const WISHES: Wishes<'static> = Wishes {
+const WISHES: ProcessTreeOptions<'static> = ProcessTreeOptions {
     parent: env!("CARGO_BIN_EXE_parent"),
     child: env!("CARGO_BIN_EXE_child"),
     limit: 16 << 20,
@@ -80,7 +80,7 @@ fn fifty_planted_secrets_are_in_no_profile_and_no_file_name() -> anyhow::Result<
     assert!(KINDS.len() * EACH >= 50);
     let place = tempfile::tempdir()?;
     let mut planted = Ok(());
-    let mut family = Family::start(&WISHES, |command| planted = plant(command, place.path()))?;
+    let mut family = ProcessTree::start(&WISHES, |command| planted = plant(command, place.path()))?;
     planted?;
     for _ in 0..2 {
         family.spawn(&format!("{} init {}", WISHES.child, secrets("child").join(" ")))?;
@@ -123,8 +123,8 @@ fn names_are_clean(pools: &Path) -> anyhow::Result<()> {
 fn a_profile_is_its_owners_alone_whatever_stood_in_its_place() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, WISHES.child, "child", "init")?;
-    puppet.ask("mark 10")?;
+    let mut helper = HelperProcess::spawn(&session, WISHES.child, "child", "init")?;
+    helper.ask("mark 10")?;
     let (target, victim) = (session.path("profile.json"), session.path("victim"));
     fs::write(&victim, "precious")?;
     for stood in 0..3 {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::marks::check_of;
 use integration_tests::own_process;
 use integration_tests::patience::{LONG, Stopwatch};
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use integration_tests::tools;
 use profiler_core::ids::ByteLimit;
@@ -61,16 +61,16 @@ fn verdict(report: &CaptureReport, name: &str) -> String {
 fn killed_frozen_living_and_unconnected_children_are_there_and_nobody_is_waited_for() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppets = ["alive", "frozen", "killed"]
-        .map(|name| Puppet::spawn(&session, CHILD, name, "init").expect("a child"));
-    for puppet in &mut puppets {
-        puppet.ask("hold 3 500")?;
+    let mut helpers = ["alive", "frozen", "killed"]
+        .map(|name| HelperProcess::spawn(&session, CHILD, name, "init").expect("a child"));
+    for helper in &mut helpers {
+        helper.ask("hold 3 500")?;
     }
     let mut silent = std::process::Command::new(CHILD);
     silent.arg("die-in-init");
     let mut silent = session.spawn("hasty", silent)?;
     silent.wait()?;
-    let [_alive, frozen, killed] = &mut puppets;
+    let [_alive, frozen, killed] = &mut helpers;
     assert!(frozen.freeze());
     killed.child.kill()?;
     killed.child.wait()?;
@@ -103,8 +103,8 @@ fn killed_frozen_living_and_unconnected_children_are_there_and_nobody_is_waited_
 fn both_formats_have_the_same_books() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)))?;
-    let mut calm = Puppet::spawn(&session, CHILD, "calm", "init")?;
-    let mut crowded = Puppet::spawn(&session, CHILD, "crowded", "init")?;
+    let mut calm = HelperProcess::spawn(&session, CHILD, "calm", "init")?;
+    let mut crowded = HelperProcess::spawn(&session, CHILD, "crowded", "init")?;
     calm.ask("hold 2 100")?;
     crowded.ask("burst 3 60000")?; // more than there is room for
     ensure!(session.all_pause(), "not paused");
@@ -144,8 +144,8 @@ fn a_dead_session_is_recovered_in_the_processed_format() -> anyhow::Result<()> {
     let base = tempfile::tempdir()?;
     std::fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
     let session = session::start(|builder| builder.pool_directory(base.path()))?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-    puppet.ask("hold 2 100")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    helper.ask("hold 2 100")?;
     let target = session.path("recovered.json");
     let (pools, out) = (base.path().to_string_lossy().into_owned(), target.to_string_lossy().into_owned());
     let said = tools::run(&["recover", &pools, "-o", &out])?;

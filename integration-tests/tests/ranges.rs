@@ -3,10 +3,10 @@
 use profiler_core::ids::ByteLimit;
 use std::time::Duration;
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::marks;
 use integration_tests::own_process;
 use integration_tests::patience::{HeldUp, Stopwatch, patiently, until};
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
@@ -15,7 +15,7 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 3)?;
     for phase in 0..3 {
         if phase == 1 {
             assert!(session.all_pause());
@@ -23,8 +23,8 @@ fn nothing_is_recorded_in_a_pause_and_every_process_shows_it() -> anyhow::Result
         if phase == 2 {
             assert!(session.all_resume());
         }
-        for puppet in &mut puppets {
-            puppet.ask("mark 100")?;
+        for helper in &mut helpers {
+            helper.ask("mark 100")?;
         }
         (100 * phase..100 * (phase + 1)).for_each(|sequence| marks::record(0, sequence));
     }
@@ -45,10 +45,10 @@ fn a_child_that_comes_during_a_pause_is_paused_too_and_a_lasting_pause_has_no_en
     own_process!();
     let session = session::start(|builder| builder)?;
     assert!(session.all_pause());
-    let mut puppet = Puppet::spawn(&session, CHILD, "late", "init")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "late", "init")?;
     // It is told when it connects; from then on nothing is recorded.
-    assert!(until(|| puppet.ask("paused").is_ok_and(|paused| paused == "ok true")));
-    puppet.ask("mark 100")?;
+    assert!(until(|| helper.ask("paused").is_ok_and(|paused| paused == "ok true")));
+    helper.ask("mark 100")?;
     let (_, profile) = session.capture()?;
     let process = profile.process("late")?;
     assert_eq!(process.books()?.delivered, 0);
@@ -65,17 +65,17 @@ fn entries_older_than_the_window_are_delivered_by_no_process() -> anyhow::Result
 /// Entries that are newer than the window must be in the profile before the window is over.
 fn leaves_the_window(window: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.duration(window))?;
-    let mut puppets = Puppet::spawn_many(&session, CHILD, 3)?;
-    for puppet in &mut puppets {
-        puppet.ask("hold 2 200")?;
-        puppet.ask("mark 200")?;
+    let mut helpers = HelperProcess::spawn_many(&session, CHILD, 3)?;
+    for helper in &mut helpers {
+        helper.ask("hold 2 200")?;
+        helper.ask("mark 200")?;
     }
-    puppets[2].end("kill")?;
+    helpers[2].end("kill")?;
     (0..200).for_each(|sequence| marks::record(0, sequence));
     std::thread::sleep(window + window / 2);
     let watch = Stopwatch::start();
-    for puppet in &mut puppets[..2] {
-        puppet.ask("mark 50")?;
+    for helper in &mut helpers[..2] {
+        helper.ask("mark 50")?;
     }
     (200..250).for_each(|sequence| marks::record(0, sequence));
     let (_, profile) = session.capture()?;
@@ -101,8 +101,8 @@ fn what_the_dead_left_leaves_the_window_also_while_others_record() -> anyhow::Re
 
 fn dies_and_leaves_the_window(window: Duration) -> anyhow::Result<()> {
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)).duration(window))?;
-    let mut busy = Puppet::spawn(&session, CHILD, "busy", "init")?;
-    let mut dead = Puppet::spawn(&session, CHILD, "dead", "init")?;
+    let mut busy = HelperProcess::spawn(&session, CHILD, "busy", "init")?;
+    let mut dead = HelperProcess::spawn(&session, CHILD, "dead", "init")?;
     busy.ask("flood 2 100")?;
     dead.ask("record 2 300")?;
     dead.end("kill")?;

@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use integration_tests::acks::{self, Counts};
-use integration_tests::family::{Family, Kid, Wishes};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::until;
+use integration_tests::process_tree::{ProcessTree, ProcessTreeOptions, TreeChild};
 use integration_tests::profile::Profile;
-use integration_tests::puppet::Puppet;
 use integration_tests::{session, tools};
 use rustix::process::Signal;
 use serde_json::Value;
 
-const WISHES: Wishes<'static> = Wishes {
+const WISHES: ProcessTreeOptions<'static> = ProcessTreeOptions {
     parent: env!("CARGO_BIN_EXE_parent"),
     child: env!("CARGO_BIN_EXE_child"),
     limit: 256 << 20,
@@ -27,20 +27,20 @@ const WISHES: Wishes<'static> = Wishes {
 const ENDED: &str = "recovered: ended, with unknown status";
 
 /// A family of which everybody records and acknowledges.
-fn recording(kids: usize) -> anyhow::Result<(Family, PathBuf)> {
-    let mut family = Family::start(&WISHES, |_| {})?;
+fn recording(kids: usize) -> anyhow::Result<(ProcessTree, PathBuf)> {
+    let mut family = ProcessTree::start(&WISHES, |_| {})?;
     family.spawn_kids(&WISHES, kids)?;
     let own = family.path("parent.acks");
     family.ask(&format!("acknowledge 2 {}", own.display()))?;
     family.kids.iter().try_for_each(|kid| kid.tell("acknowledge 2"))?;
-    let busy = |kid: &Kid| kid.said().is_ok_and(|said| said.len() > 16 * 200);
+    let busy = |kid: &TreeChild| kid.said().is_ok_and(|said| said.len() > 16 * 200);
     ensure!(until(|| family.kids.iter().all(busy)), "they do not record");
     ensure!(until(|| fs::read(&own).is_ok_and(|said| said.len() > 16 * 200)), "the parent does not record");
     Ok((family, own))
 }
 
 /// What a child has acknowledged by now.
-fn acknowledged(kid: &Kid) -> anyhow::Result<Counts> {
+fn acknowledged(kid: &TreeChild) -> anyhow::Result<Counts> {
     Ok(acks::counts(&kid.said()?))
 }
 
@@ -86,7 +86,8 @@ fn a_session_whose_children_live_on_is_recovered_up_to_now() -> anyhow::Result<(
     family.kids[0].signal(Signal::KILL);
     family.kids[0].wait()?;
     let before: Vec<usize> = family.kids.iter().map(|kid| kid.said().map_or(0, |said| said.len())).collect();
-    let on = |(kid, before): (&Kid, &usize)| kid.said().is_ok_and(|said| said.len() > before + 16 * 200);
+    let on =
+        |(kid, before): (&TreeChild, &usize)| kid.said().is_ok_and(|said| said.len() > before + 16 * 200);
     ensure!(until(|| family.kids.iter().zip(&before).skip(1).all(on)), "orphans do not go on");
     let told = family.kids.iter().map(acknowledged).collect::<anyhow::Result<Vec<_>>>()?;
     let pools = family.pools.clone().context("no pools")?;
@@ -104,7 +105,7 @@ fn a_session_whose_children_live_on_is_recovered_up_to_now() -> anyhow::Result<(
 fn a_child_whose_parent_dies_while_it_connects_is_recovered_whole() -> anyhow::Result<()> {
     own_process!();
     for _ in 0..5 {
-        let mut family = Family::start(&WISHES, |_| {})?;
+        let mut family = ProcessTree::start(&WISHES, |_| {})?;
         for _ in 0..3 {
             family.spawn(&format!("{} init", WISHES.child))?; // connected or not
         }
@@ -236,15 +237,15 @@ fn a_session_that_ends_in_order_removes_its_directory_and_no_other() -> anyhow::
     fs::write(&old, "of another session")?;
     let mut session = session::start(|builder| builder.pool_directory(&base))?;
     let own = session.pool_directory().context("no directory")?.to_owned();
-    let mut puppet = Puppet::spawn(&session, WISHES.child, "child", "init")?;
-    puppet.ask("record 2 100")?;
+    let mut helper = HelperProcess::spawn(&session, WISHES.child, "child", "init")?;
+    helper.ask("record 2 100")?;
     assert_eq!(pool_files(&own)?.len(), 2);
     let (_, profile) = session.capture()?;
     assert_eq!(profile.verdict("child")?, "complete");
     assert_eq!(profile.process("child")?.books()?.delivered, 200);
     session.end();
     assert!(!own.exists() && old.exists());
-    assert_eq!(puppet.ask("record 2 100")?, "ok", "a child that lives on is unharmed");
+    assert_eq!(helper.ask("record 2 100")?, "ok", "a child that lives on is unharmed");
     Ok(())
 }
 
@@ -257,10 +258,10 @@ fn pools_in_files_keep_the_limit_and_go_when_their_data_has_expired() -> anyhow:
     let session =
         session::start(|builder| builder.memory_limit(ByteLimit::new(LIMIT)).pool_directory(base.path()))?;
     let own = session.pool_directory().context("no directory")?.to_owned();
-    let mut first = Puppet::spawn(&session, WISHES.child, "first", "init")?;
+    let mut first = HelperProcess::spawn(&session, WISHES.child, "first", "init")?;
     first.ask("record 1 100")?;
     first.end("exit 0")?;
-    let mut second = Puppet::spawn(&session, WISHES.child, "second", "init")?;
+    let mut second = HelperProcess::spawn(&session, WISHES.child, "second", "init")?;
     second.ask("flood 2")?;
     let mut peak = 0;
     let gone = until(|| {
@@ -286,11 +287,11 @@ fn info_says_what_the_profile_says_and_the_pools_say() -> anyhow::Result<()> {
     fs::set_permissions(base.path(), PermissionsExt::from_mode(0o700))?;
     let session =
         session::start(|builder| builder.memory_limit(ByteLimit::new(4 << 20)).pool_directory(base.path()))?;
-    let mut calm = Puppet::spawn(&session, WISHES.child, "calm", "init")?;
-    let mut crowded = Puppet::spawn(&session, WISHES.child, "crowded", "init")?;
+    let mut calm = HelperProcess::spawn(&session, WISHES.child, "calm", "init")?;
+    let mut crowded = HelperProcess::spawn(&session, WISHES.child, "crowded", "init")?;
     calm.ask("hold 2 100")?;
     crowded.ask("burst 3 60000")?; // more than there is room for
-    let mut dead = Puppet::spawn(&session, WISHES.child, "dead", "init")?;
+    let mut dead = HelperProcess::spawn(&session, WISHES.child, "dead", "init")?;
     dead.ask("hold 2 50")?;
     dead.end("kill")?;
     let (report, profile) = session.capture()?;

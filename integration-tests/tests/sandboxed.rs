@@ -1,9 +1,9 @@
 //! An untrusted child is a child like any other, also in a sandbox that leaves it nothing but what its
 //! recorder needs: it records, obeys the limit, answers and writes its part.
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::until;
-use integration_tests::puppet::Puppet;
 use integration_tests::session;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::ProcessState;
@@ -14,19 +14,19 @@ const CHILD: &str = env!("CARGO_BIN_EXE_child");
 fn an_untrusted_child_is_profiled_like_any_other() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
+    let mut helper = HelperProcess::spawn_untrusted(&session, CHILD, "child", "init")?;
     assert!(until(|| session.processes()[1].state == ProcessState::Connected));
-    puppet.ask("record 2 500")?;
+    helper.ask("record 2 500")?;
     assert!(session.all_pause(), "it confirms");
-    assert_eq!(puppet.ask("paused")?, "ok true");
+    assert_eq!(helper.ask("paused")?, "ok true");
     assert!(session.all_resume());
     let (_, profile) = session.capture()?;
     assert_eq!(profile.verdict("child")?, "complete");
     assert_eq!(profile.process("child")?.books()?.delivered, 1000);
-    let answer = puppet.ask("grandchild")?;
+    let answer = helper.ask("grandchild")?;
     assert!(answer.starts_with("ok no-variable"), "{answer}");
     assert!(!answer.contains("socket:"), "a program that it starts gets its channel: {answer}");
-    assert!(puppet.end("exit 0")?.success());
+    assert!(helper.end("exit 0")?.success());
     Ok(())
 }
 
@@ -34,14 +34,14 @@ fn an_untrusted_child_is_profiled_like_any_other() -> anyhow::Result<()> {
 fn a_child_in_a_sandbox_records_obeys_and_writes_its_part() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder.memory_limit(ByteLimit::new(8 << 20)))?;
-    let mut puppet = Puppet::spawn_untrusted(&session, CHILD, "child", "init")?;
+    let mut helper = HelperProcess::spawn_untrusted(&session, CHILD, "child", "init")?;
     assert!(until(|| session.processes()[1].state == ProcessState::Connected));
-    puppet.ask("sandbox")?;
-    puppet.ask("record 2 500")?;
+    helper.ask("sandbox")?;
+    helper.ask("record 2 500")?;
     let (_, profile) = session.capture()?;
     assert_eq!(profile.verdict("child")?, "complete");
     assert_eq!(profile.process("child")?.books()?.delivered, 1000);
-    puppet.ask("burst 4 200000")?; // many times the limit
+    helper.ask("burst 4 200000")?; // many times the limit
     assert!(session.all_pause());
     assert!(session.all_resume());
     let (report, profile) = session.capture()?;
@@ -50,6 +50,6 @@ fn a_child_in_a_sandbox_records_obeys_and_writes_its_part() -> anyhow::Result<()
     let counts = report.processes[1].counts; // those of threads that are gone, too
     assert!(counts.evicted > 0, "{counts:?}");
     assert_eq!(counts.recorded(), 801_000, "{counts:?}");
-    assert!(puppet.end("exit 0")?.success());
+    assert!(helper.end("exit 0")?.success());
     Ok(())
 }

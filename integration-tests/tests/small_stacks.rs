@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::own_process;
-use integration_tests::small_stacks::{Kind, scene};
+use integration_tests::small_stacks::{Kind, fixture};
 
 /// `PTHREAD_STACK_MIN` on x86-64.
 const SMALLEST: usize = 16 * 1024;
@@ -35,7 +35,7 @@ fn numbers(said: &str) -> Result<Vec<usize>> {
 fn recording_of_every_kind_works_on_the_smallest_stack_while_it_is_sampled() -> Result<()> {
     own_process!();
     for kind in Kind::ALL {
-        for bytes in [SMALLEST, scene::ENOUGH_TO_WALK] {
+        for bytes in [SMALLEST, fixture::ENOUGH_TO_WALK] {
             let said = run(&["crowd", kind.name(), &bytes.to_string(), "200", "20"])?;
             print!("{}: {said}", kind.name());
         }

@@ -1,9 +1,9 @@
 //! Children that never become what they should be: each has a state and a verdict that say so, goes
 //! on with its own work, and holds nobody up.
 
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own_process;
 use integration_tests::patience::{self, LONG, Stopwatch};
-use integration_tests::puppet::Puppet;
 use integration_tests::session::{self, TestSession};
 use profiler_parent::ProcessState;
 
@@ -24,9 +24,9 @@ fn verdict(session: &TestSession, name: &str) -> anyhow::Result<String> {
 }
 
 /// The child goes on: it obeys, and exits with code 0.
-fn goes_on(puppet: &mut Puppet) -> anyhow::Result<()> {
-    puppet.ask("record 2 100")?;
-    assert!(puppet.end("exit 0")?.success());
+fn goes_on(helper: &mut HelperProcess) -> anyhow::Result<()> {
+    helper.ask("record 2 100")?;
+    assert!(helper.end("exit 0")?.success());
     Ok(())
 }
 
@@ -34,10 +34,10 @@ fn goes_on(puppet: &mut Puppet) -> anyhow::Result<()> {
 fn a_child_that_never_calls_init() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "silent", "no-init")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "silent", "no-init")?;
     assert_eq!(state_of(&session, "silent"), ProcessState::Starting);
     assert_eq!(verdict(&session, "silent")?, "missing: never connected");
-    goes_on(&mut puppet)?;
+    goes_on(&mut helper)?;
     assert!(matches!(state_of(&session, "silent"), ProcessState::Exited(Some(status)) if status.success()));
     assert_eq!(verdict(&session, "silent")?, "missing: never connected");
     Ok(())
@@ -59,66 +59,66 @@ fn a_child_that_dies_before_it_says_hello() -> anyhow::Result<()> {
 fn a_child_with_a_wrong_token_is_refused_and_off() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn_as(&session, CHILD, "forger", "wrong-token")?;
+    let mut helper = HelperProcess::spawn_as(&session, CHILD, "forger", "wrong-token")?;
     let refused = || matches!(state_of(&session, "forger"), ProcessState::Disconnected(_));
     assert!(patience::until(refused));
     let ProcessState::Disconnected(why) = state_of(&session, "forger") else { unreachable!() };
     assert_eq!(why, "whoever connected does not know this child's token");
-    assert!(patience::until(|| puppet.ask("active").is_ok_and(|answer| answer == "ok false")));
+    assert!(patience::until(|| helper.ask("active").is_ok_and(|answer| answer == "ok false")));
     assert_eq!(verdict(&session, "forger")?, format!("recovered: refused: {why}"));
-    goes_on(&mut puppet)
+    goes_on(&mut helper)
 }
 
 #[test]
 fn a_child_of_another_version_stays_off() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "newer", "wrong-version")?;
-    assert!(puppet.status.starts_with("off: the parent speaks version"), "{}", puppet.status);
+    let mut helper = HelperProcess::spawn(&session, CHILD, "newer", "wrong-version")?;
+    assert!(helper.status.starts_with("off: the parent speaks version"), "{}", helper.status);
     assert_eq!(verdict(&session, "newer")?, "missing: never connected");
-    goes_on(&mut puppet)
+    goes_on(&mut helper)
 }
 
 #[test]
 fn a_child_with_a_damaged_variable_stays_off() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "damaged", "malformed")?;
-    assert!(puppet.status.starts_with("off: ") && puppet.status.contains("malformed"), "{}", puppet.status);
+    let mut helper = HelperProcess::spawn(&session, CHILD, "damaged", "malformed")?;
+    assert!(helper.status.starts_with("off: ") && helper.status.contains("malformed"), "{}", helper.status);
     assert_eq!(verdict(&session, "damaged")?, "missing: never connected");
-    goes_on(&mut puppet)
+    goes_on(&mut helper)
 }
 
 #[test]
 fn a_hello_of_another_version_is_refused() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "newer", "wrong-hello")?;
-    assert!(puppet.status.starts_with("refused: "), "{}", puppet.status);
+    let mut helper = HelperProcess::spawn(&session, CHILD, "newer", "wrong-hello")?;
+    assert!(helper.status.starts_with("refused: "), "{}", helper.status);
     let refused = || matches!(state_of(&session, "newer"), ProcessState::Disconnected(_));
     assert!(patience::until(refused));
     let ProcessState::Disconnected(why) = state_of(&session, "newer") else { unreachable!() };
     assert!(why.contains("version"), "{why}");
     assert_eq!(verdict(&session, "newer")?, format!("missing: refused: {why}"));
-    goes_on(&mut puppet)
+    goes_on(&mut helper)
 }
 
 #[test]
 fn a_child_whose_environment_was_cleaned_runs_without_a_profiler() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "clean", "variable-gone")?;
-    assert_eq!(puppet.status, "NoParent");
+    let mut helper = HelperProcess::spawn(&session, CHILD, "clean", "variable-gone")?;
+    assert_eq!(helper.status, "NoParent");
     assert_eq!(verdict(&session, "clean")?, "missing: never connected");
-    goes_on(&mut puppet)
+    goes_on(&mut helper)
 }
 
 #[test]
 fn a_child_that_recorded_nothing_is_said_to_have_recorded_nothing() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "idle", "init")?;
-    assert!(puppet.end("exit 0")?.success());
+    let mut helper = HelperProcess::spawn(&session, CHILD, "idle", "init")?;
+    assert!(helper.end("exit 0")?.success());
     assert_eq!(verdict(&session, "idle")?, "missing: it recorded nothing");
     Ok(())
 }
@@ -127,10 +127,10 @@ fn a_child_that_recorded_nothing_is_said_to_have_recorded_nothing() -> anyhow::R
 fn a_child_that_destroyed_its_own_memory_is_unreadable() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "vandal", "init-and-scribble")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "vandal", "init-and-scribble")?;
     let alive = verdict(&session, "vandal")?;
     assert!(!alive.starts_with("complete"), "{alive}");
-    puppet.end("kill")?;
+    helper.end("kill")?;
     let dead = verdict(&session, "vandal")?;
     assert!(dead.starts_with("missing: memory unreadable: not a profiler pool"), "{dead}");
     Ok(())
@@ -140,8 +140,8 @@ fn a_child_that_destroyed_its_own_memory_is_unreadable() -> anyhow::Result<()> {
 fn a_grandchild_gets_neither_the_variable_nor_the_descriptors() -> anyhow::Result<()> {
     own_process!();
     let session = session::start(|builder| builder)?;
-    let mut puppet = Puppet::spawn(&session, CHILD, "child", "init")?;
-    let answer = puppet.ask("grandchild")?;
+    let mut helper = HelperProcess::spawn(&session, CHILD, "child", "init")?;
+    let answer = helper.ask("grandchild")?;
     let words: Vec<&str> = answer.split(' ').collect();
     assert_eq!(words[..2], ["ok", "no-variable"], "{answer}");
     // Its three standard streams, the directory that it lists, and nothing of the profiler.

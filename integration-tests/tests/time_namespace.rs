@@ -11,10 +11,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::Context;
+use integration_tests::helper_process::{self, HelperProcess};
 use integration_tests::own_process;
 use integration_tests::pairs;
 use integration_tests::patience::{Stopwatch, until};
-use integration_tests::puppet::{self, Puppet};
 use integration_tests::session::{self, TestSession};
 use profiler_parent::SessionBuilder;
 use profiler_parent::core::time::ClockKind;
@@ -53,9 +53,10 @@ fn is_possible() -> bool {
     is_possible
 }
 
-fn set(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<(TestSession, Puppet)> {
+fn set(build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<(TestSession, HelperProcess)> {
     let session = session::start(build)?;
-    let child = Puppet::spawn_by(&session, "away", in_namespace(puppet::command(CHILD, "init")))?;
+    let child =
+        HelperProcess::spawn_by(&session, "away", in_namespace(helper_process::command(CHILD, "init")))?;
     assert_eq!(child.status, "Recording");
     Ok((session, child))
 }

@@ -5,7 +5,7 @@
 
 use std::process::Command;
 
-use ipc_protocol::environment::{self, ChildEnvironment, Handover, Server, Token, VARIABLE};
+use ipc_protocol::environment::{self, ChildEnvironment, InheritedHandle, Server, Token, VARIABLE};
 use ipc_protocol::message::PROTOCOL_VERSION;
 use profiler_core::internal::sys::FileIdentity;
 
@@ -60,8 +60,8 @@ fn check(rule: &str, role: &str, value: Option<&str>, expected: &str) {
 
 fn sample() -> ChildEnvironment {
     ChildEnvironment {
-        pool: Handover::Descriptor { number: 3, identity: FileIdentity { device: 5, inode: 4 } },
-        outbox: Some(Handover::Path("/nowhere".into())),
+        pool: InheritedHandle::Descriptor { number: 3, identity: FileIdentity { device: 5, inode: 4 } },
+        outbox: Some(InheritedHandle::Path("/nowhere".into())),
         token: Token::from_bytes([7; Token::BYTES]),
         server: Server::Named("/tmp/nowhere/socket".into()),
     }

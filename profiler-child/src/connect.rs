@@ -8,11 +8,11 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ipc_protocol::environment::{self, ChildEnvironment, EnvironmentError, Handover};
+use ipc_protocol::environment::{self, ChildEnvironment, EnvironmentError, InheritedHandle};
 use ipc_protocol::limits;
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
 use ipc_protocol::transport::TransportError;
-use ipc_protocol::transport::listener::Line;
+use ipc_protocol::transport::listener::Endpoint;
 use profiler_core::ids::ProcessKey;
 use profiler_core::internal::reader::read_header;
 use profiler_core::internal::sys::{OwnFile, spawn_quiet};
@@ -74,14 +74,14 @@ pub fn init() -> Status {
 
 fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     let pool = parent.pool.open()?;
-    let outbox = parent.outbox.as_ref().map(Handover::open).transpose()?;
-    let line = Line::open(&parent.server)?;
+    let outbox = parent.outbox.as_ref().map(InheritedHandle::open).transpose()?;
+    let line = Endpoint::open(&parent.server)?;
     let header = read_header(&pool).map_err(|error| InitError::NotAPool(error.to_string()))?;
     let (key, params) = session::attach(pool)?;
     let ChildEnvironment { pool, outbox: outbox_number, token, server } = parent;
     // From here on this process has its own descriptors; processes that the host starts do not
     // inherit the numbers.
-    let _ = (pool.release(), outbox_number.map(Handover::release), server.release());
+    let _ = (pool.release(), outbox_number.map(InheritedHandle::release), server.release());
     if let Some(params) = params {
         session::start(params, StartOptions::default())?;
     }
@@ -102,7 +102,7 @@ fn hello(token: environment::Token, key: ProcessKey, mut name: String) -> Hello 
     Hello { version: PROTOCOL_VERSION, token, pid: key.pid, start: key.start, name }
 }
 
-fn serve(line: Line, hello: Hello, files: Files) -> Result<(), TransportError> {
+fn serve(line: Endpoint, hello: Hello, files: Files) -> Result<(), TransportError> {
     let ends = line.connect(hello)?;
     Control::new(ends.sender, files).run(ends.receiver)
 }

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use profiler_parent::core::internal::losses::EntryCounts;
+use profiler_parent::core::internal::entry_counts::EntryCounts;
 use profiler_parent::internal::reading::Nameless;
 use profiler_parent::recover::{Life, PassedOver, SurveyedProcess};
 use profiler_parent::{CapturedProcess, Verdict};

@@ -14,7 +14,7 @@ use crate::entry::stack::Frame;
 use crate::ids::DefinitionId;
 use crate::label::merge::{Merged, Placed, merge};
 use crate::label::{OpenLabels, registry};
-use crate::sampler::here;
+use crate::sampler::self_unwind;
 
 /// Most native frames. Frames further out are left out, and the stack is marked as cut.
 const MAX_NATIVE: usize = 256;
@@ -61,7 +61,7 @@ impl Backtrace {
             self.cut = true;
             return;
         };
-        let Some(captured) = here::capture(&mut *native) else { return };
+        let Some(captured) = self_unwind::capture(&mut *native) else { return };
         let innermost = native.get(..captured.len).unwrap_or_default().iter().rev();
         let own_count = innermost.take_while(|(_, pointer)| *pointer <= own).count();
         (self.native_count, self.cut) = (captured.len.saturating_sub(own_count), captured.cut);

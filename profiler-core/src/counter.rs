@@ -3,15 +3,15 @@
 //! A counter is a static. It gets a cell in the pool's live tables when it is first changed in a
 //! session, so the parent can read it at any time, also after the process has died. Invariants: nothing here waits,
 //! because a global allocator may change counters, also while this very thread makes a cell; what was added before
-//! there was a cell is [`Kept`], and is in it once there is one, whoever made it.
+//! there was a cell is [`PendingSum`], and is in it once there is one, whoever made it.
 
 use crate::definition_cell::DefinitionCell;
 use crate::ids::{CounterIndex, DefinitionId};
-use crate::kept::Kept;
+use crate::pending_sum::PendingSum;
 use crate::manager::{ChunkManager, State};
 use crate::pool::definitions::Definition;
 use crate::pool::live::CounterCell;
-use crate::record::{gate, local};
+use crate::record::{session_state, local};
 
 /// A counter.
 ///
@@ -33,21 +33,21 @@ pub struct Counter {
     cell: DefinitionCell,
     /// What was added while the cell could not be had at once, and in how many changes. Whoever keeps writes the second last,
     /// whoever takes takes it first.
-    waiting: Kept,
-    changes: Kept,
+    waiting: PendingSum,
+    changes: PendingSum,
 }
 
 impl Counter {
     /// A counter that is zero when a session starts.
     pub const fn new(name: &'static str, category: &'static str, description: &'static str) -> Self {
-        let (waiting, changes) = (Kept::new(), Kept::new());
+        let (waiting, changes) = (PendingSum::new(), PendingSum::new());
         Self { name, category, description, cell: DefinitionCell::new(), waiting, changes }
     }
 
     /// Adds to the counter. While no session runs: one relaxed load, nothing counted.
     #[inline]
     pub fn add(&'static self, delta: i64) {
-        let is_on = cfg!(feature = "enabled") && gate::is_active();
+        let is_on = cfg!(feature = "enabled") && session_state::is_active();
         if is_on && !self.with_cell(|cell| cell.add(delta)) {
             self.keep(delta, 1);
         }
@@ -55,7 +55,7 @@ impl Counter {
 
     /// The same, for so many changes at once.
     pub(crate) fn add_many(&'static self, delta: i64, changes: u64) {
-        let is_on = cfg!(feature = "enabled") && gate::is_active();
+        let is_on = cfg!(feature = "enabled") && session_state::is_active();
         if is_on && !self.with_cell(|cell| cell.add_many(delta, changes)) {
             self.keep(delta, changes);
         }
@@ -64,7 +64,7 @@ impl Counter {
     /// Sets the counter.
     #[inline]
     pub fn set(&'static self, value: i64) {
-        if cfg!(feature = "enabled") && gate::is_active() {
+        if cfg!(feature = "enabled") && session_state::is_active() {
             self.with_cell(|cell| cell.set(value));
         }
     }
@@ -72,7 +72,7 @@ impl Counter {
     /// The counter's value since the session started; 0 while none runs.
     pub fn get(&'static self) -> i64 {
         let mut value = 0;
-        if gate::is_active() {
+        if session_state::is_active() {
             self.with_cell(|cell| value = cell.get());
         }
         value
@@ -80,7 +80,7 @@ impl Counter {
 
     /// Makes the counter known, so that it is in the profile even if it never changes.
     pub fn register(&'static self) {
-        if cfg!(feature = "enabled") && gate::is_active() {
+        if cfg!(feature = "enabled") && session_state::is_active() {
             self.with_cell(|_| {});
         }
     }
@@ -103,10 +103,10 @@ impl Counter {
     /// global allocator, by this very one.
     #[cold]
     fn keep(&self, delta: i64, changes: u64) {
-        let session = gate::epoch_of(gate::word());
+        let session = session_state::epoch_of(session_state::word());
         self.waiting.add(session, delta);
         self.changes.add(session, i64::try_from(changes).unwrap_or(i64::MAX));
-        // Whoever has made the cell meanwhile may have collected before that: see `Kept`.
+        // Whoever has made the cell meanwhile may have collected before that: see `PendingSum`.
         let _ = local::with_manager(|manager| {
             let cell = manager.pool().counter(cell_of(self.cell.get(manager.tag())?)?)?;
             self.put_waiting(cell);
@@ -116,7 +116,7 @@ impl Counter {
 
     #[cold]
     fn put_waiting(&self, cell: &CounterCell) {
-        let session = gate::epoch_of(gate::word());
+        let session = session_state::epoch_of(session_state::word());
         let changes = u64::try_from(self.changes.take(session)).unwrap_or(0);
         let delta = self.waiting.take(session);
         if (delta, changes) != (0, 0) {

@@ -6,7 +6,7 @@
 //! statics again.
 
 use crate::ids::DefinitionId;
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 use crate::pool::tag::belongs_to;

@@ -22,16 +22,16 @@ pub mod entry {
     pub use crate::entry::*;
 }
 
-pub mod grave {
-    //! See `grave` in the sources: the pool of a dead process.
+pub mod dead_pool {
+    //! See `dead_pool` in the sources: the pool of a dead process.
 
-    pub use crate::grave::*;
+    pub use crate::dead_pool::*;
 }
 
-pub mod losses {
-    //! See `losses` in the sources: entry counts.
+pub mod entry_counts {
+    //! See `entry_counts` in the sources: entry counts.
 
-    pub use crate::losses::*;
+    pub use crate::entry_counts::*;
 }
 
 pub mod manager {

@@ -56,17 +56,17 @@ mod durations;
 #[cfg(feature = "engine")]
 mod entry;
 #[cfg(feature = "engine")]
-mod grave;
+mod dead_pool;
 #[cfg(feature = "engine")]
 pub mod groups;
 #[cfg(feature = "engine")]
-mod kept;
+mod pending_sum;
 #[cfg(feature = "engine")]
 pub mod label;
 #[cfg(all(test, loom, feature = "engine"))]
 mod loom_models;
 #[cfg(feature = "engine")]
-mod losses;
+mod entry_counts;
 #[cfg(feature = "engine")]
 mod manager;
 #[cfg(feature = "engine")]

@@ -36,7 +36,7 @@ mod full_table;
 #[cfg(feature = "enabled")]
 mod gecko;
 #[cfg(feature = "enabled")]
-mod grave;
+mod dead_pool;
 #[cfg(feature = "enabled")]
 mod group_futures;
 #[cfg(feature = "enabled")]

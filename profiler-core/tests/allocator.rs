@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use profiler_core::counter::Counter;
-use profiler_core::internal::losses::DropReason;
+use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::marker;
 use profiler_core::session::{self, SessionParams, StartOptions};

@@ -2,7 +2,7 @@
 //! is counted for what it is.
 
 use crate::support;
-use profiler_core::internal::losses::DropReason;
+use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::marker;
 use profiler_core::marker::schema::MarkerSchema;
 use profiler_core::marker::{MarkerOptions, ProfilerMarker, add_marker, category};

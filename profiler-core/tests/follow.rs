@@ -8,7 +8,7 @@ use std::rc::Rc;
 use crate::support::{self, RunningSession};
 use profiler_core::ids::ByteLimit;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::internal::pool::layout::{Extent, Layout, Region, SLOT_BYTES, THREAD_BYTES};
 use profiler_core::internal::reader::{ByteSource, Followed, Follower, PoolReader, ThreadInfo};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::support::{self, RunningSession};
 use profiler_core::counter::Counter;
 use profiler_core::ids::{ProcessId, ThreadId};
-use profiler_core::internal::losses::DropReason;
+use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::internal::profile::gecko::{ProcessPart, merge_categories};
 use profiler_core::internal::profile::{
     CancelFlag, Failure, FailureLatch, JsonWriter, ProcessRole, ProcessSummary, ProfileSpec, ProgressCell,

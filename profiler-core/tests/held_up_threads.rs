@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::support::{self, snapshot};
-use profiler_core::internal::losses::{Drops, EntryCounts};
+use profiler_core::internal::entry_counts::{Drops, EntryCounts};
 use profiler_core::internal::pool::{self};
 use profiler_core::internal::reader::{Snapshot, ThreadInfo};
 use profiler_core::marker::schema::MarkerSchema;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use profiler_core::alloc::ProfilingAllocator;
 use profiler_core::ids::ByteLimit;
 use profiler_core::internal::entry::Entry;
-use profiler_core::internal::losses::DropReason;
+use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::marker;
 use profiler_core::marker::schema::MarkerSchema;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::support;
 use profiler_core::counter::Counter;
 use profiler_core::ids::ByteLimit;
-use profiler_core::internal::losses::{DropReason, EntryCounts};
+use profiler_core::internal::entry_counts::{DropReason, EntryCounts};
 use profiler_core::internal::pool::{self, AttachError};
 use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::internal::sys;

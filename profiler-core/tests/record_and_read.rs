@@ -4,7 +4,7 @@
 use crate::support::{self, RunningSession};
 use profiler_core::counter::Counter;
 use profiler_core::internal::entry::{Entry, MarkerEntry, Timing};
-use profiler_core::internal::losses::DropReason;
+use profiler_core::internal::entry_counts::DropReason;
 use profiler_core::internal::payload::{FieldValue, PayloadReader};
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, PoolReader, Snapshot};
 use profiler_core::marker::schema::{Format, MarkerSchema};

@@ -21,10 +21,10 @@ pub mod output {
     pub use crate::output::*;
 }
 
-pub mod outbox {
-    //! See `outbox` in the sources: files of parts.
+pub mod part_file {
+    //! See `part_file` in the sources: files of parts.
 
-    pub use crate::outbox::*;
+    pub use crate::part_file::*;
 }
 
 pub mod processed {

@@ -18,7 +18,7 @@ pub mod internal;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod observe;
-mod outbox;
+mod part_file;
 mod output;
 mod pools;
 mod process_table;
@@ -49,7 +49,7 @@ pub use profiler_core as core;
 #[doc(inline)]
 pub use profiler_core::ids::{ByteLimit, ProcessId};
 #[doc(inline)]
-pub use profiler_core::internal::losses::{DropReason, Drops, EntryCounts};
+pub use profiler_core::internal::entry_counts::{DropReason, Drops, EntryCounts};
 #[doc(inline)]
 pub use profiler_core::session::Features;
 #[doc(no_inline)]

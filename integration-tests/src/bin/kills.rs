@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use integration_tests::kills::{self, chance::Chance, judge::Tally, wild};
+use integration_tests::kills::{self, judge::Tally, rng::Rng, wild};
 use integration_tests::patience::Stopwatch;
 
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     }
     let numbers: Option<Vec<u64>> = std::env::args().skip(1).map(|word| word.parse().ok()).collect();
     let (count, seed) = match numbers.as_deref() {
-        Some(&[count]) => (count, Chance::seed()),
+        Some(&[count]) => (count, Rng::seed()),
         Some(&[count, seed]) => (count, seed),
         _ => {
             eprintln!("usage: kills COUNT [SEED]");

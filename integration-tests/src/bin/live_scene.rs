@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use integration_tests::puppet::Puppet;
+use integration_tests::helper_process::HelperProcess;
 use profiler_core::ids::ByteLimit;
 use profiler_parent::Session;
 use profiler_parent::core::counter::Counter;
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     let child = child()?;
     let child = child.to_str().context("a path that is no text")?;
     let mut hosts = (1..=3)
-        .map(|number| Puppet::spawn(&session, child, &format!("plugin host {number}"), "init"))
+        .map(|number| HelperProcess::spawn(&session, child, &format!("plugin host {number}"), "init"))
         .collect::<Result<Vec<_>>>()?;
     for host in &mut hosts {
         host.ask("work-for plugin hare 40 0")?;
@@ -65,7 +65,7 @@ fn child() -> Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("child"))
 }
 
-fn perform(hosts: &mut [Puppet]) -> Result<()> {
+fn perform(hosts: &mut [HelperProcess]) -> Result<()> {
     let lines = lines()?;
     for round in 1_u64.. {
         let [first, second, ..] = &mut *hosts else { return Ok(()) };

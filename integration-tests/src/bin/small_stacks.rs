@@ -14,7 +14,7 @@ use std::ptr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use integration_tests::small_stacks::{Kind, scene, thread};
+use integration_tests::small_stacks::{Kind, fixture, thread};
 use profiler_core::alloc::ProfilingAllocator;
 
 /// The stack that recording may use after the first entry of a thread, without walking the stack.
@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     let kind = |name| Kind::of_name(name).context("no such kind");
     match words.as_slice() {
         ["crowd", name, bytes, count, times] => {
-            let played = scene::play(kind(name)?, bytes.parse()?, count.parse()?, times.parse()?)?;
+            let played = fixture::play(kind(name)?, bytes.parse()?, count.parse()?, times.parse()?)?;
             println!("ok {played:?}");
         }
         ["depths", name, bytes] => depths(kind(name)?, bytes.parse()?)?,
@@ -42,7 +42,7 @@ fn main() -> Result<()> {
 /// These threads are not sampled: they block the signal.
 fn painted(kind: Kind) -> Result<()> {
     let _ = thread::bytes_used(Kind::Nothing, 1)?;
-    scene::start(Duration::from_millis(1))?;
+    fixture::start(Duration::from_millis(1))?;
     block_all_signals();
     let used = [(Kind::Nothing, 1), (kind, 1), (kind, 1), (kind, 2)];
     for (kind, times) in used {
@@ -55,10 +55,10 @@ fn painted(kind: Kind) -> Result<()> {
 
 /// Records with less and less stack left, down to [`LEAST`].
 fn depths(kind: Kind, bytes: usize) -> Result<()> {
-    scene::start(Duration::from_millis(1))?;
+    fixture::start(Duration::from_millis(1))?;
     block_all_signals();
     thread::at_every_depth(kind, bytes, LEAST)?;
-    let (entries, with_stack) = scene::recorded()?;
+    let (entries, with_stack) = fixture::recorded()?;
     ensure!(entries > 0, "nothing was recorded");
     println!("{entries} {with_stack}");
     Ok(())

@@ -2,7 +2,7 @@
 //!
 //! Used by `storms interrupted_…` for the test and by a role of `figures`, each in a separate
 //! process. One thread per kind of [`calls`] computes for some microseconds and then waits; a
-//! partner lets the calls end. First the process is brought into a [`Scene`], which determines what
+//! partner lets the calls end. First the process is brought into a [`HostSetup`], which determines what
 //! the system reports to the sampler about threads.
 
 mod calls;
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use profiler_core::sampler::SamplingStats;
 use profiler_core::session::{self, Features, SessionParams, StartOptions};
 
-pub use self::scenes::Scene;
+pub use self::scenes::HostSetup;
 
 use self::calls::{LockFile, Partner, Wait, all};
 use crate::patience::Stopwatch;
@@ -44,9 +44,9 @@ impl Outcome {
 /// Makes at least `least` calls in a sampled process in this scene, but stops after `patience`.
 ///
 /// # Errors
-/// If the scene cannot be set; [`Scene::missing`] says beforehand whether this process has the
+/// If the scene cannot be set; [`HostSetup::missing`] says beforehand whether this process has the
 /// rights for it.
-pub fn play(scene: Scene, least: u64, patience: Duration) -> Result<Outcome> {
+pub fn play(scene: HostSetup, least: u64, patience: Duration) -> Result<Outcome> {
     let lock_file = LockFile::create()?;
     scene.prepare()?;
     let features = Features::STACK_WALK.with(Features::CPU);

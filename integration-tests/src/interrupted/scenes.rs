@@ -11,7 +11,7 @@ pub(super) const NOBODY: libc::uid_t = 65534;
 
 /// A process that can learn less and less about its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scene {
+pub enum HostSetup {
     /// Everything is reported.
     Plain,
     /// It has become another user: files about its threads that only the owner may read belong to
@@ -25,7 +25,7 @@ pub enum Scene {
     Seccomp,
 }
 
-impl Scene {
+impl HostSetup {
     /// All, by name.
     pub const ALL: [(&'static str, Self); 5] = [
         ("plain", Self::Plain),

@@ -6,7 +6,7 @@ use std::fs::File;
 
 use anyhow::Context;
 use profiler_core::internal::entry::Entry;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{ChunkBuffer, ChunkRead, Entries, PoolReader, ThreadInfo};
 
 use super::entry;
@@ -127,12 +127,12 @@ fn in_track(writer: u32, thread: &Thread) -> anyhow::Result<FoundThread> {
     }
     let books = thread.books.as_ref().with_context(|| format!("{} has no books", thread.name))?;
     // Only the sum of the drops matters here, whatever their reasons.
-    let mut dropped = [0; profiler_core::internal::losses::DropReason::COUNT];
+    let mut dropped = [0; profiler_core::internal::entry_counts::DropReason::COUNT];
     dropped[0] = books.dropped;
     found.books = EntryCounts {
         delivered: books.delivered,
         evicted: books.evicted,
-        dropped: profiler_core::internal::losses::Drops::new(dropped),
+        dropped: profiler_core::internal::entry_counts::Drops::new(dropped),
         unfinished: books.unfinished,
     };
     Ok(found)

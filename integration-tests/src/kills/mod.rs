@@ -7,20 +7,20 @@
 //! a saved profile.
 //!
 //! [`entry`]: the entries; [`board`]: what a child says; [`wild`]: the child; [`wave`]: some children
-//! of one session, killed; [`found`]: what is left; [`judge`]: the law; [`chance`]: the moments.
+//! of one session, killed; [`found`]: what is left; [`judge`]: the law; [`rng`]: the moments.
 
 pub mod board;
-pub mod chance;
 pub mod entry;
 pub mod found;
 pub mod judge;
+pub mod rng;
 pub mod wave;
 pub mod wild;
 
 use std::path::Path;
 
-use chance::Chance;
 use judge::Tally;
+use rng::Rng;
 use wave::Wave;
 
 /// Children of one session.
@@ -37,7 +37,7 @@ pub fn run(program: &Path, count: u64, seed: u64, mut progress: impl FnMut(&Tall
         if tally.kills >= count {
             break;
         }
-        let wave = Wave::drawn(number, &mut Chance::new(seed.wrapping_add(number)));
+        let wave = Wave::drawn(number, &mut Rng::new(seed.wrapping_add(number)));
         tally.add(wave.run(program)?);
         progress(&tally);
     }

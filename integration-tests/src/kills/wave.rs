@@ -16,9 +16,9 @@ use profiler_parent::{CapturedProcess, ProfiledChild, Session};
 
 use super::CHILDREN;
 use super::board::{Board, Said};
-use super::chance::Chance;
 use super::found::{self, Found};
 use super::judge::Tally;
+use super::rng::Rng;
 use super::wild::Nature;
 use crate::patience::{Stopwatch, until};
 use crate::profile::Profile;
@@ -53,7 +53,7 @@ pub struct Wave {
     hasty: bool,
     /// What the dead left is also looked at in a saved profile.
     saved: bool,
-    chance: Chance,
+    chance: Rng,
 }
 
 /// A child that lives.
@@ -75,7 +75,7 @@ struct Killed {
 
 impl Wave {
     /// A wave as chance has it.
-    pub fn drawn(number: u64, chance: &mut Chance) -> Self {
+    pub fn drawn(number: u64, chance: &mut Rng) -> Self {
         let nature = Nature {
             threads: 1 + chance.below(6) as u32,
             pause_us: [0, 20, 200][chance.below(3) as usize],

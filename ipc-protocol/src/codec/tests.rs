@@ -1,7 +1,7 @@
 //! The codec's rules: every message survives, nothing hostile does.
 
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
-use profiler_core::internal::losses::{Drops, EntryCounts};
+use profiler_core::internal::entry_counts::{Drops, EntryCounts};
 use profiler_core::internal::manager::update::{ManagerUpdate, ReleasedChunk, Update};
 use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec};
 use profiler_core::session::{Features, SessionParams};

@@ -11,17 +11,17 @@
 //! process has one thread: changing the environment while another thread reads it is undefined
 //! behaviour, and that thread need not be written in Rust. Otherwise the variable stays. That
 //! does no harm: a process that inherits it by accident lacks the descriptors it names (they
-//! are compared by device and inode, see [`Handover`]), would find the pool taken by another
+//! are compared by device and inode, see [`InheritedHandle`]), would find the pool taken by another
 //! process, and would be refused by the parent since the token is valid once.
 
-mod handover;
+mod inherited_handle;
 mod server;
 mod text;
 mod token;
 
 use std::process::Command;
 
-pub use handover::Handover;
+pub use inherited_handle::InheritedHandle;
 pub use server::Server;
 pub use token::Token;
 
@@ -64,9 +64,9 @@ pub enum EnvironmentError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildEnvironment {
     /// The shared memory to record into.
-    pub pool: Handover,
+    pub pool: InheritedHandle,
     /// The file to write profiles to. `None`: the parent reads the pool instead.
-    pub outbox: Option<Handover>,
+    pub outbox: Option<InheritedHandle>,
     /// Proves to the parent that this is the child it spawned.
     pub token: Token,
     /// Where the parent listens.
@@ -77,7 +77,7 @@ impl ChildEnvironment {
     /// The value of the variable.
     pub fn to_value(&self) -> String {
         let (pool, token, server) = (self.pool.to_value(), self.token.to_hex(), self.server.to_value());
-        let outbox = self.outbox.as_ref().map_or_else(|| NO_OUTBOX.to_owned(), Handover::to_value);
+        let outbox = self.outbox.as_ref().map_or_else(|| NO_OUTBOX.to_owned(), InheritedHandle::to_value);
         format!("{PROTOCOL_VERSION};{pool};{outbox};{token};{server}")
     }
 
@@ -93,10 +93,10 @@ impl ChildEnvironment {
         let mut next = |what| parts.next().ok_or(EnvironmentError::Malformed(what));
         check_version(next("no version")?)?;
         let environment = Self {
-            pool: Handover::parse(next("no pool")?)?,
+            pool: InheritedHandle::parse(next("no pool")?)?,
             outbox: match next("no outbox")? {
                 NO_OUTBOX => None,
-                outbox => Some(Handover::parse(outbox)?),
+                outbox => Some(InheritedHandle::parse(outbox)?),
             },
             token: Token::from_hex(next("no token")?).ok_or(EnvironmentError::Malformed("token"))?,
             server: Server::parse(next("no server")?)?,

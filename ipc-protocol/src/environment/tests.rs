@@ -7,8 +7,8 @@ use super::*;
 
 fn sample() -> ChildEnvironment {
     ChildEnvironment {
-        pool: Handover::Descriptor { number: 7, identity: FileIdentity { device: 3, inode: 4711 } },
-        outbox: Some(Handover::Path("/tmp/a;b %é\n/x".into())),
+        pool: InheritedHandle::Descriptor { number: 7, identity: FileIdentity { device: 3, inode: 4711 } },
+        outbox: Some(InheritedHandle::Path("/tmp/a;b %é\n/x".into())),
         token: Token::from_bytes([0xab; 16]),
         server: Server::Named("/tmp/.tmp:x;y/socket".into()),
     }
@@ -22,7 +22,7 @@ fn the_value_survives_the_round_trip() {
 #[test]
 fn an_inherited_socket_survives_the_round_trip() {
     let identity = FileIdentity { device: u64::MAX, inode: 815 };
-    let server = Server::Inherited(Handover::Descriptor { number: 9, identity });
+    let server = Server::Inherited(InheritedHandle::Descriptor { number: 9, identity });
     let environment = ChildEnvironment { server, outbox: None, ..sample() };
     assert_eq!(ChildEnvironment::parse(&environment.to_value()).unwrap(), environment);
 }
@@ -103,7 +103,7 @@ mod descriptors {
     #[test]
     fn a_handed_descriptor_opens_under_a_new_number() {
         let parent = file("pool");
-        let mut child = Handover::of(&parent).unwrap().open().unwrap();
+        let mut child = InheritedHandle::of(&parent).unwrap().open().unwrap();
         let mut content = String::new();
         child.rewind().unwrap();
         child.read_to_string(&mut content).unwrap();
@@ -113,9 +113,11 @@ mod descriptors {
     #[test]
     fn a_number_that_is_another_file_here_is_not_touched() {
         let mine = file("mine");
-        let Handover::Descriptor { number, identity } = Handover::of(&mine).unwrap() else { unreachable!() };
+        let InheritedHandle::Descriptor { number, identity } = InheritedHandle::of(&mine).unwrap() else {
+            unreachable!()
+        };
         let identity = FileIdentity { inode: identity.inode + 1, ..identity };
-        let wrong = Handover::Descriptor { number, identity };
+        let wrong = InheritedHandle::Descriptor { number, identity };
         assert!(matches!(wrong.open(), Err(EnvironmentError::NotHanded(_))));
         assert!(matches!(wrong.release(), Err(EnvironmentError::NotHanded(_))));
         mine.metadata().unwrap(); // still open
@@ -125,7 +127,7 @@ mod descriptors {
     fn releasing_closes_the_inherited_number() {
         use std::os::fd::IntoRawFd;
         let inherited = file("pool");
-        let handover = Handover::of(&inherited).unwrap();
+        let handover = InheritedHandle::of(&inherited).unwrap();
         let kept = handover.open().unwrap();
         let _number = inherited.into_raw_fd(); // as if it came through exec: owned by nobody
         handover.clone().release().unwrap();
@@ -145,7 +147,7 @@ proptest! {
     #[test]
     fn any_path_and_server_survive(path in "[^\0]{1,60}", server in "[^\0]{1,60}") {
         let server = Server::Named(server);
-        let environment = ChildEnvironment { outbox: Some(Handover::Path(path.into())), server, ..sample() };
+        let environment = ChildEnvironment { outbox: Some(InheritedHandle::Path(path.into())), server, ..sample() };
         prop_assert_eq!(ChildEnvironment::parse(&environment.to_value()).unwrap(), environment);
     }
 }

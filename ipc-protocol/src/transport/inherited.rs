@@ -25,7 +25,7 @@
 //! - *It does not read*: the parent's `send` does not wait. The hub asks so little at once that the socket
 //!   holds it all; if it is full all the same the child has broken the rules, [`TransportError::Full`]. The
 //!   room belongs to the sender's end, so the child cannot make the parent's smaller.
-//! - *It never ends the channel*, or a fork holds it open: [`Abandon::hang_up`].
+//! - *It never ends the channel*, or a fork holds it open: [`CancelHandle::hang_up`].
 //!
 //! Options that a child sets on its own end: a larger send buffer (up to `net.core.wmem_max`, more with
 //! `CAP_NET_ADMIN`) lets more of its own packets wait in the kernel, booked on the child; a filter
@@ -59,7 +59,7 @@ pub struct Listener {
     waiting: Arc<Waiting>,
 }
 
-/// What a [`Listener`] and its [`Abandon`] handles know of each other.
+/// What a [`Listener`] and its [`CancelHandle`] handles know of each other.
 #[derive(Debug, Default)]
 struct Waiting {
     abandoned: AtomicBool,
@@ -68,7 +68,7 @@ struct Waiting {
 
 /// Ends the waiting of a [`Listener`], or the channel, from any thread. Keeps no socket open.
 #[derive(Clone, Debug)]
-pub struct Abandon {
+pub struct CancelHandle {
     socket: Weak<PacketSocket>,
     waiting: Arc<Waiting>,
 }
@@ -87,8 +87,8 @@ impl Listener {
     }
 
     /// A handle that ends [`Self::accept`], or later the channel.
-    pub fn abandon_handle(&self) -> Abandon {
-        Abandon { socket: Arc::downgrade(&self.socket), waiting: Arc::clone(&self.waiting) }
+    pub fn cancel_handle(&self) -> CancelHandle {
+        CancelHandle { socket: Arc::downgrade(&self.socket), waiting: Arc::clone(&self.waiting) }
     }
 
     /// Waits for the hello of `child`, which must have been given the other end, and be the only
@@ -150,7 +150,7 @@ impl Listener {
     }
 }
 
-impl Abandon {
+impl CancelHandle {
     /// Makes [`Listener::accept`] return, now or when it is called. A child that has said hello
     /// before is still accepted, and what it sent can be received. Never waits; has no effect once
     /// `accept` has returned.

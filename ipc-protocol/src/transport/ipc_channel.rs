@@ -23,8 +23,8 @@
 //! Not used at all: the global router and receiver sets, since one peer could starve or stop
 //! the others there. The parent waits for its children with [`super::ready`] instead.
 
-pub mod leftovers;
 mod packets;
+pub mod stale_sockets;
 
 use std::io;
 #[cfg(unix)]
@@ -67,7 +67,7 @@ enum AcceptStage {
     Connected(Connection<Packet>),
 }
 
-/// What a [`Listener`] and its [`Abandon`] handles know of each other.
+/// What a [`Listener`] and its [`CancelHandle`] handles know of each other.
 #[derive(Debug)]
 struct Waiting {
     abandoned: AtomicBool,
@@ -80,7 +80,7 @@ struct Waiting {
 
 /// Ends the waiting of a [`Listener`], from any thread.
 #[derive(Clone, Debug)]
-pub struct Abandon {
+pub struct CancelHandle {
     #[cfg_attr(all(target_os = "linux", not(profiler_portable)), allow(dead_code))]
     name: String,
     waiting: Arc<Waiting>,
@@ -97,7 +97,7 @@ impl Listener {
         let listening = guarded("a failed socket", || ListeningSocket::new().map_err(TransportError::Io))?;
         let name = listening.name().to_owned();
         check_bound(&name)?;
-        leftovers::sign(Path::new(&name));
+        stale_sockets::sign(Path::new(&name));
         let waiting = Waiting {
             abandoned: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -113,8 +113,8 @@ impl Listener {
     }
 
     /// A handle that ends [`Self::accept`].
-    pub fn abandon_handle(&self) -> Abandon {
-        Abandon { name: self.name.clone(), waiting: Arc::clone(&self.waiting) }
+    pub fn cancel_handle(&self) -> CancelHandle {
+        CancelHandle { name: self.name.clone(), waiting: Arc::clone(&self.waiting) }
     }
 
     /// Waits for the child. The first to connect wins, so a wrong one ends the waiting, too.
@@ -167,7 +167,7 @@ impl Listener {
         }
         waiting.over.store(true, Ordering::SeqCst);
         match step {
-            Ok(AcceptStep::To(_) | AcceptStep::Received(Packet::Abandon, _)) => {
+            Ok(AcceptStep::To(_) | AcceptStep::Received(Packet::CancelHandle, _)) => {
                 Err(TransportError::Abandoned)
             }
             Err(_) if waiting.abandoned.load(Ordering::SeqCst) => Err(TransportError::Abandoned),
@@ -233,7 +233,7 @@ impl std::fmt::Debug for Listener {
     }
 }
 
-impl Abandon {
+impl CancelHandle {
     /// Makes [`Listener::accept`] return, now or when it is called. A child that has connected
     /// and said `Hello` before is still accepted, and what it sent can be received. Never waits;
     /// may be called again; has no effect once `accept` has returned.
@@ -245,7 +245,7 @@ impl Abandon {
         self.hang_up();
         #[cfg(not(all(target_os = "linux", not(profiler_portable))))]
         if let Ok(sender) = IpcSender::connect(self.name.clone()) {
-            let _ = sender.send(Packet::Abandon); // nobody listens any more: just as well
+            let _ = sender.send(Packet::CancelHandle); // nobody listens any more: just as well
         }
     }
 

@@ -26,11 +26,11 @@ pub enum Listener {
 
 /// Ends the waiting of a [`Listener`], or the channel, from any thread.
 #[derive(Clone, Debug)]
-pub enum Abandon {
+pub enum CancelHandle {
     /// Over ipc-channel.
-    Named(ipc_channel::Abandon),
+    Named(ipc_channel::CancelHandle),
     /// Over an inherited socket.
-    Inherited(inherited::Abandon),
+    Inherited(inherited::CancelHandle),
 }
 
 impl Listener {
@@ -38,9 +38,9 @@ impl Listener {
     ///
     /// # Errors
     /// As [`ipc_channel::Listener::new`].
-    pub fn named() -> Result<(Self, Line), TransportError> {
+    pub fn named() -> Result<(Self, Endpoint), TransportError> {
         let listener = ipc_channel::Listener::new()?;
-        let line = Line::Named(listener.name().to_owned());
+        let line = Endpoint::Named(listener.name().to_owned());
         Ok((Self::Named(Box::new(listener)), line))
     }
 
@@ -49,16 +49,16 @@ impl Listener {
     ///
     /// # Errors
     /// As [`inherited::Listener::new`].
-    pub fn inherited() -> Result<(Self, Line), TransportError> {
+    pub fn inherited() -> Result<(Self, Endpoint), TransportError> {
         let (listener, theirs) = inherited::Listener::new()?;
-        Ok((Self::Inherited(listener), Line::Inherited(theirs)))
+        Ok((Self::Inherited(listener), Endpoint::Inherited(theirs)))
     }
 
     /// A handle that ends [`Self::accept`], or later the channel.
-    pub fn abandon_handle(&self) -> Abandon {
+    pub fn cancel_handle(&self) -> CancelHandle {
         match self {
-            Self::Named(listener) => Abandon::Named(listener.abandon_handle()),
-            Self::Inherited(listener) => Abandon::Inherited(listener.abandon_handle()),
+            Self::Named(listener) => CancelHandle::Named(listener.cancel_handle()),
+            Self::Inherited(listener) => CancelHandle::Inherited(listener.cancel_handle()),
         }
     }
 
@@ -98,7 +98,7 @@ impl Listener {
     }
 }
 
-impl Abandon {
+impl CancelHandle {
     /// Makes [`Listener::accept`] return. Has no effect after it has returned.
     pub fn abandon(&self) {
         match self {
@@ -118,14 +118,14 @@ impl Abandon {
 
 /// What a parent gives its child to connect with.
 #[derive(Debug)]
-pub enum Line {
+pub enum Endpoint {
     /// A name to connect to.
     Named(String),
     /// A socket that is connected.
     Inherited(File),
 }
 
-impl Line {
+impl Endpoint {
     /// In the child: opens what the environment names.
     ///
     /// # Errors

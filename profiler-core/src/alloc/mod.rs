@@ -9,9 +9,9 @@
 //! ```
 //!
 //! - While a session runs: the counter "malloc", the bytes allocated less the bytes freed since the
-//!   session started (`tally`). Costs about 5 ns per call.
+//!   session started (`byte_counter`). Costs about 5 ns per call.
 //! - With [`crate::session::Features::NATIVE_ALLOCATIONS`]: sampled allocations with their stacks,
-//!   and the frees of those (`gap`, `live`, `sampled`). Costs a subtraction per allocation, a cache
+//!   and the frees of those (`sampling_interval`, `live`, `sampled`). Costs a subtraction per allocation, a cache
 //!   line per free, and some microseconds per sample.
 //! - While no session runs: costs one relaxed load.
 //!
@@ -20,18 +20,18 @@
 //! allocator. The profiler itself allocates on its slow paths: memory that it allocates while it
 //! records is counted but never sampled, so the recording does not recurse.
 
-mod gap;
+mod sampling_interval;
 mod live;
 mod sampled;
-mod tally;
+mod byte_counter;
 
 pub(crate) use sampled::{begin_session, end_session};
-pub(crate) use tally::flush_counters;
+pub(crate) use byte_counter::flush_counters;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use crate::record::gate;
-use gap::Sampling;
+use crate::record::session_state;
+use sampling_interval::Sampling;
 
 /// A global allocator that counts and samples what another one does. See the [module](self).
 #[derive(Debug)]
@@ -83,16 +83,16 @@ impl<A> ProfilingAllocator<A> {
 
     #[inline]
     fn allocated(&self, address: *mut u8, size: usize) {
-        if cfg!(feature = "enabled") && gate::is_active() && !address.is_null() {
-            tally::add(signed(size));
+        if cfg!(feature = "enabled") && session_state::is_active() && !address.is_null() {
+            byte_counter::add(signed(size));
             sampled::allocated(address.addr() as u64, size as u64, &self.sampling);
         }
     }
 
     #[inline]
     fn freed(&self, address: *mut u8, size: usize) {
-        if cfg!(feature = "enabled") && gate::is_active() {
-            tally::add(signed(size).saturating_neg());
+        if cfg!(feature = "enabled") && session_state::is_active() {
+            byte_counter::add(signed(size).saturating_neg());
             sampled::freed(address.addr() as u64);
         }
     }
@@ -100,8 +100,8 @@ impl<A> ProfilingAllocator<A> {
     /// Undoes [`Self::freed`]: the memory was not freed after all.
     #[cold]
     fn kept(&self, address: *mut u8, size: usize) {
-        if cfg!(feature = "enabled") && gate::is_active() {
-            tally::add(signed(size));
+        if cfg!(feature = "enabled") && session_state::is_active() {
+            byte_counter::add(signed(size));
             sampled::allocated(address.addr() as u64, size as u64, &self.sampling);
         }
     }

@@ -7,18 +7,18 @@
 
 use std::cell::Cell;
 
-use super::gap::{Sampling, trial};
+use super::sampling_interval::{Sampling, trial};
 use super::live::LiveSamples;
-use super::tally;
+use super::byte_counter;
 use crate::backtrace::Backtrace;
 use crate::entry::sample::write_allocation;
 use crate::entry::{Kind, Timing, head_of, length_bits};
 use crate::ids::DefinitionId;
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::params::Features;
 use crate::pool::tag::pool_tag;
-use crate::record::writer::{Front, Room, Tail};
-use crate::record::{gate, local};
+use crate::record::writer::{Front, PayloadBuffer, Tail};
+use crate::record::{session_state, local};
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys;
 use crate::time::Timestamp;
@@ -37,7 +37,7 @@ thread_local! {
 
 /// A session starts. Called before the gate is opened.
 pub(crate) fn begin_session(epoch: u64, features: Features) {
-    tally::clear();
+    byte_counter::clear();
     let wanted = features.contains(Features::NATIVE_ALLOCATIONS);
     if wanted {
         LIVE.clear();
@@ -76,7 +76,7 @@ pub(super) fn freed(address: u64) {
 #[inline(never)]
 fn sample(address: u64, bytes: u64, session: u64) {
     let own = 0_u8;
-    let is_paused = gate::word() & gate::PAUSED != 0;
+    let is_paused = session_state::word() & session_state::PAUSED != 0;
     if is_paused || sys::is_quiet_thread() || BUSY.replace(true) {
         return;
     }
@@ -107,7 +107,7 @@ fn record(address: u64, bytes: i64, own: *const u8) -> bool {
     let head = head_of(Kind::Allocation, Timing::Instant(at), false, DefinitionId::NONE);
     let front = Front { head: head | length_bits(pool_tag()), fixed: [at.raw(), 0, 0] };
     let mut is_written = false;
-    let encode = |room: Room<'_>| {
+    let encode = |room: PayloadBuffer<'_>| {
         let len = write_allocation(room.bytes, bytes, address, stack.frames(), stack.is_cut());
         is_written = len.is_some();
         Ok(len)

@@ -2,7 +2,7 @@
 
 use super::{Category, CategoryPair};
 use crate::ids::DefinitionId;
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::counter::GroupTrack;
 use crate::group_kind::GroupKind;
 use crate::ids::{CounterIndex, GroupIndex};
-use crate::kept::Kept;
+use crate::pending_sum::PendingSum;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 use crate::pool::header::cut;
@@ -22,7 +22,7 @@ use crate::pool::layout::MAX_GROUPS;
 use crate::pool::live::GroupCell;
 use crate::pool::live::group::Run;
 use crate::pool::tag::belongs_to;
-use crate::record::gate;
+use crate::record::session_state;
 use crate::record::patience::spin_then_yield;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
@@ -67,7 +67,7 @@ pub(crate) struct Registered {
     refused_by: AtomicU64,
     tries: AtomicU64,
     /// Ticks that could not be placed yet.
-    waiting: Kept,
+    waiting: PendingSum,
 }
 
 impl Identity {
@@ -123,7 +123,7 @@ static IS_LOST: AtomicBool = AtomicBool::new(false);
 impl Registered {
     fn new(identity: Identity) -> Self {
         let word = || AtomicU64::new(0);
-        let waiting = Kept::new();
+        let waiting = PendingSum::new();
         Self { identity, cell: word(), track: word(), refused_by: word(), tries: word(), waiting }
     }
 
@@ -147,7 +147,7 @@ impl Registered {
     #[cold]
     pub(crate) fn keep(&self, ticks: u64) {
         let ticks = i64::try_from(ticks).unwrap_or(i64::MAX);
-        self.waiting.add(gate::epoch_of(gate::word()), ticks);
+        self.waiting.add(session_state::epoch_of(session_state::word()), ticks);
     }
 
     fn take_kept(&self) -> u64 {
@@ -212,8 +212,8 @@ impl Registered {
 }
 
 /// Takes the ticks of this session; only such are kept, so they are never below zero.
-fn ticks_of(kept: &Kept) -> u64 {
-    u64::try_from(kept.take(gate::epoch_of(gate::word()))).unwrap_or(0)
+fn ticks_of(kept: &PendingSum) -> u64 {
+    u64::try_from(kept.take(session_state::epoch_of(session_state::word()))).unwrap_or(0)
 }
 
 fn tagged(tag: u64, number: u32) -> u64 {
@@ -242,11 +242,11 @@ pub(super) fn place_all(manager: &ChunkManager) {
 /// Waits for the registry. `None` in a forked child that cannot record, and in one where a thread of its parent's had it:
 /// so whoever takes it has prepared for forks before.
 fn lock() -> Option<MutexGuard<'static, Option<Known>>> {
-    if !cfg!(feature = "enabled") || gate::is_forked_child() {
+    if !cfg!(feature = "enabled") || session_state::is_forked_child() {
         return None;
     }
-    gate::prepare_for_forks();
-    if gate::may_have_lost_locks() {
+    session_state::prepare_for_forks();
+    if session_state::may_have_lost_locks() {
         return lock_unless_lost();
     }
     Some(REGISTRY.lock().unwrap_or_else(PoisonError::into_inner))
@@ -340,7 +340,7 @@ pub struct Group {
     is_fine: bool,
     registered: OnceLock<Option<&'static Registered>>,
     /// Entries at a time when the registry could not be had.
-    missed: Kept,
+    missed: PendingSum,
 }
 
 impl Group {
@@ -360,7 +360,7 @@ impl Group {
     }
 
     const fn make(kind: Option<GroupKind>, name: &'static str, is_fine: bool) -> Self {
-        Self { kind, name, is_fine, registered: OnceLock::new(), missed: Kept::new() }
+        Self { kind, name, is_fine, registered: OnceLock::new(), missed: PendingSum::new() }
     }
 
     /// The group of this kind and name, for names that are known only when the program runs, such as a tenant's. Takes a lock and
@@ -382,7 +382,7 @@ impl Group {
     fn registered_as(identity: Identity) -> Self {
         let is_fine = identity.is_fine;
         let found = lock().and_then(|mut known| find(&mut known, identity));
-        if let Some(group) = found.filter(|_| !is_fine && gate::is_active()) {
+        if let Some(group) = found.filter(|_| !is_fine && session_state::is_active()) {
             // So that it can be seen before it is entered.
             let _ = crate::record::local::with_manager(|manager| group.place(manager, true));
         }
@@ -435,14 +435,14 @@ impl Group {
 
     /// Counts an entry at a time when the registry could not be had.
     fn miss(&self) {
-        self.missed.add(gate::epoch_of(gate::word()), 1);
+        self.missed.add(session_state::epoch_of(session_state::word()), 1);
         // Whoever has got it meanwhile may have collected what was missed before this entry.
         if let Some(Some(found)) = self.registered.get() {
             self.hand_over(found);
         }
     }
 
-    /// Whoever was registered looks once, after that: see [`Kept`] for why no entry is missed by all.
+    /// Whoever was registered looks once, after that: see [`PendingSum`] for why no entry is missed by all.
     fn hand_over(&self, found: &'static Registered) {
         let missed = ticks_of(&self.missed);
         if missed > 0 {

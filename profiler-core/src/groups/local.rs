@@ -1,6 +1,6 @@
 //! From a thread to its stopwatch, and from the stopwatch to the cells.
 //!
-//! One word ([`gate::groups`]) says whether anything is counted: 0 while no session runs and in forked children, else bit 0,
+//! One word ([`session_state::groups`]) says whether anything is counted: 0 while no session runs and in forked children, else bit 0,
 //! the probes in bits 1 to 4, and the session's number from bit 8 on. A thread that enters a group for the first time in a
 //! session makes its stopwatch (which allocates, once) and finds its own group. Invariants: a thread's stopwatch belongs
 //! to one session; what a session that is over has not committed is forgotten; whatever is not to be had at once
@@ -18,7 +18,7 @@ use super::stopwatch::{Exit, Owned, Stopwatch};
 use crate::group_kind::Probes;
 use crate::manager::ChunkManager;
 use crate::pool::layout::header as at;
-use crate::record::{gate, local};
+use crate::record::{session_state, local};
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys;
 use crate::template::Template;
@@ -69,7 +69,7 @@ static NEW: Template<RefCell<Own>> = unsafe { Template::new(RefCell::new(Own::ne
 /// A thread that ends hands over what it has done in a custom loop.
 impl Drop for Own {
     fn drop(&mut self) {
-        let word = gate::groups();
+        let word = session_state::groups();
         if word != 0 && self.epoch == epoch_of(word) {
             self.settle(word);
         }
@@ -90,7 +90,7 @@ pub(crate) fn begin_session(manager: &ChunkManager, epoch: u64) {
     group::place_all(manager);
     let wanted = WANTED.load(Ordering::SeqCst);
     manager.pool().set_header(at::PROBES, wanted);
-    gate::set_groups(true, |_| (epoch << EPOCH_SHIFT) | wanted | ON);
+    session_state::set_groups(true, |_| (epoch << EPOCH_SHIFT) | wanted | ON);
     // Somebody may have asked for something else meanwhile.
     until_settled(&WANTED, apply);
 }
@@ -98,7 +98,7 @@ pub(crate) fn begin_session(manager: &ChunkManager, epoch: u64) {
 /// Sets what is measured in this process, in this session and later ones. Called by a child's control thread for
 /// the parent, and by the parent for itself; takes effect with the next iteration of each thread.
 pub fn set_probes(probes: Probes) {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return;
     }
     WANTED.store(u64::from(probes.bits()), Ordering::SeqCst);
@@ -118,7 +118,7 @@ fn until_settled(wanted: &AtomicU64, mut apply: impl FnMut(u64)) {
 }
 
 fn apply(wanted: u64) {
-    gate::set_groups(false, |word| epoch_of(word) << EPOCH_SHIFT | wanted | ON);
+    session_state::set_groups(false, |word| epoch_of(word) << EPOCH_SHIFT | wanted | ON);
     let _ = local::with_manager(|manager| {
         manager.pool().set_header(at::PROBES, wanted);
         Some(())
@@ -127,7 +127,7 @@ fn apply(wanted: u64) {
 
 /// What is measured in this process now; nothing while no session runs.
 pub fn probes() -> Probes {
-    probes_of(gate::groups())
+    probes_of(session_state::groups())
 }
 
 /// Runs `body` with the calling thread's stopwatch for the session that runs.
@@ -201,7 +201,7 @@ impl Own {
             is_told = true;
             // Since the word was read the session may have ended, and another one begun in the same pool. One that ends from now
             // on waits for us.
-            let is_same = epoch_of(gate::groups()) == epoch;
+            let is_same = epoch_of(session_state::groups()) == epoch;
             watch.settle(&SessionTime, probes_of(word), |group, run| {
                 if is_same {
                     group.commit(manager, run);
@@ -248,7 +248,7 @@ impl Drop for Entered {
 
 #[inline(never)]
 fn leave(owned: Owned) {
-    let word = gate::groups();
+    let word = session_state::groups();
     if word != 0 {
         with_own(word, |own| own.exit(word, owned));
     }
@@ -264,7 +264,7 @@ fn is_on(word: u64, is_fine: bool) -> bool {
 /// Enters one group.
 #[inline(always)]
 pub(super) fn enter(group: &Group) -> Entered {
-    let word = gate::groups();
+    let word = session_state::groups();
     if is_on(word, group.is_fine()) { enter_one(word, group) } else { Entered::NOTHING }
 }
 
@@ -276,7 +276,7 @@ fn enter_one(word: u64, group: &Group) -> Entered {
 /// Enters one group whose handle is not at hand.
 #[inline]
 pub(super) fn enter_registered(group: &'static Registered) -> Entered {
-    let word = gate::groups();
+    let word = session_state::groups();
     if is_on(word, group.is_fine()) {
         enter_found(word, std::iter::once(group), false)
     } else {
@@ -292,7 +292,7 @@ fn enter_found(word: u64, groups: impl Iterator<Item = &'static Registered> + Cl
 /// Enters several groups at the same instant.
 #[inline]
 pub(super) fn enter_all<const N: usize>(groups: &[&Group; N]) -> Entered {
-    let word = gate::groups();
+    let word = session_state::groups();
     if !cfg!(feature = "enabled") || word == 0 {
         return Entered::NOTHING;
     }
@@ -305,7 +305,7 @@ pub(super) fn enter_all<const N: usize>(groups: &[&Group; N]) -> Entered {
 /// entered.
 #[inline]
 pub(super) fn enter_blocking(group: &Group) -> Entered {
-    let word = gate::groups();
+    let word = session_state::groups();
     if !is_on(word, group.is_fine()) {
         return Entered::NOTHING;
     }
@@ -315,7 +315,7 @@ pub(super) fn enter_blocking(group: &Group) -> Entered {
 /// Ends the calling thread's iteration now, also inside of groups: what it came to is counted, and what is entered goes on
 /// in the next iteration.
 pub fn turn() {
-    let word = gate::groups();
+    let word = session_state::groups();
     if cfg!(feature = "enabled") && word != 0 {
         with_own(word, |own| own.settle(word));
     }
@@ -351,7 +351,7 @@ impl CustomLoop {
     /// Runs `body` with the thread's stopwatch, what is counted, and the loop's number in it: in a session that has begun
     /// since, that is the innermost loop.
     fn with_own(&mut self, body: impl FnOnce(&mut Own, u64, u64)) {
-        let word = gate::groups();
+        let word = session_state::groups();
         if !cfg!(feature = "enabled") || word == 0 {
             return;
         }
@@ -368,7 +368,7 @@ impl CustomLoop {
 
 impl Drop for CustomLoop {
     fn drop(&mut self) {
-        let word = gate::groups();
+        let word = session_state::groups();
         let (Some((epoch, serial)), true) = (self.known, word != 0) else { return };
         with_own(word, |own| {
             if own.epoch == epoch {
@@ -393,7 +393,7 @@ pub struct NestedLoop {
 /// each counts that it was, and what is done in the loop is counted in iterations of its own. More than seven loops inside
 /// each other are one.
 pub fn nested_loop() -> NestedLoop {
-    let word = gate::groups();
+    let word = session_state::groups();
     let begun = (cfg!(feature = "enabled") && word != 0)
         .then(|| with_own(word, |own| own.watch.begin_nested(&SessionTime)).flatten());
     NestedLoop { serial: begun.flatten(), _of_thread: PhantomData }
@@ -401,7 +401,7 @@ pub fn nested_loop() -> NestedLoop {
 
 impl Drop for NestedLoop {
     fn drop(&mut self) {
-        let word = gate::groups();
+        let word = session_state::groups();
         let (Some(serial), true) = (self.serial, word != 0) else { return };
         with_own(word, |own| {
             let is_in = own.watch.is_in(serial);

@@ -58,7 +58,7 @@ use crate::definition_cell::DefinitionCell;
 use crate::ids::DefinitionId;
 use crate::pool::definitions::Definition;
 use crate::pool::tag::pool_tag;
-use crate::record::{gate, local};
+use crate::record::{session_state, local};
 
 /// The static behind a [`crate::label!`]. Not made by hand.
 #[doc(hidden)]
@@ -113,7 +113,7 @@ impl LabelScope {
     /// Opens a label if a session runs.
     #[inline(always)]
     pub fn new(label: &'static Label, category: impl Into<CategoryPair>) -> Self {
-        if !gate::is_active() {
+        if !session_state::is_active() {
             return Self::disabled();
         }
         // In the frame of whoever opens the label, because this is always inlined.

@@ -4,7 +4,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::ids::ChunkIndex;
-use crate::manager::done::{DoneChunks, Slots};
+use crate::manager::full_chunks::{FullChunks, Slots};
 use crate::manager::ready::ReadyChunks;
 use crate::pool::slot::ChunkSlot;
 use crate::pool::slot::model::Chunk;
@@ -16,7 +16,7 @@ const PLACE: (u64, u64) = (12_288, 4096);
 struct Shared {
     chunk: Chunk,
     ready: ReadyChunks,
-    done: DoneChunks,
+    done: FullChunks,
 }
 
 impl Slots for Shared {
@@ -27,7 +27,7 @@ impl Slots for Shared {
 
 impl Shared {
     fn new() -> Arc<Self> {
-        Arc::new(Self { chunk: Chunk::new(), ready: ReadyChunks::new(), done: DoneChunks::new() })
+        Arc::new(Self { chunk: Chunk::new(), ready: ReadyChunks::new(), done: FullChunks::new() })
     }
 
     /// The maintenance thread's part, for a chunk that nobody had before.

@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::ids::{ThreadId, ThreadIndex};
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::pool::layout::{Layout, Region, THREAD_BYTES};
 use crate::pool::live::{NewThread, ThreadRow};
 use crate::reader::ByteSource;

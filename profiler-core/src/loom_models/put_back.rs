@@ -4,7 +4,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::ids::ChunkIndex;
-use crate::manager::done::Slots;
+use crate::manager::full_chunks::Slots;
 use crate::manager::ready::{READY_PLACES, ReadyChunks};
 use crate::pool::layout::Layout;
 use crate::pool::slot::ChunkSlot;

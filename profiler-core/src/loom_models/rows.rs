@@ -5,7 +5,7 @@ use loom::thread;
 
 use super::NoWords;
 use crate::ids::{ByteLimit, ThreadId, ThreadIndex};
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::manager::threads::{RowTable, ThreadRows};
 use crate::pool::budget::{BookedPages, Budget};
 use crate::pool::layout::Extent;

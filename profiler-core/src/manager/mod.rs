@@ -1,6 +1,6 @@
 //! The chunk manager of one process: who gets which chunk, what is released, what goes first.
 //!
-//! Recording threads touch only its lock-free ends ([`ready`], [`done`]) and, when no chunk is
+//! Recording threads touch only its lock-free ends ([`ready`], [`full_chunks`]) and, when no chunk is
 //! ready, try its lock once. Everything else happens on the maintenance thread ([`maintenance`])
 //! or on the control thread that applies the parent's word.
 //!
@@ -9,7 +9,7 @@
 //! the first to go; whoever destroys a chunk counts its entries in its thread's row first.
 
 pub(crate) mod chunks;
-pub(crate) mod done;
+pub(crate) mod full_chunks;
 pub(crate) mod event;
 pub(crate) mod maintenance;
 pub(crate) mod ready;
@@ -27,7 +27,7 @@ use crate::pool::tag::next_pool_tag;
 use crate::sync::AtomicU64;
 use crate::time::Timestamp;
 use chunks::{Chunks, give_pages_back};
-use done::{DoneChunks, Slots};
+use full_chunks::{FullChunks, Slots};
 use event::Event;
 use ready::ReadyChunks;
 use rows::Rows;
@@ -49,7 +49,7 @@ pub(crate) struct ChunkManager {
     pool: Pool,
     tag: u64,
     pub(crate) ready: ReadyChunks,
-    pub(crate) done: DoneChunks,
+    pub(crate) done: FullChunks,
     pub(crate) threads: ThreadRows,
     pub(crate) work: Event,
     /// How often a recording thread found no chunk ready and had to ask for one.
@@ -78,7 +78,7 @@ impl ChunkManager {
             pool,
             tag: next_pool_tag(),
             ready: ReadyChunks::new(),
-            done: DoneChunks::new(),
+            done: FullChunks::new(),
             threads,
             work: Event::new(),
             not_ready: AtomicU64::new(0),

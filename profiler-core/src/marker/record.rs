@@ -12,12 +12,12 @@ use crate::category::CategoryPair;
 use crate::definition_cell::DefinitionTable;
 use crate::entry::{Timing, head, length_bits, with_site as with_site_number};
 use crate::ids::{DefinitionId, ThreadId};
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::tag::pool_tag;
 use crate::record::recorder::Recorder;
-use crate::record::writer::{Front, Home, Room, Tail};
-use crate::record::{gate, local};
+use crate::record::writer::{Front, ThreadContext, PayloadBuffer, Tail};
+use crate::record::{session_state, local};
 
 /// Sites of markers whose names are made at run time.
 static DYNAMIC_SITES: DefinitionTable = DefinitionTable::new();
@@ -25,18 +25,18 @@ static DYNAMIC_SITES: DefinitionTable = DefinitionTable::new();
 /// Records a marker with a name made at run time and no payload.
 #[inline(never)]
 pub fn add_untyped_marker(name: &str, category: impl Into<CategoryPair>, options: MarkerOptions) {
-    if !gate::is_active() {
+    if !session_state::is_active() {
         return;
     }
     let category = category.into();
     let site = |manager: &ChunkManager| dynamic_site(manager, category, "", no_type);
     if options.stack != MarkerStack::None {
         let own = 0_u8;
-        return add_with_stack(options, Some(address_of(&own)), name, site, |_: Room<'_>| Ok(Some(0)));
+        return add_with_stack(options, Some(address_of(&own)), name, site, |_: PayloadBuffer<'_>| Ok(Some(0)));
     }
     let front = front(options.timing.resolve(), options.thread);
     with_site(site, |recorder, site| {
-        add_named(recorder, site, front, name, |_: Room<'_>| Ok(Some(0)));
+        add_named(recorder, site, front, name, |_: PayloadBuffer<'_>| Ok(Some(0)));
     });
 }
 
@@ -54,7 +54,7 @@ pub fn add_marker<M: ProfilerMarker>(
     options: MarkerOptions,
     payload: &M,
 ) {
-    if !gate::is_active() {
+    if !session_state::is_active() {
         return;
     }
     let category = category.into();
@@ -63,7 +63,7 @@ pub fn add_marker<M: ProfilerMarker>(
     };
     if options.stack != MarkerStack::None {
         let own = 0_u8;
-        let encode = |room: Room<'_>| encoded(payload, room.bytes);
+        let encode = |room: PayloadBuffer<'_>| encoded(payload, room.bytes);
         return add_with_stack(options, Some(address_of(&own)), name, site, encode);
     }
     let front = front(options.timing.resolve(), options.thread);
@@ -78,7 +78,7 @@ impl MarkerSite {
     pub fn add(&'static self, category: impl Into<CategoryPair>, options: MarkerOptions) {
         if options.stack != MarkerStack::None {
             let define = |manager: &ChunkManager| self.define(manager, category.into(), no_type);
-            return add_with_stack(options, None, "", define, |_: Room<'_>| Ok(Some(0)));
+            return add_with_stack(options, None, "", define, |_: PayloadBuffer<'_>| Ok(Some(0)));
         }
         let timing = options.timing.resolve();
         let tag = pool_tag();
@@ -111,7 +111,7 @@ impl MarkerSite {
             let define = |manager: &ChunkManager| {
                 self.define(manager, category, |manager| define_type(manager, payload))
             };
-            return add_with_stack(options, None, "", define, |room: Room<'_>| encoded(payload, room.bytes));
+            return add_with_stack(options, None, "", define, |room: PayloadBuffer<'_>| encoded(payload, room.bytes));
         }
         self.add_typed_plain(category, options, payload);
     }
@@ -168,7 +168,7 @@ pub(super) fn with_site(
                 return None;
             }
             let panicked = CountOnDrop(home, DropReason::Unencodable);
-            let paused = gate::word() & gate::PAUSED != 0;
+            let paused = session_state::word() & session_state::PAUSED != 0;
             let site = if paused { Err(DropReason::Paused) } else { define(&home.manager) };
             std::mem::forget(panicked);
             let counted = site.map_err(|reason| CountOnDrop(home, reason));
@@ -181,7 +181,7 @@ pub(super) fn with_site(
 }
 
 /// Counts an entry that is given up here.
-struct CountOnDrop<'a>(&'a Home, DropReason);
+struct CountOnDrop<'a>(&'a ThreadContext, DropReason);
 
 impl Drop for CountOnDrop<'_> {
     fn drop(&mut self) {
@@ -254,7 +254,7 @@ pub(super) fn front(timing: Timing, thread: Option<ThreadId>) -> Front {
 
 pub(super) fn add_named<F>(recorder: &Recorder, site: Site, front: Front, name: &str, encode: F)
 where
-    F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+    F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
 {
     let front = Front { head: site.complete(front.head), ..front };
     recorder.with_tail(front, Tail { name, encode });
@@ -274,7 +274,7 @@ fn add_encoded<M: ProfilerMarker>(
     payload: &M,
 ) {
     let front = Front { head, fixed: [first, second, third] };
-    recorder.with_tail(front, Tail { name: "", encode: |room: Room<'_>| encoded(payload, room.bytes) });
+    recorder.with_tail(front, Tail { name: "", encode: |room: PayloadBuffer<'_>| encoded(payload, room.bytes) });
 }
 
 #[inline]

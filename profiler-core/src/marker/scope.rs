@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use super::MarkerOptions;
 use super::site::MarkerSite;
 use crate::category::CategoryPair;
-use crate::record::gate;
+use crate::record::session_state;
 use crate::time::Timestamp;
 
 /// Records one interval marker when it is dropped. Made by [`crate::scope!`].
@@ -33,7 +33,7 @@ impl<'a> MarkerScope<'a> {
     /// Opens a scope if a session runs.
     #[inline(always)]
     pub fn new(site: &'static MarkerSite, category: impl Into<CategoryPair>, text: Option<&'a str>) -> Self {
-        let open = gate::is_active().then(|| Open {
+        let open = session_state::is_active().then(|| Open {
             site,
             category: category.into(),
             start: Timestamp::now(),
@@ -52,7 +52,7 @@ impl Drop for MarkerScope<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let Some(open) = &self.open else { return };
-        if !gate::is_active() {
+        if !session_state::is_active() {
             return;
         }
         let options = MarkerOptions::interval_until_now_from(open.start);

@@ -9,7 +9,7 @@ use crate::category::CategoryPair;
 use crate::codec;
 use crate::definition_cell::DefinitionCell;
 use crate::ids::DefinitionId;
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 

@@ -17,7 +17,7 @@ use super::site::MarkerSite;
 use super::{MarkerOptions, MarkerTiming, ProfilerMarker, SpanOptions};
 use crate::category::CategoryPair;
 use crate::ids::ThreadId;
-use crate::record::gate;
+use crate::record::session_state;
 use crate::schema::{Format, MarkerField, MarkerSchema};
 use crate::sys;
 
@@ -119,7 +119,7 @@ impl MarkerSpan {
         category: impl Into<CategoryPair>,
         options: impl Into<SpanOptions<'a>>,
     ) -> Self {
-        if !gate::is_active() {
+        if !session_state::is_active() {
             return Self(None);
         }
         let (category, SpanOptions { label, group }) = (category.into(), options.into());
@@ -158,7 +158,7 @@ impl Drop for MarkerSpan {
     #[inline]
     fn drop(&mut self) {
         let Some(open) = &self.0 else { return };
-        if gate::is_active() {
+        if session_state::is_active() {
             let end = SpanMark { span: open.id, name: None, group: None };
             open.site.add_typed(open.category, open.options(MarkerTiming::IntervalEnd), &end);
         }

@@ -9,10 +9,10 @@ use super::{MarkerOptions, MarkerStack};
 use crate::backtrace::Backtrace;
 use crate::entry::{Kind, stack, with_kind};
 use crate::ids::DefinitionId;
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::manager::ChunkManager;
 use crate::record::recorder::Recorder;
-use crate::record::writer::{Front, Room};
+use crate::record::writer::{Front, PayloadBuffer};
 
 /// Records a marker with its stack. The frames at and below the address `own` are the profiler's
 /// and are left out; by default this function's.
@@ -23,7 +23,7 @@ pub(super) fn add_with_stack(
     own: Option<u64>,
     name: &str,
     define: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
-    mut encode: impl FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+    mut encode: impl FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
 ) {
     let here = 0_u8;
     let own = own.unwrap_or(address_of(&here));
@@ -35,7 +35,7 @@ pub(super) fn add_with_stack(
             MarkerStack::Labels => Backtrace::labels(),
             MarkerStack::Full => Backtrace::full(own),
         };
-        add_named(recorder, site, front, name, |room: Room<'_>| {
+        add_named(recorder, site, front, name, |room: PayloadBuffer<'_>| {
             let Some(len) = stack::write(room.bytes, taken.frames(), taken.is_cut()) else { return Ok(None) };
             let Some(room) = room.behind(len) else { return Ok(None) };
             Ok(encode(room)?.map(|payload| payload.saturating_add(len)))

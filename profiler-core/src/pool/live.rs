@@ -15,7 +15,7 @@
 
 #![allow(unsafe_code)]
 
-pub(crate) mod gone;
+pub(crate) mod exited_threads;
 pub(crate) mod group;
 pub(crate) mod row;
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ProcessId;
-use crate::losses::EntryCounts;
+use crate::entry_counts::EntryCounts;
 use crate::time::{Anchor, Timestamp};
 
 /// One row of a profile's category list.

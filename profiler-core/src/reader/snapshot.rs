@@ -12,7 +12,7 @@ use super::source::ByteSource;
 use super::tables::{self, Books, CounterInfo, PausedRange, ThreadInfo};
 use super::{ReadError, read_header};
 use crate::ids::ThreadIndex;
-use crate::losses::EntryCounts;
+use crate::entry_counts::EntryCounts;
 use crate::pool::header::Header;
 use crate::time::Timestamp;
 

@@ -7,7 +7,7 @@ use super::definitions::{CounterDefinition, Definitions};
 use super::directory::ChunkInfo;
 use super::source::{ByteSource, high, word};
 use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
-use crate::losses::{DropReason, Drops, EntryCounts};
+use crate::entry_counts::{DropReason, Drops, EntryCounts};
 use crate::pool::layout::{
     COUNTER_BYTES, Extent, Layout, MAX_PAUSES, MAX_THREAD_NAME_BYTES, Region, THREAD_BYTES,
 };

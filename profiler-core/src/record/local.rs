@@ -11,12 +11,12 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 
-use super::gate;
-use super::patience::spin_then_yield;
+use super::session_state;
+use super::backoff::spin_then_yield;
 use super::recorder::{NotRecorded, Recorder};
-use super::writer::{Home, Tenure, Waiting};
+use super::writer::{ThreadContext, RowOwnership, Waiting};
 use crate::ids::{ThreadId, ThreadIndex};
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::manager::ChunkManager;
 use crate::pool::live::{NewThread, ThreadRow};
 use crate::sys;
@@ -89,7 +89,7 @@ pub(crate) fn learn_process_name() {
 /// Removes the recorder of a thread from the list and gives up its row and chunk.
 fn let_go(recorder: Arc<Recorder>) {
     // In a forked child the pool is not mapped and no lock may be taken.
-    let is_forked = gate::is_forked_child();
+    let is_forked = session_state::is_forked_child();
     if is_forked || !recorder.close() {
         // In the middle of an entry a caller further up the stack uses the recorder: it is leaked.
         std::mem::forget(Arc::clone(&recorder));
@@ -139,7 +139,7 @@ pub(super) fn is_in_allocator() -> bool {
 #[cold]
 #[inline(never)]
 fn new_recorder() -> *const Recorder {
-    if !gate::is_active() {
+    if !session_state::is_active() {
         return ptr::null();
     }
     if MAKING.replace(true) {
@@ -187,12 +187,12 @@ pub(super) fn join(
     recorder: &Recorder,
     word: u64,
     waiting: &mut Option<Waiting>,
-) -> Result<Home, NotRecorded> {
+) -> Result<ThreadContext, NotRecorded> {
     let session = match CURRENT.try_read() {
         Ok(current) => current.clone(),
         Err(_) => None, // a session is starting or stopping
     };
-    let session = session.filter(|session| session.epoch == gate::epoch_of(word)).ok_or(NotRecorded::Off)?;
+    let session = session.filter(|session| session.epoch == session_state::epoch_of(word)).ok_or(NotRecorded::Off)?;
     // Before the thread has a row: from then on it is sampled.
     sys::look_at_alternate_stack(recorder.tid());
     // Outside the allocator a thread has another name than inside, by which it is selected anew.
@@ -208,7 +208,7 @@ pub(super) fn join(
     let selected = was_selected || is_selected(&name);
     let place = match selected {
         true => row_for(&session, recorder.tid(), &name),
-        false => Ok((ThreadIndex::PROCESS, Tenure::None)),
+        false => Ok((ThreadIndex::PROCESS, RowOwnership::None)),
     };
     if place.is_err() {
         *waiting = Some(Waiting { epoch: session.epoch, name, is_named_by_system: by_system });
@@ -217,31 +217,31 @@ pub(super) fn join(
     let manager = Arc::clone(&session.manager);
     let (epoch, fast_fill) = (session.epoch, session.fast_fill);
     // The main thread's row has its name already.
-    let is_named_by_system = by_system && !matches!(tenure, Tenure::Kept(_));
-    Ok(Home { manager, epoch, row, selected, is_named_by_system, tenure, fast_fill })
+    let is_named_by_system = by_system && !matches!(tenure, RowOwnership::PendingSum(_));
+    Ok(ThreadContext { manager, epoch, row, selected, is_named_by_system, tenure, fast_fill })
 }
 
 /// The thread's row, and by what right it is. The main thread's row stays for the whole session.
 /// Lock-free.
-fn row_for(session: &ActiveSession, tid: ThreadId, name: &str) -> Result<(ThreadIndex, Tenure), NotRecorded> {
+fn row_for(session: &ActiveSession, tid: ThreadId, name: &str) -> Result<(ThreadIndex, RowOwnership), NotRecorded> {
     let pool = session.manager.pool();
     let kept = session.main.filter(|(main, _)| *main == tid).map(|(_, row)| row);
     if let Some(row) = kept
         && let Some(own) = pool.thread_row(row).and_then(ThreadRow::take_kept)
     {
-        return Ok((row, Tenure::Kept(own)));
+        return Ok((row, RowOwnership::PendingSum(own)));
     }
     let thread = NewThread { tid, is_main: kept.is_some(), name, at: Timestamp::now() };
     if let Some((row, own)) = session.manager.threads.take_found(pool, tid) {
         if let Some(row) = pool.thread_row(row) {
             row.rename(name); // the sampler knew only what the system calls it
         }
-        return Ok((row, Tenure::Own(own)));
+        return Ok((row, RowOwnership::Own(own)));
     }
     if let Some((row, own)) = session.manager.threads.add(pool, thread) {
-        return Ok((row, Tenure::Own(own)));
+        return Ok((row, RowOwnership::Own(own)));
     }
-    if session.epoch != gate::epoch_of(gate::word()) {
+    if session.epoch != session_state::epoch_of(session_state::word()) {
         return Err(NotRecorded::Off); // no row because the session is over
     }
     if let Some(row) = pool.thread_row(ThreadIndex::PROCESS) {
@@ -298,7 +298,7 @@ pub(crate) fn name_thread(name: &str) {
     NAMED.set(NAMED.get().wrapping_add(1));
     AT_END.arm();
     set_name(Some(name.to_owned()));
-    if !gate::is_active() {
+    if !session_state::is_active() {
         return;
     }
     with_recorder(|recorder| {
@@ -371,7 +371,7 @@ pub(crate) fn with_manager<T>(body: impl FnOnce(&ChunkManager) -> Option<T>) -> 
 #[inline(never)]
 fn with_shared_manager<T>(body: impl FnOnce(&ChunkManager) -> Option<T>) -> Option<T> {
     // A forked child knows its parent's session, whose pool is not mapped there.
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return None;
     }
     let session = CURRENT.try_read().ok()?.clone()?;

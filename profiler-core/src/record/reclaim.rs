@@ -18,7 +18,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handshake::Seen;
+use super::biased_lock::Seen;
 use super::local::recorders;
 use super::recorder::Recorder;
 use crate::manager::ChunkManager;

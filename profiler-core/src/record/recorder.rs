@@ -5,20 +5,20 @@
 //! No system call, no lock, no allocation. The slow way takes the next chunk, or joins a session.
 //!
 //! Invariants: [`Own`] is touched by the owner only, and only within its turn of the
-//! [`Handshake`]; `chunk` names the open chunk, and whoever takes it out of there releases it.
+//! [`BiasedLock`]; `chunk` names the open chunk, and whoever takes it out of there releases it.
 
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
 use std::ptr;
 
-use super::gate;
-use super::handshake::{Handshake, OpenChunk, Seen};
-use super::patience::{spin, spin_then_yield};
-use super::writer::{Front, Home, Own, Room, Tail};
+use super::session_state;
+use super::biased_lock::{BiasedLock, OpenChunk, Seen};
+use super::backoff::{spin, spin_then_yield};
+use super::writer::{Front, ThreadContext, Own, PayloadBuffer, Tail};
 use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
 use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::class_of;
 use crate::manager::done::Slots;
@@ -41,7 +41,7 @@ pub(crate) enum NotRecorded {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Recorder {
-    handshake: Handshake,
+    handshake: BiasedLock,
     chunk: OpenChunk,
     own: UnsafeCell<Own>,
     tid: ThreadId,
@@ -56,7 +56,7 @@ unsafe impl Send for Recorder {}
 impl Recorder {
     pub(crate) fn new(tid: ThreadId) -> Self {
         Self {
-            handshake: Handshake::new(),
+            handshake: BiasedLock::new(),
             chunk: OpenChunk::none(),
             own: UnsafeCell::new(Own::nowhere()),
             tid,
@@ -76,7 +76,7 @@ impl Recorder {
         }
         // SAFETY: it is our turn, so nobody else has a reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
-        if self.handshake.is_armed_for(gate::word()) && own.left >= N && !foreign {
+        if self.handshake.is_armed_for(session_state::word()) && own.left >= N && !foreign {
             // SAFETY: armed for this session, so the recorder has a chunk with `left` words.
             unsafe { own.write(&entry) };
         } else {
@@ -101,7 +101,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn with_tail<F>(&self, front: Front, mut tail: Tail<'_, F>)
     where
-        F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+        F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {
         if !self.handshake.begin() {
             return self.count_reentrant();
@@ -110,7 +110,7 @@ impl Recorder {
         // SAFETY: it is our turn, so nobody else has a reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         let minimum = Front::MOST_WORDS.saturating_add(tail.name.len().div_ceil(8));
-        let is_ready = self.handshake.is_armed_for(gate::word()) && own.left >= minimum;
+        let is_ready = self.handshake.is_armed_for(session_state::word()) && own.left >= minimum;
         if !is_ready && self.prepare(own, minimum, length_bits(front.head)).is_err() {
             return;
         }
@@ -130,7 +130,7 @@ impl Recorder {
     #[inline(never)]
     fn encode_growing<F>(&self, own: &mut Own, front: &Front, tail: &mut Tail<'_, F>)
     where
-        F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+        F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {
         loop {
             let fresh = own.commit == Commit::default();
@@ -151,12 +151,12 @@ impl Recorder {
 
     /// Joins the session that the gate speaks of, unless that is done already.
     fn enter(&self, own: &mut Own) -> Result<u64, NotRecorded> {
-        let word = gate::word();
-        if word & gate::ACTIVE == 0 {
+        let word = session_state::word();
+        if word & session_state::ACTIVE == 0 {
             return Err(NotRecorded::Off);
         }
         self.name_anew(own);
-        if own.home.as_ref().is_none_or(|home| home.epoch != gate::epoch_of(word)) {
+        if own.home.as_ref().is_none_or(|home| home.epoch != session_state::epoch_of(word)) {
             self.leave_session(own, Timestamp::now());
             own.home = Some(super::local::join(self, word, &mut own.waiting)?);
         }
@@ -194,11 +194,11 @@ impl Recorder {
     fn prepare(&self, own: &mut Own, words: usize, tag: u64) -> Result<(), NotRecorded> {
         let word = self.enter(own)?;
         // Another pool's numbers mean nothing here: the entry began in a session that is over.
-        let belongs = |home: &Home| home.selected && length_bits(home.manager.tag() ^ tag) == 0;
+        let belongs = |home: &ThreadContext| home.selected && length_bits(home.manager.tag() ^ tag) == 0;
         if !own.home.as_ref().is_some_and(belongs) {
             return Err(NotRecorded::Off);
         }
-        if word & gate::PAUSED != 0 {
+        if word & session_state::PAUSED != 0 {
             own.count(DropReason::Paused);
             return Err(NotRecorded::Dropped(DropReason::Paused));
         }
@@ -218,7 +218,7 @@ impl Recorder {
         let now = Timestamp::now();
         // Still open after `now`, so a chunk of this start time belongs to this session or, if we
         // are held up until the next one, is known by its start time not to belong to that.
-        if own.home.as_ref().is_none_or(|home| home.epoch != gate::epoch_of(gate::word())) {
+        if own.home.as_ref().is_none_or(|home| home.epoch != session_state::epoch_of(session_state::word())) {
             return Err(NotRecorded::Off);
         }
         let wished = own.wished_class(now);
@@ -270,7 +270,7 @@ impl Recorder {
         own.left = 0;
         if let (Some(home), Some(index)) = (own.home.as_ref(), self.chunk.take()) {
             // A chunk of an earlier session is to be destroyed, not to be ready in this one.
-            let is_current = home.epoch == gate::epoch_of(gate::word());
+            let is_current = home.epoch == session_state::epoch_of(session_state::word());
             let (pool, ready) = (home.manager.pool(), &home.manager.ready);
             if !is_current || !put_back(pool, ready, pool.layout(), index) {
                 hand_over(&home.manager, home.row, index, now);
@@ -309,7 +309,7 @@ impl Recorder {
 
     /// Runs `body` with the recorder's session, joining it first if need be. When there is none,
     /// what is to be counted has been counted.
-    pub(crate) fn with_home<T>(&self, body: impl FnOnce(&Home) -> T) -> Option<T> {
+    pub(crate) fn with_home<T>(&self, body: impl FnOnce(&ThreadContext) -> T) -> Option<T> {
         if !self.handshake.begin() {
             self.count_reentrant();
             return None;
@@ -340,7 +340,7 @@ impl Recorder {
             return None;
         }
         let _turn = Turn(self);
-        if !self.handshake.is_armed_for(gate::word()) {
+        if !self.handshake.is_armed_for(session_state::word()) {
             return None;
         }
         // SAFETY: it is our turn, so nobody else has a reference (module invariant).

@@ -12,7 +12,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::entry::{MAX_ENTRY_BYTES, fixed_words, with_length};
 use crate::ids::ThreadIndex;
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::class_of;
 use crate::pool::layout::SIZE_CLASSES;
@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 
 /// Where a recorder writes in a session.
 #[derive(Clone, Debug)]
-pub(crate) struct Home {
+pub(crate) struct ThreadContext {
     pub(crate) manager: Arc<ChunkManager>,
     pub(crate) epoch: u64,
     pub(crate) row: ThreadIndex,
@@ -30,30 +30,30 @@ pub(crate) struct Home {
     /// The row has the system's short name, and the session's filter has seen no other.
     pub(crate) is_named_by_system: bool,
     /// By what right the thread writes into the row.
-    pub(crate) tenure: Tenure,
+    pub(crate) tenure: RowOwnership,
     /// Ticks within which a filled chunk calls for a larger one.
     pub(crate) fast_fill: u64,
 }
 
 /// By what right a thread writes into its row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Tenure {
+pub(crate) enum RowOwnership {
     /// By none: it is not selected, and the row is the process's.
     None,
     /// It is the thread's until the thread ends.
     Own(RowUse),
     /// It is the main thread's, and kept for it if it leaves.
-    Kept(RowUse),
+    PendingSum(RowUse),
 }
 
-impl Home {
+impl ThreadContext {
     /// Lets go of the row.
     pub(super) fn leave(&self, now: Timestamp) {
         let (threads, pool) = (&self.manager.threads, self.manager.pool());
         match self.tenure {
-            Tenure::None => {}
-            Tenure::Own(own) => threads.end(pool, self.row, own, now),
-            Tenure::Kept(own) => threads.step_back(pool, self.row, own),
+            RowOwnership::None => {}
+            RowOwnership::Own(own) => threads.end(pool, self.row, own, now),
+            RowOwnership::PendingSum(own) => threads.step_back(pool, self.row, own),
         }
     }
 
@@ -73,7 +73,7 @@ pub(super) struct Own {
     /// Class wished for at the last switch; a smaller one may be what there was.
     pub(super) wish: u8,
     pub(super) taken: Timestamp,
-    pub(super) home: Option<Home>,
+    pub(super) home: Option<ThreadContext>,
     /// Who the thread is, while there is no row for it.
     pub(super) waiting: Option<Waiting>,
 }
@@ -98,13 +98,13 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Room for the first word, the longest fixed part and the lengths.
+    /// PayloadBuffer for the first word, the longest fixed part and the lengths.
     pub(super) const MOST_WORDS: usize = 5;
 }
 
 /// Where a payload is encoded.
 #[derive(Debug)]
-pub(crate) struct Room<'a> {
+pub(crate) struct PayloadBuffer<'a> {
     pub(crate) bytes: &'a mut [u8],
     slot: &'a ChunkSlot,
 }
@@ -116,7 +116,7 @@ pub(crate) struct ChunkLife {
     life: u64,
 }
 
-impl Room<'_> {
+impl PayloadBuffer<'_> {
     /// What is left of it behind `len` bytes.
     pub(crate) fn behind(self, len: usize) -> Option<Self> {
         Some(Self { bytes: self.bytes.get_mut(len..)?, slot: self.slot })
@@ -191,7 +191,7 @@ impl Own {
     #[inline]
     pub(super) fn try_tail<F>(&mut self, front: &Front, tail: &mut Tail<'_, F>) -> Result<bool, ()>
     where
-        F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+        F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
     {
         let name = tail.name.as_bytes();
         if self.slot.is_null() || self.left < Front::MOST_WORDS + name.len().div_ceil(8) {
@@ -229,7 +229,7 @@ impl Own {
     }
 
     fn row(&self) -> Option<&ThreadRow> {
-        self.home.as_ref().and_then(Home::row)
+        self.home.as_ref().and_then(ThreadContext::row)
     }
 
     /// What to ask for when an empty chunk does not suffice: more than the next class holds, but
@@ -272,7 +272,7 @@ fn fill<F>(
     encode: &mut F,
 ) -> Result<Option<usize>, ()>
 where
-    F: FnMut(Room<'_>) -> Result<Option<usize>, ()>,
+    F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
 {
     let [_, first, second, third, _, ..] = room else { return Ok(None) };
     // Whatever the entry does not have of these, the lengths and the tail overwrite.
@@ -284,7 +284,7 @@ where
     name_room.copy_from_slice(name);
     let limit = payload_room.len().min(MAX_ENTRY_BYTES);
     let bytes = payload_room.get_mut(..limit).unwrap_or_default();
-    let Some(payload_len) = encode(Room { bytes, slot })? else { return Ok(None) };
+    let Some(payload_len) = encode(PayloadBuffer { bytes, slot })? else { return Ok(None) };
     let words = front.len() + (name.len() + payload_len).div_ceil(8);
     if let [head, .., lengths] = front {
         *head = with_length(entry.head, words);
@@ -298,14 +298,14 @@ where
 struct Abandon<'a> {
     slot: &'a ChunkSlot,
     commit: Commit,
-    home: Option<&'a Home>,
+    home: Option<&'a ThreadContext>,
     returned: bool,
 }
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
         self.slot.abandon(self.commit);
-        if let (false, Some(row)) = (self.returned, self.home.and_then(Home::row)) {
+        if let (false, Some(row)) = (self.returned, self.home.and_then(ThreadContext::row)) {
             row.count_drop(DropReason::Unencodable);
         }
     }

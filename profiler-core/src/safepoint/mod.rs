@@ -32,7 +32,7 @@
 //! sampler.stop(|stack| stack.push(FunctionId(1), || FunctionName { name: "main", file: "script.lua", line: 1 }));
 //! ```
 
-mod grid;
+mod schedule;
 mod names;
 mod running;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::grid::Grid;
+use super::schedule::SafepointSchedule;
 use super::names::{Names, StackRoom};
 use crate::category::CategoryPair;
 use crate::entry::stack::Frame;
@@ -21,7 +21,7 @@ pub(super) struct Running {
     about: CategoryPair,
     /// The pool that names and samples are in.
     tag: u64,
-    grid: Grid,
+    grid: SafepointSchedule,
     writer: SampleWriter,
     names: Names,
     frames: Vec<Frame>,
@@ -47,7 +47,7 @@ impl Running {
             interval,
             about,
             tag,
-            grid: Grid::new(ticks, now),
+            grid: SafepointSchedule::new(ticks, now),
             writer: SampleWriter::new(),
             names,
             frames: Vec::new(),

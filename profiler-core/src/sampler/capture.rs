@@ -31,13 +31,13 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::PlacedFrame;
-use super::bell::{Bell, Patience};
+use super::event_count::{EventCount, Patience};
 use super::unwind::Copied;
 use crate::pool::tag::pool_tag;
 use crate::entry::stack::Frame;
 use crate::ids::{DefinitionId, ThreadId};
 use crate::label::{LabelStack, MAX_LABELS};
-use crate::record::gate;
+use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys::native::machine::{Registers, is_in_alternate_stack, thread_pointer};
 use crate::sys::native::{memory, signal};
@@ -124,7 +124,7 @@ impl Slot {
 /// All zeros, so memory is taken only when it is used first. For the life of the process: a signal may come late.
 static ALL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 /// Rung with every slot that is filled. Made before the first signal is sent.
-static BELL: OnceLock<Bell> = OnceLock::new();
+static BELL: OnceLock<EventCount> = OnceLock::new();
 
 /// What comes with the signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ pub(super) struct Captures {
 impl Captures {
     /// `None` if the program has taken the signal for itself.
     pub(super) fn new() -> Option<Self> {
-        BELL.get_or_init(Bell::new);
+        BELL.get_or_init(EventCount::new);
         signal::install(answer).ok().filter(|is_ours| *is_ours)?;
         for slot in &ALL {
             // Touched now, so that no handler meets the fault.
@@ -239,7 +239,7 @@ impl Captures {
     pub(super) fn wait(&mut self, ticket: Ticket, until: Instant) -> Option<Seen<'_>> {
         // What is returned borrows `self`, so nothing is armed while it is read.
         self.set_waited_for(ticket.slot, false);
-        let bell = BELL.get_or_init(Bell::new);
+        let bell = BELL.get_or_init(EventCount::new);
         if self.patience.wait(bell, until, || is_full(ticket)) {
             return self.read(ticket);
         }
@@ -307,7 +307,7 @@ unsafe fn answer(word: u64, context: *const libc::ucontext_t) -> bool {
     let Some(ticket) = Ticket::of(word) else { return false };
     let Some(slot) = ALL.get(ticket.slot) else { return false };
     // In a forked child nobody waits for it.
-    if gate::is_foreign() || !slot.step(ticket.state(ARMED), ticket.state(FILLING)) {
+    if session_state::is_foreign() || !slot.step(ticket.state(ARMED), ticket.state(FILLING)) {
         return true;
     }
     // SAFETY: the caller's promise, and we have just claimed the slot.
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn an_answer_that_nobody_has_read_yet_is_not_written_over() {
         let _alone = alone();
-        gate::set_up();
+        session_state::set_up();
         let mut captures = Captures::new().unwrap();
         let own = crate::sys::current_thread_id();
         let mut ask = || captures.ask(own, Bounds::default(), None);

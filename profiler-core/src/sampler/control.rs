@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::schedule::now;
 use crate::manager::ChunkManager;
 use crate::params::Features;
-use crate::record::gate;
+use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::thread_filter::ThreadFilter;
 
@@ -100,7 +100,7 @@ struct State {
 impl State {
     /// When the process exits, `stop` is not set, since that takes a lock.
     fn is_ending(&self) -> bool {
-        self.stop || gate::is_closed()
+        self.stop || session_state::is_closed()
     }
 }
 

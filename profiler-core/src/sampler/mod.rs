@@ -19,13 +19,13 @@ mod writer;
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 #[path = "absent.rs"]
-pub(crate) mod here;
+pub(crate) mod self_unwind;
 #[cfg(not(all(
     target_os = "linux",
     not(profiler_portable),
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
-use here::run;
+use self_unwind::run;
 
 /// What only the systems have that are sampled on.
 macro_rules! native {
@@ -40,11 +40,11 @@ macro_rules! native {
 }
 
 native! {
-    mod bell;
+    mod event_count;
     mod capture;
     mod elf;
-    mod eye;
-    pub(crate) mod here;
+    mod sample_recorder;
+    pub(crate) mod self_unwind;
     mod maps;
     mod modules;
     mod notices;
@@ -68,7 +68,7 @@ pub use crate::pool::definitions::ModuleDefinition;
 /// A frame, and the stack pointer in it: its part of the stack reaches from there up to that of the frame outside it.
 pub(crate) type PlacedFrame = (Frame, u64);
 
-/// What a capture of the own stack gave, see [`here::capture`].
+/// What a capture of the own stack gave, see [`self_unwind::capture`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Captured {
     /// So many frames from the start of the room on, outermost first.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use super::capture::{Captures, SLOTS, Ticket};
 use super::control::{SamplerConfig, Shared, count, is_periodic};
 use super::counters::CounterSampler;
-use super::eye::Eye;
+use super::sample_recorder::SampleRecorder;
 use super::notices::Notice;
 use super::rest::{LOOKS, most_untold};
 use super::schedule::{Schedule, now};
@@ -25,7 +25,7 @@ use super::step::{Step, may_be_signalled, step, unless_unseen_for_long};
 use super::targets::{Target, Targets};
 use crate::entry::periodic::OverheadEntry;
 use crate::params::Features;
-use crate::record::{gate, local};
+use crate::record::{session_state, local};
 use crate::sys;
 use crate::sys::native::{alternate_stack, signal, tasks};
 use crate::time::Timestamp;
@@ -83,7 +83,7 @@ enum Asking {
 #[derive(Debug)]
 struct Ticker {
     shared: Arc<Shared>,
-    eye: Eye,
+    eye: SampleRecorder,
     targets: Targets,
     captures: Option<Captures>,
     asked: Vec<Asked>,
@@ -119,7 +119,7 @@ impl Ticker {
         local::select_always();
         let measures_cpu = features.contains(Features::CPU) || features.contains(Features::CPU_ALL_THREADS);
         let counters = CounterSampler::new(Arc::clone(&manager), features, flush_counters);
-        let mut eye = Eye::new(manager, Arc::clone(&shared), measures_cpu);
+        let mut eye = SampleRecorder::new(manager, Arc::clone(&shared), measures_cpu);
         if features.contains(Features::STACK_WALK) {
             eye.look();
         }
@@ -153,7 +153,7 @@ impl Ticker {
         while let Some(is_running) = self.shared.begin_tick() {
             // Nothing may happen between the two halves of a fork.
             // While the session is paused every entry is refused: rests are recorded after it.
-            if gate::word() & gate::PAUSED == 0 && !gate::is_forking() {
+            if session_state::word() & session_state::PAUSED == 0 && !session_state::is_forking() {
                 match (is_running, is_periodic) {
                     (true, true) => self.tick(),
                     (true, false) => self.eye.look_if_due(),
@@ -365,7 +365,7 @@ impl Ticker {
 }
 
 /// Waits for one thread and records what it did. One whose stack is not known yet is asked once more.
-fn take_in(captures: &mut Captures, eye: &mut Eye, target: &mut Target, asked: Asked, until: Instant) {
+fn take_in(captures: &mut Captures, eye: &mut SampleRecorder, target: &mut Target, asked: Asked, until: Instant) {
     let Some(seen) = captures.wait(asked.ticket, until) else {
         return missed(&eye.shared, target, asked.cpu_before);
     };
@@ -398,13 +398,13 @@ fn may_be_asked(shared: &Shared, target: &mut Target) -> bool {
     let is_there = tasks::cpu_ns(target.tid).is_some_and(|now| now >= target.cpu);
     target.is_gone |= !is_there;
     // Whoever took our place would get signals that it did not ask for.
-    let may_ask = is_there && !shared.is_ending() && !gate::is_forking() && signal::is_ours();
+    let may_ask = is_there && !shared.is_ending() && !session_state::is_forking() && signal::is_ours();
     may_ask && may_be_signalled(target)
 }
 
 /// Whether a signal would overflow a thread's alternate stack, for which the system would end the
 /// process.
-fn is_cramped(eye: &mut Eye, target: &mut Target) -> bool {
+fn is_cramped(eye: &mut SampleRecorder, target: &mut Target) -> bool {
     let is_cramped = alternate_stack::is_small(target.tid);
     if is_cramped {
         count(&eye.shared.counts.deaf, 1);

@@ -13,7 +13,7 @@ use crate::entry::{Kind, Timing, head_of, with_length};
 use crate::ids::{DefinitionId, ThreadId};
 use crate::pool::tag::pool_tag;
 use crate::record::local;
-use crate::record::writer::{ChunkLife, Front, Room, Tail};
+use crate::record::writer::{ChunkLife, Front, PayloadBuffer, Tail};
 use crate::time::Timestamp;
 
 /// One sample.
@@ -165,7 +165,7 @@ impl Place {
         let front = Front { head: tagged, fixed: [at.raw(), thread.map_or(0, ThreadId::get), 0] };
         let (chunk, last) = (self.chunk, self.last);
         let mut committed = None;
-        let encode = |room: Room<'_>| {
+        let encode = |room: PayloadBuffer<'_>| {
             // The thread may record other things in between, and change chunks for them.
             let now = room.chunk();
             let number = if last == Some(now) { chunk } else { chunk + 1 };

@@ -10,7 +10,7 @@ use crate::ids::{ByteLimit, ProcessKey};
 use crate::manager::Listener;
 use crate::params::SessionParams;
 use crate::pool::layout::{Life, header as at};
-use crate::record::gate;
+use crate::record::session_state;
 use crate::sys;
 use crate::time::Timestamp;
 
@@ -20,13 +20,13 @@ use crate::time::Timestamp;
 /// # Errors
 /// [`StartError::Attach`] if it is not a pool, or not for us.
 pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartError> {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return Err(StartError::Forked);
     }
-    gate::set_up();
+    session_state::set_up();
     with_runtime(|runtime| {
         runtime.stop();
-        gate::revoke_closing();
+        session_state::revoke_closing();
         let (manager, header) = runtime.take(pool, true)?;
         exit::prepare(&manager);
         Ok((header.key(), header.params))
@@ -40,7 +40,7 @@ pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartEr
 /// Waits for threads of the profiler and takes locks, so it must not be called in a signal handler
 /// or in `exit`; see [`close_at_exit`](super::close_at_exit).
 pub fn close_pool() {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return;
     }
     with_runtime(|runtime| {
@@ -51,7 +51,7 @@ pub fn close_pool() {
             }
             running
         });
-        gate::close();
+        session_state::close();
         crate::record::local::set_current(None);
         if let Some(running) = running {
             running.maintenance.stop();
@@ -83,7 +83,7 @@ pub fn pool_outlives_all() -> bool {
 /// Sets what this process may hold; destroys its oldest chunks until it holds no more.
 pub fn set_allowance(allowance: ByteLimit) {
     let manager = with_runtime(|runtime| runtime.manager.clone());
-    if let Some(manager) = manager.filter(|_| !gate::is_forked_child()) {
+    if let Some(manager) = manager.filter(|_| !session_state::is_forked_child()) {
         manager.set_allowance(allowance);
     }
 }
@@ -91,7 +91,7 @@ pub fn set_allowance(allowance: ByteLimit) {
 /// Destroys released chunks that were done at or before `at`; an update always follows.
 pub fn destroy_released_chunks_at_or_before(at: Timestamp) {
     let manager = with_runtime(|runtime| runtime.manager.clone());
-    if let Some(manager) = manager.filter(|_| !gate::is_forked_child()) {
+    if let Some(manager) = manager.filter(|_| !session_state::is_forked_child()) {
         manager.destroy_at_or_before(at);
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicPtr;
 
 use crate::manager::ChunkManager;
 use crate::pool::layout::{Life, header as at};
-use crate::record::gate;
+use crate::record::session_state;
 use crate::sync::AtomicU64;
 use crate::sync::fixed::{self, Ordering};
 use crate::sys;
@@ -43,7 +43,7 @@ pub fn close_at_exit() {
     if !is_owner() {
         return;
     }
-    gate::close();
+    session_state::close();
     // SAFETY: null, or a word of a pool that `prepare` keeps mapped for the life of the process.
     if let Some(life) = unsafe { LIFE.load(Ordering::Acquire).as_ref() } {
         life.store(Life::Closed as u64, Ordering::Release);
@@ -53,11 +53,11 @@ pub fn close_at_exit() {
 /// Calls the functions that run around a fork in the forking process. For tests only.
 #[doc(hidden)]
 pub fn pass_through_fork_handlers() {
-    gate::pass_through_fork_handlers();
+    session_state::pass_through_fork_handlers();
 }
 
 /// Whether this is the process that attached the pool. The gate is checked first for a child in a
 /// new namespace, which may have the same number.
 pub(super) fn is_owner() -> bool {
-    !gate::is_forked_child() && OWNER.load(Ordering::Relaxed) == sys::running_process()
+    !session_state::is_forked_child() && OWNER.load(Ordering::Relaxed) == sys::running_process()
 }

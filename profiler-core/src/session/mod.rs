@@ -32,7 +32,7 @@ use crate::pool::header::Header;
 use crate::pool::layout::header as at;
 use crate::pool::tag::use_pool_tag;
 use crate::pool::{self, AttachError, Pool, PoolSpec};
-use crate::record::gate;
+use crate::record::session_state;
 use crate::record::local::{self, ActiveSession};
 use crate::record::reclaim::Reclaimer;
 use crate::sampler::SamplingStats;
@@ -113,7 +113,7 @@ pub(crate) static ALONE_IN_TESTS: Mutex<()> = Mutex::new(());
 /// Runs `body` with the state of this process. A forked child has none and does not take the lock,
 /// which another thread of its parent may have held during the fork.
 fn with_runtime<T>(body: impl FnOnce(&mut Runtime) -> T) -> T {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return body(&mut Runtime::default());
     }
     let mut guard: MutexGuard<'_, Option<Runtime>> = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,10 +126,10 @@ fn with_runtime<T>(body: impl FnOnce(&mut Runtime) -> T) -> T {
 /// [`StartError`]; recording is off then.
 #[doc(hidden)]
 pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartError> {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return Err(StartError::Forked);
     }
-    gate::set_up();
+    session_state::set_up();
     with_runtime(|runtime| {
         runtime.check_open()?;
         runtime.stop();
@@ -143,10 +143,10 @@ pub fn start(params: SessionParams, options: StartOptions) -> Result<(), StartEr
 /// [`StartError`]; recording is off then.
 #[doc(hidden)]
 pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<(), StartError> {
-    if gate::is_forked_child() {
+    if session_state::is_forked_child() {
         return Err(StartError::Forked);
     }
-    gate::set_up();
+    session_state::set_up();
     let params = params.normalized();
     with_runtime(|runtime| {
         runtime.check_open()?;
@@ -161,7 +161,7 @@ pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<()
 /// Stops the session; its data is gone. Nothing happens if none runs.
 #[doc(hidden)]
 pub fn stop() {
-    if !gate::is_forked_child() {
+    if !session_state::is_forked_child() {
         with_runtime(Runtime::stop);
     }
 }
@@ -177,7 +177,7 @@ pub fn resume() {
 }
 
 fn set_paused(paused: bool) {
-    if !gate::is_forked_child() {
+    if !session_state::is_forked_child() {
         with_runtime(|runtime| runtime.set_paused(paused));
     }
 }
@@ -228,13 +228,13 @@ pub fn is_sampling_paused() -> bool {
 
 /// Whether the running session is paused.
 pub fn is_paused() -> bool {
-    gate::word() & gate::PAUSED != 0
+    session_state::word() & session_state::PAUSED != 0
 }
 
 /// Whether this is a forked child of a process that recorded. It must not touch the profiler.
 #[doc(hidden)]
 pub fn is_forked() -> bool {
-    gate::is_forked_child()
+    session_state::is_forked_child()
 }
 
 /// The parameters of the running session.
@@ -251,7 +251,7 @@ pub fn own_key() -> Option<ProcessKey> {
 
 impl Runtime {
     fn check_open(&self) -> Result<(), StartError> {
-        if gate::is_closed() { Err(StartError::Closed) } else { Ok(()) }
+        if session_state::is_closed() { Err(StartError::Closed) } else { Ok(()) }
     }
 
     fn start(&mut self, params: SessionParams, options: StartOptions) -> Result<(), StartError> {
@@ -280,7 +280,7 @@ impl Runtime {
         })));
         crate::alloc::begin_session(self.epoch, params.features);
         self.sampling_paused = false;
-        gate::set(gate::word_of(self.epoch, gate::ACTIVE));
+        session_state::set(session_state::word_of(self.epoch, session_state::ACTIVE));
         crate::groups::begin_session(&manager, self.epoch);
         let sampler = Sampler::start(SamplerConfig {
             manager: Arc::clone(&manager),
@@ -341,14 +341,14 @@ impl Runtime {
 
     fn stop(&mut self) {
         // A closed pool must not change any more.
-        if gate::is_closed() {
+        if session_state::is_closed() {
             return;
         }
         let Some(mut running) = self.running.take() else { return };
         if let Some(sampler) = running.sampler.take() {
             sampler.stop();
         }
-        gate::set(0);
+        session_state::set(0);
         crate::alloc::end_session();
         let ended = local::set_current(None);
         running.maintenance.stop();
@@ -382,8 +382,8 @@ impl Runtime {
             return;
         }
         running.paused = paused;
-        let flags = if paused { gate::ACTIVE | gate::PAUSED } else { gate::ACTIVE };
-        gate::set(gate::word_of(self.epoch, flags));
+        let flags = if paused { session_state::ACTIVE | session_state::PAUSED } else { session_state::ACTIVE };
+        session_state::set(session_state::word_of(self.epoch, flags));
         pauses::note(manager, paused);
     }
 }

@@ -66,7 +66,7 @@ pub(super) struct Draft<K> {
 
 /// Alerts that were withheld, by the rule that withheld them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Withheld {
+pub struct SuppressedAlerts {
     /// Slow runs of processes that had just been seen for the first time.
     pub warm_up: u64,
     /// Alerts in collections with too many groups.
@@ -124,7 +124,7 @@ pub(super) struct Machine<K, P> {
     last: BTreeMap<(String, String), SessionNs>,
     /// When the look before was.
     before: SessionNs,
-    withheld: Withheld,
+    withheld: SuppressedAlerts,
 }
 
 impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
@@ -140,11 +140,11 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
             due: None,
             last: BTreeMap::new(),
             before: since,
-            withheld: Withheld { warm_up: 0, at_once: 0, repeat: 0, crowded: 0, unheard: 0, panics: 0 },
+            withheld: SuppressedAlerts { warm_up: 0, at_once: 0, repeat: 0, crowded: 0, unheard: 0, panics: 0 },
         }
     }
 
-    pub(super) const fn withheld(&self) -> Withheld {
+    pub(super) const fn withheld(&self) -> SuppressedAlerts {
         self.withheld
     }
 

@@ -28,7 +28,7 @@ use serde::Serialize;
 
 pub use evidence::EvidenceOptions;
 pub use listeners::{AlertTarget, ListenerError};
-pub use machine::Withheld;
+pub use machine::SuppressedAlerts;
 pub use rules::AlertRules;
 
 use crate::capture::CaptureSources;
@@ -169,7 +169,7 @@ impl Alerts {
 
     /// Calls `callback` with the alerts for this target, from a thread of the alerts; of one collection all at once,
     /// the most janky first. While it runs looks go on, and sixteen more collections wait; what comes after that is
-    /// [`Withheld::unheard`]. A callback that panics is removed. The target need not be there yet. `name` is for [`Alerts::remove`].
+    /// [`SuppressedAlerts::unheard`]. A callback that panics is removed. The target need not be there yet. `name` is for [`Alerts::remove`].
     ///
     /// # Errors
     /// [`ListenerError::Duplicate`] if there is one of that name for that target.
@@ -191,7 +191,7 @@ impl Alerts {
     }
 
     /// What was withheld so far, by the rules for it and for want of room.
-    pub fn withheld(&self) -> Withheld {
+    pub fn withheld(&self) -> SuppressedAlerts {
         self.counts.now()
     }
 }

@@ -15,7 +15,7 @@ use profiler_core::ids::{PoolId, ProcessId};
 
 use super::Alert;
 use super::listeners::Listeners;
-use super::machine::{Draft, GroupPeaks, Machine, Run, Withheld};
+use super::machine::{Draft, GroupPeaks, Machine, Run, SuppressedAlerts};
 use super::rules::AlertRules;
 use crate::groups::{GroupId, GroupsSnapshot, SnapshotReader};
 use crate::session_time::SessionNs;
@@ -46,14 +46,14 @@ impl StopSignals {
 
 /// Alerts that were withheld, by reason.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WithheldCounts(Arc<Mutex<Withheld>>);
+pub(super) struct WithheldCounts(Arc<Mutex<SuppressedAlerts>>);
 
 impl WithheldCounts {
-    pub(super) fn now(&self) -> Withheld {
+    pub(super) fn now(&self) -> SuppressedAlerts {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Withheld)) {
+    fn change(&self, change: impl FnOnce(&mut SuppressedAlerts)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -128,7 +128,7 @@ impl Poller {
         let drafts = machine.look(now, looks(snapshot));
         let withheld = machine.withheld();
         self.counts.change(|counts| {
-            *counts = Withheld { unheard: counts.unheard, panics: counts.panics, ..withheld };
+            *counts = SuppressedAlerts { unheard: counts.unheard, panics: counts.panics, ..withheld };
         });
         if !drafts.is_empty() && !self.listeners.is_empty() {
             self.counts.hand_over(alerts(drafts, snapshot), &self.dispatch);

@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use profiler_core::ids::ProcessId;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::profile::JsonWriter;
 use profiler_core::time::{TimeConverter, Timestamp};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use profiler_core::ids::{PoolId, ProcessId};
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::profile::gecko::merge_categories;
 use profiler_core::internal::profile::{CategoryRow, ProcessSummary, ProfileSpec};
 use profiler_core::internal::reader::PoolReader;
@@ -18,7 +18,7 @@ use super::log::GatheringLog;
 use super::{CaptureSources, CapturedProcess, TimeRange};
 use crate::gather::state::{DEATH_NEWS, Millis};
 use crate::gather::verdict::{Verdict, Why};
-use crate::outbox::Outbox;
+use crate::part_file::Outbox;
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 
 /// How long a capture waits for the hello of a new child. A child says hello within some milliseconds

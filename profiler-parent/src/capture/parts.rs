@@ -13,7 +13,7 @@ use profiler_core::time::{SessionClock, Timestamp};
 use super::participants::Participant;
 use super::recover::{self, Subject};
 use crate::gather::json_check::check;
-use crate::outbox::{Outbox, Tee};
+use crate::part_file::{Outbox, Tee};
 
 /// Largest part of one process, in bytes of JSON: 16 GiB.
 const MAX_PART_BYTES: u64 = 16 << 30;
@@ -119,7 +119,7 @@ impl<R: Read, F: Fn() -> bool> Read for Patient<R, F> {
 
 /// An unlinked file that only this process has.
 pub(crate) fn spool() -> io::Result<File> {
-    tempfile::tempfile_in(crate::outbox::directory())
+    tempfile::tempfile_in(crate::part_file::directory())
 }
 
 /// Copies a whole file to `out`.

@@ -1,6 +1,6 @@
 //! The account of one process: what it may hold, what it was told, what it showed.
 //!
-//! Used by `books` and changed through it only. Invariants:
+//! Used by `accounts` and changed through it only. Invariants:
 //!
 //! - `booked` is at least what the process may hold now: the greatest of what it was last seen
 //!   to obey (`shown`), what it was sent since (`sent`), what is decided (`target`) and what it held.

@@ -83,7 +83,7 @@
 
 mod account;
 mod admission;
-mod books;
+mod accounts;
 mod dead_pools;
 mod limit;
 mod messages;
@@ -99,7 +99,7 @@ use profiler_core::internal::manager::update::Update;
 use profiler_core::time::Timestamp;
 
 use account::Account;
-use books::Books;
+use accounts::Accounts;
 use reclaim::{Demand, reclaim};
 
 pub(crate) use limit::MemoryLimit;
@@ -110,7 +110,7 @@ pub use messages::{Command, DeadPool, Event, Policy, ProcessFigures, Refusal};
 pub struct Controller {
     limit: u64,
     policy: Policy,
-    books: Books,
+    books: Accounts,
     /// Refused processes that try again: their floors are kept free.
     waiting: BTreeSet<PoolId>,
     /// Bytes recorded so far: the time of the books.
@@ -121,7 +121,7 @@ impl Controller {
     /// A controller for a session of at most `limit` bytes.
     pub fn new(limit: ByteLimit, policy: Policy) -> Self {
         let policy = Policy { page: if policy.page == 0 { 1 } else { policy.page }, ..policy };
-        let books = Books::new(policy.floor);
+        let books = Accounts::new(policy.floor);
         Self { limit: limit.get(), policy, books, waiting: BTreeSet::new(), now: 0 }
     }
 

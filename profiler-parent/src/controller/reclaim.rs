@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use profiler_core::ids::PoolId;
 use profiler_core::time::Timestamp;
 
-use super::books::Books;
+use super::accounts::Accounts;
 use super::messages::{Command, Policy};
 use super::rule;
 
@@ -39,7 +39,7 @@ struct Cut {
 
 /// The growing answer to a demand.
 struct Plan<'a> {
-    books: &'a Books,
+    books: &'a Accounts,
     demand: &'a Demand,
     floor: u64,
     page: u64,
@@ -51,7 +51,7 @@ struct Plan<'a> {
 
 /// Asks processes to give up what `demand` wants. Returns the bytes asked for.
 pub(super) fn reclaim(
-    books: &mut Books,
+    books: &mut Accounts,
     demand: &Demand,
     policy: &Policy,
     now: u64,

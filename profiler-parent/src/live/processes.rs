@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{CounterDefinition, CounterInfo, PoolReader};
 use profiler_core::internal::sys::OwnFile;
 use serde::Serialize;

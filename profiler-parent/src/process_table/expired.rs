@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use profiler_core::ids::PoolId;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 
 /// Processes without data that are listed by name.
 pub(super) const MOST_LISTED: usize = 1000;

@@ -186,7 +186,7 @@ mod tests {
     use std::sync::Arc;
 
     use profiler_core::ids::ProcessId;
-    use profiler_core::internal::losses::EntryCounts;
+    use profiler_core::internal::entry_counts::EntryCounts;
 
     use super::expired::MOST_LISTED;
     use super::*;

@@ -6,10 +6,10 @@
 use std::process::Child;
 use std::sync::{Arc, Weak};
 
-use ipc_protocol::transport::listener::Abandon;
+use ipc_protocol::transport::listener::CancelHandle;
 use profiler_core::ids::{ByteLimit, ProcessId};
-use profiler_core::internal::grave::Grave;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::dead_pool::DeadPool;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::pool::layout::Life;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::reader::groups::PoolGroups;
@@ -19,7 +19,7 @@ use profiler_core::time::Timestamp;
 use super::report::{ProcessReport, ProcessState};
 use crate::controller::ProcessFigures;
 use crate::gather::verdict::Why;
-use crate::outbox::Outbox;
+use crate::part_file::Outbox;
 
 /// What a file system may count for one pool beside its data, if that is more than a sixteenth: blocks
 /// that describe it, and such as are reserved for a moment.
@@ -45,14 +45,14 @@ pub(crate) struct Process {
     pub(crate) state: ProcessState,
     pub(crate) remains: Remains,
     pub(crate) outbox: Option<Arc<Outbox>>,
-    pub(crate) grave: Option<Grave>,
+    pub(crate) dead_pool: Option<DeadPool>,
     pub(crate) said_hello: bool,
     /// Why what it left could not be read.
     pub(crate) damage: Option<String>,
     pub(crate) figures: Option<ProcessFigures>,
     pub(crate) died: Option<Timestamp>,
     /// Ends its receive thread.
-    pub(crate) abandon: Option<Abandon>,
+    pub(crate) abandon: Option<CancelHandle>,
     /// The process itself, once the session is over and the exit watcher has ended.
     pub(crate) released: Option<Child>,
     /// Whether the host has a handle to it.
@@ -102,7 +102,7 @@ impl Process {
             state,
             remains,
             outbox: None,
-            grave: None,
+            dead_pool: None,
             said_hello: false,
             damage: None,
             figures: None,

@@ -29,7 +29,7 @@ pub(super) struct MarkerColumns {
 
 impl MarkerColumns {
     pub(super) fn begin() -> Self {
-        let directory = crate::outbox::directory();
+        let directory = crate::part_file::directory();
         let column = || column(&directory);
         Self {
             name: column(),

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use profiler_core::ids::ThreadId;
 use profiler_core::internal::entry::{Entry, MarkerEntry};
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::profile::frame_names::thread_without_row;
 use profiler_core::internal::profile::model::{
     IncompleteProcess, LostEntries, MarkerPlans, MarkerSites, Place, ProcessModel, ThreadHead, write_log,

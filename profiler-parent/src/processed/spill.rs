@@ -18,7 +18,7 @@ const READ_AT_ONCE: usize = 64 * 1024;
 
 /// An unlinked file that only this process has.
 pub(super) fn temporary() -> io::Result<File> {
-    tempfile::tempfile_in(crate::outbox::directory())
+    tempfile::tempfile_in(crate::part_file::directory())
 }
 
 /// A column while it grows: an array that is open.
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn a_column_is_the_same_in_memory_and_in_a_file() {
         for rows in [0_u64, 3, 200_000] {
-            let mut column = column(&crate::outbox::directory());
+            let mut column = column(&crate::part_file::directory());
             (0..rows).for_each(|row| column.u64(row));
             let mut out = JsonWriter::new(Vec::new());
             out.begin_object();

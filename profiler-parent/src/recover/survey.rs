@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use profiler_core::ids::{ByteLimit, ProcessId};
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::pool::header::Header;
 use profiler_core::internal::pool::layout;
 use profiler_core::internal::profile::CategoryRow;

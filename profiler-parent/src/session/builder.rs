@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipc_protocol::transport::ipc_channel::leftovers;
+use ipc_protocol::transport::ipc_channel::stale_sockets;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::{Features, SessionParams, StartError};
 use profiler_core::time::{ClockKind, best_clock, use_clock};
@@ -201,7 +201,7 @@ impl SessionBuilder {
         if profiler_core::session::is_active() {
             return Err(SessionError::AlreadyRunning);
         }
-        leftovers::sweep();
+        stale_sockets::sweep();
         // Also when none was asked for: an earlier session may have used another one.
         use_clock(self.clock.unwrap_or_else(best_clock));
         let params = self.params.normalized();

@@ -12,8 +12,8 @@ use std::io;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use ipc_protocol::environment::{ChildEnvironment, Handover, Server, Token};
-use ipc_protocol::transport::listener::Line;
+use ipc_protocol::environment::{ChildEnvironment, InheritedHandle, Server, Token};
+use ipc_protocol::transport::listener::Endpoint;
 
 use crate::sys;
 
@@ -58,7 +58,7 @@ pub struct ChildResources<'a> {
     /// The token that authenticates it.
     pub token: Token,
     /// Where the parent listens for it.
-    pub server: &'a Line,
+    pub server: &'a Endpoint,
 }
 
 /// Starts the child. It takes `command`, so no second process can be started with the same
@@ -73,8 +73,8 @@ pub fn spawn(mut command: Command, resources: &ChildResources<'_>) -> Result<Chi
         outbox: resources.outbox.map(|outbox| hand_over("outbox", outbox, &mut inherited)).transpose()?,
         token: resources.token.clone(),
         server: match resources.server {
-            Line::Named(name) => Server::Named(name.clone()),
-            Line::Inherited(socket) => {
+            Endpoint::Named(name) => Server::Named(name.clone()),
+            Endpoint::Inherited(socket) => {
                 Server::Inherited(hand_over("socket", ChildFile::Open(socket), &mut inherited)?)
             }
         },
@@ -89,13 +89,13 @@ fn hand_over(
     what: &'static str,
     file: ChildFile<'_>,
     inherited: &mut Vec<File>,
-) -> Result<Handover, ChildStartError> {
+) -> Result<InheritedHandle, ChildStartError> {
     let failed = |source| ChildStartError::HandOver { what, source };
     match file {
-        ChildFile::At(path) => Ok(Handover::Path(path.to_owned())),
+        ChildFile::At(path) => Ok(InheritedHandle::Path(path.to_owned())),
         ChildFile::Open(file) => {
             let copy = sys::copy_for_child(file).map_err(failed)?;
-            let handover = Handover::of(&copy).map_err(failed)?;
+            let handover = InheritedHandle::of(&copy).map_err(failed)?;
             inherited.push(copy);
             Ok(handover)
         }

@@ -10,8 +10,8 @@ fn token() -> Token {
     Token::from_bytes([5; Token::BYTES])
 }
 
-fn server(name: &str) -> Line {
-    Line::Named(name.into())
+fn server(name: &str) -> Endpoint {
+    Endpoint::Named(name.into())
 }
 
 fn output(command: Command, resources: &ChildResources<'_>) -> String {
@@ -40,8 +40,8 @@ fn the_child_finds_its_gifts_in_the_environment() {
     };
     let value = output(shell(&format!("printf %s \"${VARIABLE}\"")), &resources);
     let environment = ChildEnvironment::parse(&value).unwrap();
-    assert_eq!(environment.pool, Handover::Path(pool.to_owned()));
-    assert_eq!(environment.outbox, Some(Handover::Path(outbox.to_owned())));
+    assert_eq!(environment.pool, InheritedHandle::Path(pool.to_owned()));
+    assert_eq!(environment.outbox, Some(InheritedHandle::Path(outbox.to_owned())));
     assert_eq!((environment.token, environment.server), (token(), Server::Named("/tmp/server".into())));
 }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::sys::{Bell, ChildHandle, Reaped};
+use crate::sys::{Waker, ChildHandle, Reaped};
 
 /// How often a child is asked where the system does not tell by itself.
 const ASK_INTERVAL: Duration = Duration::from_millis(20);
@@ -49,7 +49,7 @@ pub struct ExitWatcher<K: Ord> {
 #[derive(Debug)]
 struct WatcherState<K> {
     /// Made again if the program has closed it.
-    bell: Mutex<Arc<Bell>>,
+    bell: Mutex<Arc<Waker>>,
     state: Mutex<WatchedChildren<K>>,
 }
 
@@ -74,7 +74,7 @@ impl<K: Clone + Ord + Send + 'static> ExitWatcher<K> {
     /// When the system gives no thread or descriptor.
     pub fn start(on_exit: impl FnMut(K, Option<ExitStatus>) + Send + 'static) -> io::Result<Self> {
         let state = Mutex::new(WatchedChildren { children: BTreeMap::new(), stopped: false });
-        let shared = Arc::new(WatcherState { bell: Mutex::new(Arc::new(Bell::new()?)), state });
+        let shared = Arc::new(WatcherState { bell: Mutex::new(Arc::new(Waker::new()?)), state });
         let theirs = Arc::clone(&shared);
         let thread =
             profiler_core::internal::sys::spawn_quiet("profiler-exits", move || theirs.run(on_exit))?;
@@ -161,15 +161,15 @@ impl<K> WatcherState<K> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn bell(&self) -> Arc<Bell> {
+    fn bell(&self) -> Arc<Waker> {
         Arc::clone(&self.bell.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The bell, or a new one if the program has closed it.
-    fn working_bell(&self) -> Arc<Bell> {
+    fn working_bell(&self) -> Arc<Waker> {
         let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
         if !bell.is_ours()
-            && let Ok(new) = Bell::new()
+            && let Ok(new) = Waker::new()
         {
             *bell = Arc::new(new);
         }

@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use profiler_core::ids::PoolId;
-use profiler_core::internal::grave::Grave;
+use profiler_core::internal::dead_pool::DeadPool;
 use profiler_core::internal::reader::PoolReader;
 use profiler_core::internal::sys;
 use profiler_core::time::Timestamp;
@@ -40,8 +40,8 @@ impl ControlLoop {
     fn limit_dead_pools(&mut self) {
         let mut dead: Vec<(Option<Timestamp>, PoolId)> = {
             let all = self.context.processes.lock();
-            let graves = all.iter().filter(|(_, process)| process.grave.is_some());
-            graves.map(|(key, process)| (process.died, *key)).collect()
+            let dead_pools = all.iter().filter(|(_, process)| process.dead_pool.is_some());
+            dead_pools.map(|(key, process)| (process.died, *key)).collect()
         };
         let most = most_dead_pools();
         if dead.len() > most {
@@ -57,8 +57,8 @@ impl ControlLoop {
     /// for it now.
     pub(super) fn destroy_dead(&self, key: PoolId, at: Timestamp) -> u64 {
         let destroyed = self.context.processes.change(key, |process| {
-            let grave = process.grave.as_mut()?;
-            let held = grave.destroy_at_or_before(at).or_else(|_| grave.held_bytes()).ok()?;
+            let dead_pool = process.dead_pool.as_mut()?;
+            let held = dead_pool.destroy_at_or_before(at).or_else(|_| dead_pool.held_bytes()).ok()?;
             Some(process.charge(held))
         });
         destroyed.flatten().unwrap_or(0)
@@ -70,7 +70,7 @@ impl ControlLoop {
         let Some(oldest) = Timestamp::now().raw().checked_sub(ticks).map(Timestamp::from_raw) else { return };
         let dead: Vec<PoolId> = {
             let all = self.context.processes.lock();
-            all.iter().filter(|(_, process)| process.grave.is_some()).map(|(key, _)| *key).collect()
+            all.iter().filter(|(_, process)| process.dead_pool.is_some()).map(|(key, _)| *key).collect()
         };
         for key in dead {
             let held_bytes = self.destroy_dead(key, oldest);
@@ -99,18 +99,18 @@ fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> O
     process.hang_up(); // its receive thread ends, though a fork of it may hold the channel
     process.outbox = None;
     let Remains::Pool(file) = &process.remains else { return None };
-    let grave = Grave::open(Arc::clone(file), died);
-    let grave = grave.map_err(|error| process.damage = Some(error.to_string())).ok();
+    let dead_pool = DeadPool::open(Arc::clone(file), died);
+    let dead_pool = dead_pool.map_err(|error| process.damage = Some(error.to_string())).ok();
     let true_bytes = process.charge(file.get().map_or(0, |file| sys::allocated_bytes(file).unwrap_or(0)));
-    let chunks = grave.as_ref().map(Grave::chunks).unwrap_or_default();
+    let chunks = dead_pool.as_ref().map(DeadPool::chunks).unwrap_or_default();
     let in_chunks: u64 = chunks.iter().map(|chunk| chunk.bytes).sum();
-    process.grave = grave;
+    process.dead_pool = dead_pool;
     Some(DeadPool { true_bytes, unreleased_bytes: true_bytes.saturating_sub(in_chunks), chunks })
 }
 
 /// Keeps the entry counts of a dead process and closes its pool.
 fn drop_pool(process: &mut Process) {
-    process.grave = None;
+    process.dead_pool = None;
     if let Remains::Pool(file) = &process.remains {
         process.groups = crate::groups::final_groups(file);
         let snapshot = PoolReader::open(&**file).and_then(|reader| reader.snapshot());

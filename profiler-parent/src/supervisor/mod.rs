@@ -8,7 +8,7 @@
 //! ```text
 //! receive thread ──┐                                 ┌─▶ children (requests coalesced per child)
 //! exit watcher ────┼─▶ bounded channel ─▶ supervisor ─┼─▶ own process (direct calls)
-//! own manager ─────┤                                 ├─▶ graves (dead pools)
+//! own manager ─────┤                                 ├─▶ dead_pools (dead pools)
 //! session, capture ┘                                 └─▶ the capture that waits
 //! ```
 
@@ -247,7 +247,7 @@ impl SupervisorHandle {
 #[cfg(test)]
 mod tests {
     use profiler_core::ids::ProcessId;
-    use profiler_core::internal::losses::EntryCounts;
+    use profiler_core::internal::entry_counts::EntryCounts;
 
     use super::*;
     use crate::process_table::{Process, Remains};

@@ -21,7 +21,7 @@ use profiler_core::internal::sys::OwnFile;
 use super::listen::PendingChild;
 use super::{SupervisorContext, SupervisorEvent, SupervisorHandle};
 use crate::controller::{Event, Refusal};
-use crate::outbox::{Outbox, OutboxError};
+use crate::part_file::{Outbox, OutboxError};
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 use crate::spawn::{ChildFile, ChildResources, ChildStartError, spawn};
 
@@ -271,7 +271,7 @@ fn spawn_profiled(
         Trust::Trusted => Listener::named()?,
         Trust::Untrusted => Listener::inherited()?,
     };
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let child_file = outbox.as_ref().map(|outbox| outbox.child_file());
     let resources = ChildResources {
         pool: ChildFile::Open(pool.get().map_err(io::Error::from)?),

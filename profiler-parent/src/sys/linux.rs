@@ -158,12 +158,12 @@ fn exit_status(status: &WaitIdStatus) -> Option<ExitStatus> {
 /// Wakes the one thread that waits on it. A pipe, because its inode distinguishes it from all other
 /// files.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct Waker {
     heard: OwnDescriptor<OwnedFd>,
     rung: OwnDescriptor<OwnedFd>,
 }
 
-impl Bell {
+impl Waker {
     /// A bell that has not been rung.
     pub(crate) fn new() -> io::Result<Self> {
         let (heard, rung) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;

@@ -72,12 +72,12 @@ impl ChildHandle {
 
 /// Wakes the one thread that waits on it.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct Waker {
     rung: Mutex<bool>,
     change: Condvar,
 }
 
-impl Bell {
+impl Waker {
     /// A bell that has not been rung.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self::default())

@@ -3,9 +3,9 @@
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, bail};
-use ipc_protocol::environment::{ChildEnvironment, Handover, Token, VARIABLE};
+use ipc_protocol::environment::{ChildEnvironment, InheritedHandle, Token, VARIABLE};
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION};
-use ipc_protocol::transport::listener::Line;
+use ipc_protocol::transport::listener::Endpoint;
 use profiler_core::ids::{ProcessId, ProcessStart};
 
 /// A way to begin; gives back the first line of output.
@@ -23,7 +23,7 @@ pub(crate) const BEGINNINGS: &[(&str, Beginning)] = &[
     ("malformed", malformed),
     ("wrong-hello", wrong_hello),
     ("variable-gone", variable_gone),
-    ("liar", crate::channel_liar::liar),
+    ("liar", crate::malicious_channel::liar),
 ];
 
 pub(crate) fn begin(name: &str) -> anyhow::Result<String> {
@@ -47,7 +47,7 @@ fn die_in_init() -> anyhow::Result<String> {
 
 /// Records, then overwrites the head of its own pool.
 fn init_and_scribble() -> anyhow::Result<String> {
-    let Handover::Descriptor { number, .. } = given()?.pool else { bail!("no descriptor") };
+    let InheritedHandle::Descriptor { number, .. } = given()?.pool else { bail!("no descriptor") };
     let pool = std::fs::File::options().write(true).open(format!("/proc/self/fd/{number}"))?;
     let status = init()?;
     integration_tests::marks::record(0, 0);
@@ -84,7 +84,7 @@ fn wrong_hello() -> anyhow::Result<String> {
         start: ProcessStart::new(0),
         name: "of another version".to_owned(),
     };
-    let mut ends = Line::open(&given.server)?.connect(hello)?;
+    let mut ends = Endpoint::open(&given.server)?.connect(hello)?;
     match ends.receiver.recv() {
         Ok(message) => bail!("welcomed with {message:?}"),
         Err(error) => Ok(format!("refused: {error}")),

@@ -15,7 +15,7 @@ fn books() -> anyhow::Result<String> {
     let counts = snapshot.counts();
     let numbers = [counts.recorded(), counts.delivered, counts.evicted, counts.unfinished];
     let numbers: String = numbers.iter().map(|number| format!(" {number}")).collect();
-    let reason = |(reason, count): (profiler_core::internal::losses::DropReason, u64)| {
+    let reason = |(reason, count): (profiler_core::internal::entry_counts::DropReason, u64)| {
         format!(" {}={count}", reason.name().replace(' ', "-"))
     };
     Ok(format!("ok{numbers}{}", counts.dropped.iter().map(reason).collect::<String>()))

@@ -10,20 +10,20 @@
 
 mod begin;
 mod books;
-mod channel_liar;
 mod end;
 mod files;
+mod forks;
 mod groups;
-mod kin;
 mod limits;
+mod malicious_channel;
 mod pairs;
 mod part_liar;
+mod pool_corruptor;
 mod record;
 mod sandbox;
 mod spans;
 mod sprawl;
 mod traps;
-mod vandal;
 mod visit;
 
 use std::io::{BufRead, Write};
@@ -39,11 +39,11 @@ const FAMILIES: &[Family] = &[
     record::obey,
     end::obey,
     pairs::obey,
-    kin::obey,
+    forks::obey,
     traps::obey,
     limits::obey,
-    vandal::obey,
-    channel_liar::obey,
+    pool_corruptor::obey,
+    malicious_channel::obey,
     books::obey,
     sandbox::obey,
     spans::obey,
@@ -56,7 +56,7 @@ const FAMILIES: &[Family] = &[
 fn main() -> anyhow::Result<()> {
     let beginning = std::env::args().nth(1).context("how to begin?")?;
     if beginning == "inventory" {
-        return kin::print_inventory();
+        return forks::print_inventory();
     }
     let others = [limits::begin, part_liar::begin, record::begin];
     let other = others.iter().find_map(|family| family(&beginning));

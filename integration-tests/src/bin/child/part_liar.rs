@@ -15,7 +15,7 @@ use ipc_protocol::message::{
     GatherId, GatherOutcome, Hello, PROTOCOL_VERSION, Proportion, ToChild, ToParent,
 };
 use ipc_protocol::transport::ChildEnds;
-use ipc_protocol::transport::listener::Line;
+use ipc_protocol::transport::listener::Endpoint;
 use profiler_core::internal::profile::ProcessSummary;
 use profiler_core::internal::sys::spawn_quiet;
 use profiler_core::session::{self, StartOptions};
@@ -66,7 +66,7 @@ fn start(lie: Lie) -> anyhow::Result<String> {
     session::start(params.context("no parameters")?, StartOptions::default())?;
     let (version, name) = (PROTOCOL_VERSION, "a liar".to_owned());
     let hello = Hello { version, token: given.token.clone(), pid: key.pid, start: key.start, name };
-    let ends = Line::open(&given.server)?.connect(hello)?;
+    let ends = Endpoint::open(&given.server)?.connect(hello)?;
     spawn_quiet("liar", move || drop(obey(ends, &outbox, lie)))?;
     Ok("Recording".to_owned())
 }

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result};
 use profiler_core::ids::ByteLimit;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::reader::{PoolReader, Snapshot};
 use profiler_core::session::{self, SessionParams, StartOptions};
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use integration_tests::kills::board::{Board, Said};
-use integration_tests::kills::chance::Chance;
 use integration_tests::kills::found;
 use integration_tests::kills::judge::Tally;
+use integration_tests::kills::rng::Rng;
 use integration_tests::kills::wave::{pool_of, signal};
 use integration_tests::kills::wild::Nature;
 use profiler_parent::{ProfiledChild, Session};
@@ -32,13 +32,13 @@ pub(crate) struct Crew {
     pub(crate) tally: Tally,
     /// Entries after which children that are dead went on.
     pub(crate) returned: u64,
-    chance: Chance,
+    chance: Rng,
 }
 
 impl Crew {
     /// Starts `children` children.
     pub(crate) fn start(session: &Session, children: usize, threads: u32) -> anyhow::Result<Self> {
-        let chance = Chance::new(Chance::seed());
+        let chance = Rng::new(Rng::seed());
         let members = Vec::with_capacity(children);
         let mut crew = Self { members, threads, started: 0, tally: Tally::default(), returned: 0, chance };
         for _ in 0..children {

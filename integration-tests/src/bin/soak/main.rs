@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crew::Crew;
-use integration_tests::kills::chance::Chance;
+use integration_tests::kills::rng::Rng;
 use integration_tests::kills::wild;
 use integration_tests::marks;
 use integration_tests::patience::Stopwatch;
@@ -88,7 +88,7 @@ struct Soak {
     crew: Crew,
     watch: Watch,
     clock: Stopwatch,
-    chance: Chance,
+    chance: Rng,
     directory: tempfile::TempDir,
     captures: u64,
     pauses: u64,
@@ -110,7 +110,7 @@ impl Soak {
             crew,
             watch: Watch::default(),
             clock: Stopwatch::start(),
-            chance: Chance::new(Chance::seed()),
+            chance: Rng::new(Rng::seed()),
             directory: tempfile::tempdir()?,
             captures: 0,
             pauses: 0,

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use integration_tests::interrupted::{Scene, play};
+use integration_tests::interrupted::{HostSetup, play};
 
 /// Enough calls to see a share of one in 10,000.
 const CALLS: u64 = 12_000;
 
 /// Prints `left out` if the scene cannot be set here.
 pub(crate) fn run(seconds: u64, scene: &str) -> Result<()> {
-    let scene = Scene::named(scene).context("no such scene")?;
+    let scene = HostSetup::named(scene).context("no such scene")?;
     if let Some(missing) = scene.missing() {
         println!("ok left out: {missing}");
         return Ok(());

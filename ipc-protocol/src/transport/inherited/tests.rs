@@ -94,7 +94,7 @@ fn a_child_cannot_make_the_parents_room_smaller() {
 #[test]
 fn abandoning_ends_the_waiting_for_a_silent_child() {
     let (listener, _silent) = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let waiting = on_thread(move || listener.accept(&token(), own()));
     abandon.abandon();
     assert!(matches!(waiting.join().unwrap(), Err(TransportError::Abandoned)));
@@ -103,7 +103,7 @@ fn abandoning_ends_the_waiting_for_a_silent_child() {
 #[test]
 fn a_child_that_said_hello_and_died_is_still_heard() {
     let (listener, theirs) = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let mut child = connect(theirs, hello(&token())).unwrap();
     let last = ToParent::ShutdownProfile { length: 5 };
     child.sender.send(&last).unwrap();
@@ -118,7 +118,7 @@ fn a_child_that_said_hello_and_died_is_still_heard() {
 fn hanging_up_ends_a_channel_that_somebody_else_holds_open() {
     let (listener, theirs) = Listener::new().unwrap();
     let _fork = theirs.try_clone().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let mut child = connect(theirs, hello(&token())).unwrap();
     let mut accepted = listener.accept(&token(), own()).unwrap();
     abandon.abandon(); // without effect by now
@@ -133,7 +133,7 @@ fn hanging_up_ends_a_channel_that_somebody_else_holds_open() {
 #[test]
 fn a_handle_keeps_no_socket_open() {
     let (listener, theirs) = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let mut child = PacketReceiver::new(Arc::new(PacketSocket::given(theirs).unwrap()), None);
     drop(listener);
     assert!(matches!(child.recv(), Err(TransportError::Disconnected)));

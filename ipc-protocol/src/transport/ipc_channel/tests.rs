@@ -18,7 +18,7 @@ fn answers() -> Answers {
 #[test]
 fn abandon_ends_a_waiting_accept() {
     let listener = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let (started, starts) = crossbeam_channel::bounded(1);
     let waiting = on_thread(move || {
         started.send(()).unwrap();
@@ -32,7 +32,7 @@ fn abandon_ends_a_waiting_accept() {
 #[test]
 fn abandon_counts_when_it_comes_before_accept() {
     let listener = Listener::new().unwrap();
-    listener.abandon_handle().abandon();
+    listener.cancel_handle().abandon();
     let error = listener.accept(&Token::from_bytes([1; 16])).unwrap_err();
     assert!(matches!(error, TransportError::Abandoned), "{error}");
 }
@@ -41,7 +41,7 @@ fn abandon_counts_when_it_comes_before_accept() {
 fn a_child_that_said_hello_and_died_is_still_accepted() {
     let token = Token::generate().unwrap();
     let listener = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let mut child = connect(listener.name(), hello(&token)).unwrap();
     let last = ToParent::ShutdownProfile { length: 5 };
     child.sender.send(&last).unwrap();
@@ -55,7 +55,7 @@ fn a_child_that_said_hello_and_died_is_still_accepted() {
 fn abandon_after_accept_does_nothing() {
     let token = Token::generate().unwrap();
     let listener = Listener::new().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let mut child = connect(listener.name(), hello(&token)).unwrap();
     let mut accepted = listener.accept(&token).unwrap();
     abandon.abandon();
@@ -249,7 +249,7 @@ mod guarded_packets {
     #[test]
     fn a_silent_child_that_lives_does_not_outlast_abandon() {
         let listener = Listener::new().unwrap();
-        let abandon = listener.abandon_handle();
+        let abandon = listener.cancel_handle();
         let name = listener.name().to_owned();
         let waiting = on_thread(move || listener.accept(&Token::from_bytes([3; 16])));
         let _silent: IpcSender<Packet> = IpcSender::connect(name.clone()).unwrap();
@@ -287,7 +287,7 @@ mod guarded_packets {
     #[test]
     fn no_process_started_before_hello_inherits_the_accepted_socket() {
         let listener = Listener::new().unwrap();
-        let (abandon, name) = (listener.abandon_handle(), listener.name().to_owned());
+        let (abandon, name) = (listener.cancel_handle(), listener.name().to_owned());
         let waiting = on_thread(move || listener.accept(&Token::from_bytes([3; 16])));
         let _silent: IpcSender<Packet> = IpcSender::connect(name.clone()).unwrap();
         let accepted = loop {

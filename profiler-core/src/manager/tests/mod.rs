@@ -111,7 +111,7 @@ impl Bench {
         entries.min(room)
     }
 
-    /// As a recording thread's switch; the chunk was done at `done`.
+    /// As a recording thread's switch; the chunk was done at `full_chunks`.
     fn hand_over_at(&self, held: Held, done: Timestamp) {
         let pool = self.manager.pool();
         let slot = pool.slot(held.index).unwrap();

@@ -30,7 +30,7 @@
 //!
 //! Only the owner writes the books of an owned row, and a row that its owner has not let go of is
 //! never another's, however many sessions begin meanwhile. So what a thread that was held up says
-//! about its row is said about its own. *Kept* rows have no owner yet: the main thread's, until it
+//! about its row is said about its own. *PendingSum* rows have no owner yet: the main thread's, until it
 //! records, and the process's.
 
 use super::super::SharedWords;
@@ -38,7 +38,7 @@ use super::super::header::cut;
 use super::super::layout::MAX_THREAD_NAME_BYTES;
 use super::MAIN_THREAD;
 use crate::ids::ThreadId;
-use crate::losses::DropReason;
+use crate::entry_counts::DropReason;
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Timestamp;
 

@@ -12,7 +12,7 @@ use super::periodic::Periodic;
 use crate::entry::Entry;
 use crate::entry::sample::SampleEntry;
 use crate::ids::{ThreadId, ThreadIndex};
-use crate::losses::Drops;
+use crate::entry_counts::Drops;
 use crate::profile::frame_names::thread_without_row;
 use crate::profile::model::{Place, ThreadOwners};
 use crate::reader::{

@@ -16,7 +16,7 @@ use super::samples::{SampleRow, SampleTable};
 use super::stacks::StackPath;
 use super::{ProcessPart, allocations};
 use crate::entry::Entry;
-use crate::losses::EntryCounts;
+use crate::entry_counts::EntryCounts;
 use crate::profile::failure::Failure;
 use crate::profile::json::JsonWriter;
 use crate::profile::model::{LostEntries, Place, ThreadHead, write_log};

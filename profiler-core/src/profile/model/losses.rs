@@ -7,7 +7,7 @@ use std::io::Write;
 
 use super::marker_rows::MarkerTimes;
 use super::process::ProcessModel;
-use crate::losses::{DropReason, EntryCounts};
+use crate::entry_counts::{DropReason, EntryCounts};
 use crate::profile::json::JsonWriter;
 use crate::reader::ThreadInfo;
 use crate::schema::{Format, MarkerSchema};

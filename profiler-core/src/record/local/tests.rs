@@ -22,8 +22,8 @@ fn a_name_of_the_system_s_is_not_kept_outside_the_allocator() {
     let params = SessionParams { features: Features::NO_SAMPLING, ..SessionParams::default() };
     session::start(params, StartOptions::default()).unwrap();
     let name_after = |is_in_allocator: bool| {
-        let word = gate::word();
-        let (epoch, name) = (gate::epoch_of(word), "the system's".to_owned());
+        let word = session_state::word();
+        let (epoch, name) = (session_state::epoch_of(word), "the system's".to_owned());
         let mut waiting = Some(Waiting { epoch, name, is_named_by_system: true });
         IN_ALLOCATOR.set(is_in_allocator);
         let home = join(&Recorder::new(sys::current_thread_id()), word, &mut waiting);

@@ -29,7 +29,7 @@ impl ChildReceivers {
     /// # Errors
     /// When the system gives no thread.
     pub(crate) fn add_child(&self, child: PendingChild) -> io::Result<()> {
-        let (events, abandon, key) = (self.events.clone(), child.listener.abandon_handle(), child.key);
+        let (events, abandon, key) = (self.events.clone(), child.listener.cancel_handle(), child.key);
         let thread = spawn_quiet("profiler-child", move || {
             let error = receive_until_closed(&events, child);
             let _ = events.send(SupervisorEvent::Closed { key, error });

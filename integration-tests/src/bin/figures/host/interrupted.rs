@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use integration_tests::interrupted::{Scene, play};
+use integration_tests::interrupted::{HostSetup, play};
 
 use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
@@ -17,7 +17,7 @@ const CALLS: u64 = 30_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {
-    for (name, scene) in Scene::ALL {
+    for (name, scene) in HostSetup::ALL {
         let missing = scene.missing();
         let (calls, interrupted) = if missing.is_some() { (0, 0) } else { in_scene(name)? };
         let per_10_000 = interrupted as f64 * 1e4 / (calls.max(1) as f64);
@@ -40,7 +40,7 @@ fn in_scene(name: &str) -> Result<(u64, u64)> {
 /// `interrupted SCENE`: prints the calls and how many were interrupted.
 pub(super) fn play_scene(words: &[String]) -> Result<()> {
     let name = words.first().context("which scene?")?;
-    let outcome = play(Scene::named(name).context("no such scene")?, CALLS, PATIENCE)?;
+    let outcome = play(HostSetup::named(name).context("no such scene")?, CALLS, PATIENCE)?;
     if std::env::var_os("FIGURES_VERBOSE").is_some() {
         eprintln!("{name}: {:?} {:?}", outcome.kinds, outcome.stats);
     }

@@ -5,7 +5,7 @@
 //! ends the process. Sizes start with the smallest that the C library makes.
 
 use anyhow::{Context, Result, ensure};
-use integration_tests::small_stacks::{Kind, scene};
+use integration_tests::small_stacks::{Kind, fixture};
 
 use crate::figure::{Figure, Promise, Report};
 use crate::roles::role;
@@ -23,7 +23,7 @@ pub(super) const ROLE: &str = "small-stacks";
 pub(super) fn record(words: &[String]) -> Result<()> {
     let [kind, bytes] = words else { anyhow::bail!("which kind, on how many bytes?") };
     let kind = Kind::of_name(kind).context("no such kind")?;
-    scene::play(kind, bytes.parse()?, THREADS, TIMES).map(drop)
+    fixture::play(kind, bytes.parse()?, THREADS, TIMES).map(drop)
 }
 
 pub(super) fn measure(report: &mut Report) -> Result<()> {

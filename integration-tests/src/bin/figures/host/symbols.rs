@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::patience::until;
-use integration_tests::puppet::Puppet;
 use integration_tests::{hostile_library, page};
 use profiler_parent::core::session::Features;
 use profiler_parent::{LiveServer, Session};
@@ -41,7 +41,7 @@ pub(super) fn parent(_: &[String]) -> Result<()> {
     let session = Session::builder().features(Features::STACK_WALK).start()?;
     let program = std::env::current_exe()?.with_file_name("child");
     let program = program.to_str().context("a path that is no text")?;
-    let mut child = Puppet::spawn(&session, program, "child", "init")?;
+    let mut child = HelperProcess::spawn(&session, program, "child", "init")?;
     let live = session.serve_live(([127, 0, 0, 1], 0).into())?;
     let path = directory.path().join("profile.json.gz");
     let (mut saved, mut served) = (false, false);

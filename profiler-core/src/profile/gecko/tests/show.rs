@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::ids::ProcessId;
-use crate::losses::EntryCounts;
+use crate::entry_counts::EntryCounts;
 use crate::profile::gecko::{ProcessPart, merge_categories};
 use crate::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
 use crate::reader::PoolReader;

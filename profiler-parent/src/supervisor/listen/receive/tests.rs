@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use ipc_protocol::environment::Token;
 use ipc_protocol::message::{Hello, PROTOCOL_VERSION, RequestId};
-use ipc_protocol::transport::listener::Line;
+use ipc_protocol::transport::listener::Endpoint;
 use ipc_protocol::transport::{ChildEnds, inherited, listener};
 use profiler_core::ids::{ProcessId, ProcessStart};
 
@@ -37,7 +37,7 @@ impl TestReceiver {
         child
     }
 
-    fn add_child(&self, key: u128, listener: listener::Listener, line: Line) -> ChildEnds {
+    fn add_child(&self, key: u128, listener: listener::Listener, line: Endpoint) -> ChildEnds {
         let token = Token::generate().unwrap();
         let pid = ProcessId::new(std::process::id());
         let (key, known) = (PoolId::new(key), token.clone());
@@ -45,8 +45,8 @@ impl TestReceiver {
         let start = ProcessStart::new(0);
         let hello = Hello { version: PROTOCOL_VERSION, token, pid, start, name: "child".into() };
         match line {
-            Line::Inherited(socket) => inherited::connect(socket, hello).unwrap(),
-            named @ Line::Named(_) => named.connect(hello).unwrap(),
+            Endpoint::Inherited(socket) => inherited::connect(socket, hello).unwrap(),
+            named @ Endpoint::Named(_) => named.connect(hello).unwrap(),
         }
     }
 
@@ -114,7 +114,7 @@ fn messages_of_a_child_that_connects_by_name_are_received() {
 fn an_abandoned_channel_is_closed_before_and_after_hello() {
     let receiver = TestReceiver::start();
     let (listener, _line) = listener::Listener::named().unwrap();
-    let abandon = listener.abandon_handle();
+    let abandon = listener.cancel_handle();
     let (key, pid) = (PoolId::new(1), ProcessId::new(std::process::id()));
     receiver
         .receivers
@@ -123,7 +123,7 @@ fn an_abandoned_channel_is_closed_before_and_after_hello() {
     abandon.abandon();
     assert!(matches!(receiver.next(), SupervisorEvent::Closed { error: TransportError::Abandoned, .. }));
     let (listener, line) = listener::Listener::named().unwrap();
-    let hang_up = listener.abandon_handle();
+    let hang_up = listener.cancel_handle();
     let _child = receiver.add_child(2, listener, line);
     assert!(matches!(receiver.next(), SupervisorEvent::Connected { .. }));
     hang_up.hang_up();

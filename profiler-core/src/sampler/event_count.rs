@@ -24,12 +24,12 @@ const WATCH: (Duration, Duration) = (Duration::from_micros(2), Duration::from_mi
 
 /// One for all slots.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct EventCount {
     rung: AtomicU32,
     asleep: AtomicU32,
 }
 
-impl Bell {
+impl EventCount {
     pub(super) fn new() -> Self {
         Self { rung: AtomicU32::new(0), asleep: AtomicU32::new(0) }
     }
@@ -85,7 +85,7 @@ impl Patience {
     }
 
     /// Waits until the answer is there, or the time is over. False if it is not there then.
-    pub(super) fn wait(&mut self, bell: &Bell, until: Instant, is_there: impl Fn() -> bool) -> bool {
+    pub(super) fn wait(&mut self, bell: &EventCount, until: Instant, is_there: impl Fn() -> bool) -> bool {
         if is_there() {
             return true;
         }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn nobody_is_woken_who_does_not_sleep() {
-        let bell = Bell::new();
+        let bell = EventCount::new();
         assert!(!bell.must_wake());
         assert_eq!(bell.lie_down(|| false), Some(1));
         assert!(bell.must_wake());
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn an_answer_wakes_whoever_sleeps_for_it() {
-        let (bell, answer) = (Bell::new(), AtomicBool::new(false));
+        let (bell, answer) = (EventCount::new(), AtomicBool::new(false));
         let is_there = || answer.load(Ordering::Acquire);
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| bell.sleep(now() + Duration::from_secs(60), is_there));
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn answers_are_watched_for_less_while_that_does_not_help() {
-        let (bell, mut patience) = (Bell::new(), Patience::new());
+        let (bell, mut patience) = (EventCount::new(), Patience::new());
         for _ in 0..10 {
             assert!(!patience.wait(&bell, now(), || false));
         }
@@ -177,7 +177,7 @@ mod models {
     #[test]
     fn loom_no_answer_is_slept_through() {
         loom::model(|| {
-            let (bell, slot) = (Arc::new(Bell::new()), Arc::new(AtomicU64::new(0)));
+            let (bell, slot) = (Arc::new(EventCount::new()), Arc::new(AtomicU64::new(0)));
             let handler = {
                 let (bell, slot) = (Arc::clone(&bell), Arc::clone(&slot));
                 loom::thread::spawn(move || {

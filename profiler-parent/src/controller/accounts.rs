@@ -1,7 +1,7 @@
 //! The books: all accounts, their sums, and who is next to be asked.
 //!
 //! Used by the controller. Invariants: the sums and the three orders agree with the accounts at
-//! all times, because every change of an account goes through [`Books::change`]; each change costs
+//! all times, because every change of an account goes through [`Accounts::change`]; each change costs
 //! O(log n), and one that moves nobody in an order costs no more than finding the account. Time in the books is the number of bytes that all processes have recorded: there
 //! is no clock, and when nothing is recorded nothing is urgent.
 
@@ -51,7 +51,7 @@ impl Place {
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(super) struct Books {
+pub(super) struct Accounts {
     floor: u64,
     accounts: HashMap<PoolId, Account>,
     by_age: BTreeSet<(Timestamp, PoolId)>,
@@ -66,7 +66,7 @@ pub(super) struct Books {
     changed: Vec<PoolId>,
 }
 
-impl Books {
+impl Accounts {
     pub(super) fn new(floor: u64) -> Self {
         Self {
             floor,

@@ -29,13 +29,13 @@ const NEVER: u64 = u64::MAX;
 
 /// Whose turn it is.
 #[derive(Debug)]
-pub(crate) struct Handshake {
+pub(crate) struct BiasedLock {
     /// The gate's word that the owner is set up for.
     armed: AtomicU64,
     busy: AtomicU32,
 }
 
-impl Handshake {
+impl BiasedLock {
     pub(crate) fn new() -> Self {
         Self { armed: AtomicU64::new(NEVER), busy: AtomicU32::new(0) }
     }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_disarmed_owner_is_not_armed_for_a_closed_gate() {
-        let handshake = Handshake::new();
+        let handshake = BiasedLock::new();
         assert!(!handshake.is_armed_for(0), "new");
         handshake.arm(5);
         assert!(handshake.is_armed_for(5));
@@ -218,7 +218,7 @@ mod loom_tests {
     /// access that is not ordered against all others.
     struct Shared {
         gate: AtomicU64,
-        handshake: Handshake,
+        handshake: BiasedLock,
         open: OpenChunk,
         chunk: UnsafeCell<u64>,
     }
@@ -227,7 +227,7 @@ mod loom_tests {
         fn armed() -> Arc<Self> {
             let shared = Self {
                 gate: AtomicU64::new(OPEN),
-                handshake: Handshake::new(),
+                handshake: BiasedLock::new(),
                 open: OpenChunk::none(),
                 chunk: UnsafeCell::new(0),
             };

@@ -23,14 +23,14 @@ const SEALED: u64 = 14 * 8;
 
 /// The pool of a process that is dead.
 #[derive(Debug)]
-pub struct Grave {
+pub struct DeadPool {
     file: Arc<OwnFile>,
     layout: Layout,
     /// Chunks that hold entries, oldest first.
     chunks: Vec<(Timestamp, ChunkInfo)>,
 }
 
-impl Grave {
+impl DeadPool {
     /// Takes the pool over, and gives back at once what holds no entries: chunks that were
     /// made ready, and those that were being recycled.
     ///
@@ -45,9 +45,9 @@ impl Grave {
         let mut chunks: Vec<_> = snapshot.chunks().map(aged).collect();
         chunks.sort_by_key(|(done, chunk)| (*done, chunk.index));
         let layout = snapshot.header.layout;
-        let grave = Self { file, layout, chunks };
-        grave.free_gaps();
-        Ok(grave)
+        let dead_pool = Self { file, layout, chunks };
+        dead_pool.free_gaps();
+        Ok(dead_pool)
     }
 
     /// Punches holes where no chunk with entries lies.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::unwind::{Cache, Snapshot, StackWords, walk};
 use super::{Captured, PlacedFrame};
-use crate::record::gate;
+use crate::record::session_state;
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys::native::alternate_stack::signal_frame_bytes;
 use crate::sys::native::machine::{Registers, own_stack};
@@ -45,7 +45,7 @@ thread_local! {
 #[inline(never)]
 pub(crate) fn capture(frames: &mut [PlacedFrame]) -> Option<Captured> {
     let registers = Registers::here();
-    if gate::is_foreign() {
+    if session_state::is_foreign() {
         return None; // a forked child
     }
     let left_out = Captured { len: 0, cut: true };
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_thread_captures_the_functions_that_it_is_in_outermost_first() {
-        gate::set_up();
+        session_state::set_up();
         let mut room = [(Frame::Unknown(0), 0); 200];
         assert_eq!(outer(&mut room), None, "no session walks stacks");
         publish(Some(Arc::new(snapshot())));

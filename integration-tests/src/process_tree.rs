@@ -18,21 +18,21 @@ use crate::patience::until;
 
 /// A parent and its children.
 #[derive(Debug)]
-pub struct Family {
+pub struct ProcessTree {
     /// The parent's process.
     parent: Child,
     stdout: BufReader<ChildStdout>,
     /// The session's pool directory; `None` if pools are in memory.
     pub pools: Option<PathBuf>,
     /// The children.
-    pub kids: Vec<Kid>,
+    pub kids: Vec<TreeChild>,
     place: tempfile::TempDir,
     is_parent_dead: bool,
 }
 
-/// A child of a [`Family`].
+/// A child of a [`ProcessTree`].
 #[derive(Debug)]
-pub struct Kid {
+pub struct TreeChild {
     /// Its shown name.
     pub name: String,
     pid: Pid,
@@ -44,7 +44,7 @@ pub struct Kid {
 
 /// How a family is to be.
 #[derive(Debug)]
-pub struct Wishes<'a> {
+pub struct ProcessTreeOptions<'a> {
     /// The program `parent`.
     pub parent: &'a str,
     /// The program `child`.
@@ -55,12 +55,12 @@ pub struct Wishes<'a> {
     pub in_files: bool,
 }
 
-impl Family {
+impl ProcessTree {
     /// Starts the parent; `change` may change how.
     ///
     /// # Errors
     /// When it does not begin.
-    pub fn start(wishes: &Wishes<'_>, change: impl FnOnce(&mut Command)) -> anyhow::Result<Self> {
+    pub fn start(wishes: &ProcessTreeOptions<'_>, change: impl FnOnce(&mut Command)) -> anyhow::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let place = tempfile::tempdir()?;
         fs::create_dir(place.path().join("tmp"))?;
@@ -82,7 +82,7 @@ impl Family {
     ///
     /// # Errors
     /// When one does not begin.
-    pub fn spawn_kids(&mut self, wishes: &Wishes<'_>, count: usize) -> anyhow::Result<()> {
+    pub fn spawn_kids(&mut self, wishes: &ProcessTreeOptions<'_>, count: usize) -> anyhow::Result<()> {
         for _ in 0..count {
             self.spawn(&format!("{} init", wishes.child))?;
         }
@@ -102,7 +102,7 @@ impl Family {
         let said = self.ask(&format!("spawn {name} {} {} {line}", input.display(), output.display()))?;
         let pid = said.strip_prefix("ok ").and_then(|pid| Pid::from_raw(pid.parse().ok()?));
         let pid = pid.context("no process number")?;
-        self.kids.push(Kid { name, pid, input: pipe, output, heard: 0, is_dead: false });
+        self.kids.push(TreeChild { name, pid, input: pipe, output, heard: 0, is_dead: false });
         let kid = self.kids.last_mut().context("just added")?;
         kid.line().map(|_| ())
     }
@@ -181,7 +181,7 @@ impl Family {
     }
 }
 
-impl Drop for Family {
+impl Drop for ProcessTree {
     fn drop(&mut self) {
         if !self.is_parent_dead {
             let _ = self.kill_parent();
@@ -193,7 +193,7 @@ impl Drop for Family {
     }
 }
 
-impl Kid {
+impl TreeChild {
     /// Tells it something and waits for its answer.
     ///
     /// # Errors

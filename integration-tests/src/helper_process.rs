@@ -1,6 +1,6 @@
 //! The helper process in the hands of a test: told what to do by lines, answers with lines.
 //!
-//! What it can do stands in `src/bin/child`. A puppet that is dropped is killed.
+//! What it can do stands in `src/bin/child`. A helper that is dropped is killed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
@@ -12,7 +12,7 @@ use crate::patience::until;
 
 /// A helper process.
 #[derive(Debug)]
-pub struct Puppet {
+pub struct HelperProcess {
     /// The session's handle to it.
     pub child: ProfiledChild,
     /// What it says.
@@ -21,21 +21,21 @@ pub struct Puppet {
     pub status: String,
 }
 
-impl Puppet {
+impl HelperProcess {
     /// Starts the helper `program`; `beginning` says how it begins. Waits until it has begun, and
     /// if it records until it has connected.
     ///
     /// # Errors
     /// When it cannot be started, or ends at once.
     pub fn spawn(session: &Session, program: &str, name: &str, beginning: &str) -> anyhow::Result<Self> {
-        let puppet = Self::spawn_as(session, program, name, beginning)?;
-        if puppet.status == "Recording" {
-            let pid = puppet.child.id();
+        let helper = Self::spawn_as(session, program, name, beginning)?;
+        if helper.status == "Recording" {
+            let pid = helper.child.id();
             let connected =
                 |report: &ProcessReport| report.pid == pid && report.state == ProcessState::Connected;
             ensure!(until(|| session.processes().iter().any(connected)), "it does not connect");
         }
-        Ok(puppet)
+        Ok(helper)
     }
 
     /// Starts the helper `program` and waits until it has begun, connected or not.
@@ -71,9 +71,9 @@ impl Puppet {
 
     fn begin(mut child: ProfiledChild) -> anyhow::Result<Self> {
         let stdout = BufReader::new(child.stdout.take().context("no pipe")?);
-        let mut puppet = Self { child, stdout, status: String::new() };
-        puppet.status = puppet.line()?;
-        Ok(puppet)
+        let mut helper = Self { child, stdout, status: String::new() };
+        helper.status = helper.line()?;
+        Ok(helper)
     }
 
     /// Starts `count` helpers that record, named `child-0` and so on.
@@ -166,7 +166,7 @@ pub fn command(program: &str, beginning: &str) -> Command {
     command
 }
 
-impl Drop for Puppet {
+impl Drop for HelperProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
     }

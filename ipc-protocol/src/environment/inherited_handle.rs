@@ -15,7 +15,7 @@ use crate::sys;
 
 /// A file that the parent made and the child uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Handover {
+pub enum InheritedHandle {
     /// A descriptor that the child inherits, under the same number as in the parent.
     Descriptor {
         /// The number.
@@ -27,7 +27,7 @@ pub enum Handover {
     Path(PathBuf),
 }
 
-impl Handover {
+impl InheritedHandle {
     /// In the parent: describes an open file that the child will inherit.
     ///
     /// # Errors
@@ -87,15 +87,15 @@ impl Handover {
 }
 
 /// Numbers below 3 are refused: nobody hands over a standard stream.
-fn parse_descriptor(text: &str) -> Option<Handover> {
+fn parse_descriptor(text: &str) -> Option<InheritedHandle> {
     let (number, file) = text.split_once(':')?;
     let (device, inode) = file.split_once(':')?;
     let number = number.parse().ok().filter(|number| *number > 2)?;
     let identity = FileIdentity { device: device.parse().ok()?, inode: inode.parse().ok()? };
-    Some(Handover::Descriptor { number, identity })
+    Some(InheritedHandle::Descriptor { number, identity })
 }
 
-fn parse_path(text: &str) -> Option<Handover> {
+fn parse_path(text: &str) -> Option<InheritedHandle> {
     let bytes = text::unescape(text).filter(|bytes| !bytes.is_empty() && !bytes.contains(&0))?;
-    sys::path_from_bytes(bytes).map(Handover::Path)
+    sys::path_from_bytes(bytes).map(InheritedHandle::Path)
 }

@@ -1,6 +1,6 @@
 //! The scene of a fault: a session whose parent records, one healthy child, and whoever is to go wrong.
 //!
-//! Used by the tests `faults_*`. [`Scene::capture`] is the point: however the others behave, the parent
+//! Used by the tests `faults_*`. [`Fixture::capture`] is the point: however the others behave, the parent
 //! and the healthy child record on, all their entries are there, in order and once, and the
 //! books of every process hold.
 
@@ -9,10 +9,10 @@ use std::ops::Deref;
 use anyhow::ensure;
 use profiler_parent::{CaptureReport, ProcessReport, ProcessState, SessionBuilder};
 
+use crate::helper_process::HelperProcess;
 use crate::marks;
 use crate::patience;
 use crate::profile::{Books, Process, Profile};
-use crate::puppet::Puppet;
 use crate::session::{self, TestSession};
 
 /// Markers that the parent and the healthy child record before each capture.
@@ -22,30 +22,30 @@ const PARENT: u32 = 7000;
 
 /// See the head of this file.
 #[derive(Debug)]
-pub struct Scene {
+pub struct Fixture {
     program: String,
-    healthy: Puppet,
+    healthy: HelperProcess,
     captures: u64,
     session: TestSession,
 }
 
-impl Scene {
+impl Fixture {
     /// A session with the healthy child, run by the helper `program`.
     ///
     /// # Errors
     /// When the session or the child cannot be started.
     pub fn set(program: &str, build: impl FnOnce(SessionBuilder) -> SessionBuilder) -> anyhow::Result<Self> {
         let session = session::start(build)?;
-        let healthy = Puppet::spawn(&session, program, "healthy", "init")?;
+        let healthy = HelperProcess::spawn(&session, program, "healthy", "init")?;
         Ok(Self { program: program.to_owned(), healthy, captures: 0, session })
     }
 
     /// Another child that has begun in some way.
     ///
     /// # Errors
-    /// As [`Puppet::spawn`].
-    pub fn child(&self, name: &str, beginning: &str) -> anyhow::Result<Puppet> {
-        Puppet::spawn(&self.session, &self.program, name, beginning)
+    /// As [`HelperProcess::spawn`].
+    pub fn child(&self, name: &str, beginning: &str) -> anyhow::Result<HelperProcess> {
+        HelperProcess::spawn(&self.session, &self.program, name, beginning)
     }
 
     /// Records more in parent and healthy child, captures, and checks that these two and all
@@ -124,7 +124,7 @@ impl Scene {
     }
 }
 
-impl Deref for Scene {
+impl Deref for Fixture {
     type Target = TestSession;
 
     fn deref(&self) -> &TestSession {

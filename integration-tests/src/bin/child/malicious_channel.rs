@@ -14,7 +14,7 @@ use ipc_protocol::limits::MAX_FRAME_BYTES;
 use ipc_protocol::message::{
     GatherId, GatherOutcome, Hello, PROTOCOL_VERSION, Proportion, RequestId, ToChild, ToParent,
 };
-use ipc_protocol::transport::listener::Line;
+use ipc_protocol::transport::listener::Endpoint;
 use ipc_protocol::transport::{ChildEnds, Receiver, Sender};
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::internal::manager::update::{ManagerUpdate, Update};
@@ -94,7 +94,7 @@ fn say_hello(change: impl FnOnce(&mut Hello)) -> anyhow::Result<()> {
     let given = channel.given.as_ref().context("no channel")?;
     let mut hello = peer::hello(&given.token);
     change(&mut hello);
-    channel.ends = Some(Line::open(&given.server)?.connect(hello)?);
+    channel.ends = Some(Endpoint::open(&given.server)?.connect(hello)?);
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use super::rest::Rest;
 use super::targets::Target;
 use super::unwind::{Cache, Copied, NO_FRAME_POINTER, Snapshot, Walked, walk};
 use super::writer::{Sample, SampleWriter};
-use super::{PlacedFrame, here};
+use super::{PlacedFrame, self_unwind};
 use crate::pool::tag::pool_tag;
 use crate::entry::stack::{Frame, MAX_FRAMES};
 use crate::ids::ThreadId;
@@ -37,7 +37,7 @@ const NEW_THREAD: Duration = Duration::from_millis(5);
 
 /// What turns stacks into samples.
 #[derive(Debug)]
-pub(super) struct Eye {
+pub(super) struct SampleRecorder {
     pub(super) manager: Arc<ChunkManager>,
     pub(super) shared: Arc<Shared>,
     pub(super) writer: SampleWriter,
@@ -57,7 +57,7 @@ pub(super) struct Eye {
     measures_cpu: bool,
 }
 
-impl Eye {
+impl SampleRecorder {
     pub(super) fn new(manager: Arc<ChunkManager>, shared: Arc<Shared>, measures_cpu: bool) -> Self {
         Self {
             notices: Notices::new(Arc::clone(&manager)),
@@ -82,7 +82,7 @@ impl Eye {
     pub(super) fn look(&mut self) -> bool {
         let changed = self.modules.look(&self.memory, &self.manager, &mut self.notices);
         if changed {
-            self.old.extend(here::publish(Some(Arc::clone(self.modules.snapshot()))));
+            self.old.extend(self_unwind::publish(Some(Arc::clone(self.modules.snapshot()))));
         }
         // Given back by us, never by a thread that captures.
         self.old.retain(|old| Arc::strong_count(old) > 1);
@@ -92,7 +92,7 @@ impl Eye {
 
     /// Looks, if the last look is long ago or a thread has met an unknown address.
     pub(super) fn look_if_due(&mut self) {
-        let met_unknown = here::has_met_unknown() && self.is_older_than(self.patience);
+        let met_unknown = self_unwind::has_met_unknown() && self.is_older_than(self.patience);
         if met_unknown || self.is_older_than(CALM) {
             self.look();
         }
@@ -104,7 +104,7 @@ impl Eye {
 
     /// Nobody captures any more.
     pub(super) fn close(&mut self) {
-        self.old.extend(here::publish(None));
+        self.old.extend(self_unwind::publish(None));
         for _ in 0..1000 {
             let latest = self.modules.snapshot();
             // Ours are the one in the list and, of the latest, that of the modules.

@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grid {
+pub(super) struct SafepointSchedule {
     /// Ticks; not 0.
     interval: u64,
     due: Timestamp,
@@ -26,7 +26,7 @@ pub(super) struct Taken {
     pub(super) at: Timestamp,
 }
 
-impl Grid {
+impl SafepointSchedule {
     /// Begins now.
     pub(super) fn new(interval: u64, now: Timestamp) -> Self {
         let interval = interval.max(1);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn x5_a_late_poll_is_one_sample_and_the_next_is_due_on_the_grid() {
-        let mut grid = Grid::new(100, at(1030));
+        let mut grid = SafepointSchedule::new(100, at(1030));
         assert!(!grid.is_due(at(1099)) && grid.is_due(at(1100)));
         assert_eq!(grid.take(at(1101)), Taken { pause_until: None, at: at(1101) });
         assert!(!grid.is_due(at(1199)) && grid.is_due(at(1200)));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn x6_a_pause_moves_the_due_time_and_is_counted_apart() {
-        let mut grid = Grid::new(100, at(1000));
+        let mut grid = SafepointSchedule::new(100, at(1000));
         grid.suspend(at(1040));
         grid.suspend(at(1060));
         assert!(!grid.is_due(at(9000)), "nothing is due meanwhile");
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_stands_still() {
-        let mut grid = Grid::new(0, at(1000));
+        let mut grid = SafepointSchedule::new(0, at(1000));
         grid.suspend(at(1000));
         grid.resume(at(900));
         assert_eq!(grid.take(at(900)), Taken { pause_until: None, at: at(1000) });
-        assert_eq!(Grid::new(7, at(u64::MAX)).due, Timestamp::MAX);
+        assert_eq!(SafepointSchedule::new(7, at(u64::MAX)).due, Timestamp::MAX);
     }
 }

@@ -16,11 +16,11 @@ pub(crate) trait Slots {
 
 /// Head of the stack: slot number + 1, 0 when empty.
 #[derive(Debug)]
-pub(crate) struct DoneChunks {
+pub(crate) struct FullChunks {
     head: AtomicU64,
 }
 
-impl DoneChunks {
+impl FullChunks {
     pub(crate) fn new() -> Self {
         Self { head: AtomicU64::new(0) }
     }
@@ -71,7 +71,7 @@ mod loom_tests {
     /// Two chunks and both lock-free ends of the manager.
     struct Shared {
         chunks: [Chunk; 2],
-        done: DoneChunks,
+        done: FullChunks,
         ready: ReadyChunks,
     }
 
@@ -84,7 +84,7 @@ mod loom_tests {
     impl Shared {
         fn new() -> Arc<Self> {
             let chunks = [Chunk::new(), Chunk::new()];
-            Arc::new(Self { chunks, done: DoneChunks::new(), ready: ReadyChunks::new() })
+            Arc::new(Self { chunks, done: FullChunks::new(), ready: ReadyChunks::new() })
         }
 
         fn push(&self, number: u32) {

@@ -115,7 +115,7 @@ fn daemon(words: Words<'_>) -> anyhow::Result<String> {
 fn live_on(mut writer: std::io::PipeWriter, scribbles: bool) {
     let _ = std::io::Write::write_all(&mut writer, &std::process::id().to_ne_bytes());
     if scribbles {
-        let _ = crate::vandal::scribble_for_ever();
+        let _ = crate::pool_corruptor::scribble_for_ever();
     }
     loop {
         std::thread::sleep(std::time::Duration::from_secs(3600));

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::support::{self};
-use profiler_core::internal::grave::Grave;
-use profiler_core::internal::losses::EntryCounts;
+use profiler_core::internal::dead_pool::DeadPool;
+use profiler_core::internal::entry_counts::EntryCounts;
 use profiler_core::internal::pool::layout::Region;
 use profiler_core::internal::pool::{self};
 use profiler_core::internal::reader::PoolReader;
@@ -31,15 +31,15 @@ fn entries_of_an_open_chunk_are_evicted_not_forgotten() {
     session::close_pool();
     assert_eq!((counts().delivered, counts().recorded()), (10_000, 10_000));
     no_chunk_is_from_the_future(&file);
-    let mut grave = Grave::open(OwnFile::from(file.try_clone().unwrap()), Timestamp::now()).unwrap();
-    let oldest = grave.chunks()[0].done;
-    let before = grave.held_bytes().unwrap();
-    assert!(grave.destroy_at_or_before(oldest).unwrap() < before);
+    let mut dead_pool = DeadPool::open(OwnFile::from(file.try_clone().unwrap()), Timestamp::now()).unwrap();
+    let oldest = dead_pool.chunks()[0].done;
+    let before = dead_pool.held_bytes().unwrap();
+    assert!(dead_pool.destroy_at_or_before(oldest).unwrap() < before);
     assert!(counts().delivered < 10_000);
     assert_eq!(counts().recorded(), 10_000);
-    grave.destroy_at_or_before(Timestamp::MAX).unwrap();
+    dead_pool.destroy_at_or_before(Timestamp::MAX).unwrap();
     assert_eq!((counts().delivered, counts().evicted), (0, 10_000));
-    assert!(grave.chunks().is_empty());
+    assert!(dead_pool.chunks().is_empty());
 }
 
 /// A process that wrote a later time than its death into a slot does not keep its chunk for ever.
@@ -50,7 +50,7 @@ fn no_chunk_is_from_the_future(file: &File) {
     file.read_exact_at(&mut before, done).unwrap();
     file.write_all_at(&u64::MAX.to_ne_bytes(), done).unwrap();
     let died = Timestamp::now();
-    let grave = Grave::open(OwnFile::from(file.try_clone().unwrap()), died).unwrap();
-    assert!(grave.chunks().iter().all(|chunk| chunk.done <= died));
+    let dead_pool = DeadPool::open(OwnFile::from(file.try_clone().unwrap()), died).unwrap();
+    assert!(dead_pool.chunks().iter().all(|chunk| chunk.done <= died));
     file.write_all_at(&before, done).unwrap();
 }

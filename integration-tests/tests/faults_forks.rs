@@ -1,27 +1,27 @@
 //! Forks of every kind: nothing of theirs is recorded, nothing of ours is lost, nobody's end goes
 //! unseen.
 
+use integration_tests::fixture::Fixture;
+use integration_tests::helper_process::HelperProcess;
 use integration_tests::own;
 use integration_tests::own_process;
 use integration_tests::patience::until;
 use integration_tests::profile::Profile;
-use integration_tests::puppet::Puppet;
-use integration_tests::scene::Scene;
 use profiler_core::ids::ByteLimit;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_child");
 
 /// The child records before, during and after; `command` makes kin and ends with `answer`.
 fn only_the_maker_records(command: &str, answer: &str, expected: &[(u32, u64)]) -> anyhow::Result<()> {
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("maker", "init")?;
-    puppet.ask("mark 10")?;
-    assert_eq!(puppet.ask(command)?, answer);
-    puppet.ask("mark 10")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("maker", "init")?;
+    helper.ask("mark 10")?;
+    assert_eq!(helper.ask(command)?, answer);
+    helper.ask("mark 10")?;
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("maker")?, "complete");
     recorded(&profile, expected)?;
-    assert!(puppet.end("exit 0")?.success());
+    assert!(helper.end("exit 0")?.success());
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("maker")?, "complete");
     recorded(&profile, expected)?;
@@ -80,35 +80,35 @@ fn a_process_in_our_memory_that_exits_does_not_end_its_makers_profile() -> anyho
 #[test]
 fn forks_from_threads_disturb_nobody_who_records_meanwhile() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(256 << 20)))?;
-    let mut puppet = scene.child("maker", "init")?;
-    puppet.ask("flood 2 200")?;
-    assert_eq!(puppet.ask("fork-in-threads 3 20")?, "ok 60");
-    puppet.ask("calm")?;
-    let all = puppet.ask("flooded")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(256 << 20)))?;
+    let mut helper = scene.child("maker", "init")?;
+    helper.ask("flood 2 200")?;
+    assert_eq!(helper.ask("fork-in-threads 3 20")?, "ok 60");
+    helper.ask("calm")?;
+    let all = helper.ask("flooded")?;
     let (report, profile) = scene.capture()?;
     let counts = report.processes.iter().find(|process| process.name == "maker").expect("it").counts;
     assert_eq!(format!("ok {}", counts.recorded()), all, "{counts:?}");
     assert_eq!(profile.process("maker")?.numbers()?.keys().copied().collect::<Vec<_>>(), [0, 1]);
-    assert!(puppet.end("exit 0")?.success());
+    assert!(helper.end("exit 0")?.success());
     scene.end()
 }
 
 #[test]
 fn a_grandchild_started_the_usual_way_gets_nothing_of_ours() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
-    let mut puppet = scene.child("maker", "init")?;
-    assert!(puppet.ask("grandchild")?.starts_with("ok no-variable"));
-    puppet.ask("mark 10")?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
+    let mut helper = scene.child("maker", "init")?;
+    assert!(helper.ask("grandchild")?.starts_with("ok no-variable"));
+    helper.ask("mark 10")?;
     let (_, profile) = scene.capture()?;
     recorded(&profile, &[(1000, 10)])?;
     scene.end()
 }
 
 /// Says the number of the process that lives on.
-fn daemon(puppet: &mut Puppet, command: &str) -> anyhow::Result<Daemon> {
-    let answer = puppet.ask(command)?;
+fn daemon(helper: &mut HelperProcess, command: &str) -> anyhow::Result<Daemon> {
+    let answer = helper.ask(command)?;
     Ok(Daemon(answer.strip_prefix("ok ").expect("a number").parse()?))
 }
 
@@ -126,12 +126,12 @@ impl Drop for Daemon {
 #[test]
 fn a_death_is_seen_although_a_daemon_holds_the_channel_open() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder)?;
+    let mut scene = Fixture::set(CHILD, |builder| builder)?;
     let before = (own::Possessions::count(), own::thread_names());
-    let mut puppet = scene.child("maker", "init")?;
-    puppet.ask("mark 10")?;
-    let daemon = daemon(&mut puppet, "daemon")?;
-    assert!(puppet.end("exit 0")?.success());
+    let mut helper = scene.child("maker", "init")?;
+    helper.ask("mark 10")?;
+    let daemon = daemon(&mut helper, "daemon")?;
+    assert!(helper.end("exit 0")?.success());
     assert!(scene.has_ended("maker"));
     let (_, profile) = scene.capture()?;
     assert_eq!(profile.verdict("maker")?, "complete");
@@ -146,11 +146,11 @@ fn a_death_is_seen_although_a_daemon_holds_the_channel_open() -> anyhow::Result<
 #[test]
 fn a_daemon_that_scribbles_over_a_dead_pool_harms_nobody() -> anyhow::Result<()> {
     own_process!();
-    let mut scene = Scene::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(4 << 20)))?;
-    let mut puppet = scene.child("maker", "init")?;
-    puppet.ask("record 4 2000")?;
-    let daemon = daemon(&mut puppet, "daemon scribble")?;
-    assert!(puppet.end("exit 0")?.success());
+    let mut scene = Fixture::set(CHILD, |builder| builder.memory_limit(ByteLimit::new(4 << 20)))?;
+    let mut helper = scene.child("maker", "init")?;
+    helper.ask("record 4 2000")?;
+    let daemon = daemon(&mut helper, "daemon scribble")?;
+    assert!(helper.end("exit 0")?.success());
     assert!(scene.has_ended("maker"));
     for _ in 0..20 {
         scene.capture_among_liars()?;

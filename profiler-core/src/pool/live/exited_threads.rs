@@ -21,7 +21,7 @@
 
 use super::row::ThreadRow;
 use crate::ids::ThreadIndex;
-use crate::losses::{DropReason, Drops};
+use crate::entry_counts::{DropReason, Drops};
 use crate::sync::Ordering;
 
 /// Words of one set of sums: the drops by reason, then the evicted entries.

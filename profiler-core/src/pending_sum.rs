@@ -22,11 +22,11 @@ const MOST: i64 = (1 << (SUM_BITS - 1)) - 1;
 const MOST_LATE: u64 = 256;
 
 /// See the [module](self).
-pub(crate) type Kept = KeptIn<fixed::AtomicU64>;
+pub(crate) type PendingSum = PendingSumIn<fixed::AtomicU64>;
 
 /// The same in any word: models have one of their own.
 #[derive(Debug)]
-pub(crate) struct KeptIn<W>(W);
+pub(crate) struct PendingSumIn<W>(W);
 
 /// What is needed of the word.
 pub(crate) trait Word {
@@ -53,13 +53,13 @@ word!(fixed::AtomicU64);
 #[cfg(loom)]
 word!(AtomicU64);
 
-impl Kept {
+impl PendingSum {
     pub(crate) const fn new() -> Self {
         Self(fixed::AtomicU64::new(0))
     }
 }
 
-impl<W: Word> KeptIn<W> {
+impl<W: Word> PendingSumIn<W> {
     /// Keeps more; what is there of an older session is forgotten, and so is this if there is something of a newer one.
     pub(crate) fn add(&self, session: u64, more: i64) {
         self.change(|word| {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_belongs_to_its_session() {
-        let kept = Kept::new();
+        let kept = PendingSum::new();
         kept.add(7, 3);
         kept.add(7, -7);
         assert_eq!((kept.look(), kept.take(7), kept.take(7)), (-4, -4, 0));
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_thread_held_up_since_an_older_session_neither_wipes_nor_takes_what_is_kept_in_the_newer_one() {
-        let kept = Kept::new();
+        let kept = PendingSum::new();
         kept.add(8, 5);
         kept.add(7, 1);
         assert_eq!((kept.take(7), kept.look()), (0, 5));
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn the_first_that_is_kept_in_a_session_is_not_wiped_by_another_threads() {
         const SESSIONS: u64 = 20_000;
-        let (kept, begun, done) = (Kept::new(), AtomicU64::new(0), AtomicU64::new(0));
+        let (kept, begun, done) = (PendingSum::new(), AtomicU64::new(0), AtomicU64::new(0));
         let wait_for = |word: &AtomicU64, session: u64| {
             let tries = (1_u32..).take_while(|_| word.load(Ordering::Acquire) != session);
             tries.filter(|tries| tries % 1000 == 0).for_each(|_| std::thread::yield_now());
@@ -193,7 +193,7 @@ mod loom_tests {
 
     /// A place that is made once, and what waits for it.
     struct Shared {
-        kept: KeptIn<AtomicU64>,
+        kept: PendingSumIn<AtomicU64>,
         has_place: AtomicU64,
         placed: AtomicU64,
     }
@@ -201,7 +201,7 @@ mod loom_tests {
     impl Shared {
         fn new() -> Arc<Self> {
             let word = || AtomicU64::new(0);
-            Arc::new(Self { kept: KeptIn(word()), has_place: word(), placed: word() })
+            Arc::new(Self { kept: PendingSumIn(word()), has_place: word(), placed: word() })
         }
 
         fn put(&self) {
