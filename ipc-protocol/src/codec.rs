@@ -1,4 +1,4 @@
-//! Messages to frames and back.
+//! Converts messages to frames and back.
 //!
 //! Called by [`crate::transport::Sender`] and [`crate::transport::Receiver`].
 //!
@@ -8,9 +8,9 @@
 //!           u16 LE
 //! ```
 //!
-//! Invariants: the version is judged before anything else is looked at, so two builds that do
-//! not understand each other say so; a decoded message is within [`crate::limits`]; no input
-//! makes this panic or allocate more than a small multiple of the frame.
+//! Invariants: the version is checked before anything else, so incompatible builds report their
+//! versions; a decoded message is within [`crate::limits`]; no input makes this panic or allocate
+//! more than a small multiple of the frame.
 
 use profiler_core::internal::codec::CodecError;
 use serde::Serialize;
@@ -21,14 +21,14 @@ use crate::message::{GatherOutcome, PROTOCOL_VERSION, ToChild, ToParent};
 
 const VERSION_BYTES: usize = 2;
 
-/// Why bytes are not a message, or a message cannot be sent.
+/// Why bytes are not a message, or why a message cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
     /// The other side speaks another version.
     #[error("the other side speaks version {theirs} of the protocol, this side version {ours}")]
     WrongVersion {
-        /// Theirs.
+        /// The other side's version.
         theirs: u32,
         /// [`PROTOCOL_VERSION`].
         ours: u32,
@@ -39,13 +39,13 @@ pub enum ProtocolError {
     /// The frame is larger than allowed.
     #[error("a frame of {length} bytes is larger than the {} allowed", limits::MAX_FRAME_BYTES)]
     TooLarge {
-        /// Its length.
+        /// The frame's length.
         length: usize,
     },
     /// A text or list in the message is longer than allowed.
     #[error("{what} is longer than the {limit} allowed")]
     TooLong {
-        /// Which text or list.
+        /// The text or list.
         what: &'static str,
         /// The limit that was exceeded.
         limit: usize,
@@ -55,7 +55,7 @@ pub enum ProtocolError {
     Codec(#[from] CodecError),
 }
 
-/// A message that may travel: [`ToChild`] or [`ToParent`].
+/// A message that can be sent: [`ToChild`] or [`ToParent`].
 pub trait Message: Serialize + DeserializeOwned + Send + sealed::Sealed {
     /// Whether every text and list is within [`crate::limits`].
     ///
@@ -65,7 +65,7 @@ pub trait Message: Serialize + DeserializeOwned + Send + sealed::Sealed {
 }
 
 mod sealed {
-    /// Keeps [`super::Message`] to the two enums of the protocol.
+    /// Restricts [`super::Message`] to the two enums of the protocol.
     pub trait Sealed {}
     impl Sealed for super::ToChild {}
     impl Sealed for super::ToParent {}
@@ -132,7 +132,7 @@ fn at_most(what: &'static str, length: usize, limit: usize) -> Result<(), Protoc
     if length > limit { Err(ProtocolError::TooLong { what, limit }) } else { Ok(()) }
 }
 
-/// Makes the frame of a message.
+/// Encodes a message as a frame.
 ///
 /// # Errors
 /// [`ProtocolError::TooLong`], [`ProtocolError::TooLarge`], [`ProtocolError::Codec`].
@@ -146,11 +146,11 @@ pub fn encode<M: Message>(message: &M) -> Result<Vec<u8>, ProtocolError> {
     Ok(frame)
 }
 
-/// Reads the message of a frame.
+/// Decodes the message of a frame.
 ///
 /// # Errors
-/// All of [`ProtocolError`]; [`ProtocolError::WrongVersion`] whatever else may be wrong with a
-/// frame of another version.
+/// All of [`ProtocolError`]; for a frame of another version [`ProtocolError::WrongVersion`] takes
+/// precedence over all other errors.
 pub fn decode<M: Message>(frame: &[u8]) -> Result<M, ProtocolError> {
     let Some((version, body)) = frame.split_first_chunk::<VERSION_BYTES>() else {
         return Err(ProtocolError::TooShort(frame.len()));
@@ -176,9 +176,9 @@ pub fn check_frame(frame: &[u8]) -> Result<(), ProtocolError> {
     }
 }
 
-/// [`PROTOCOL_VERSION`] as it stands in a frame.
+/// [`PROTOCOL_VERSION`] as encoded in a frame.
 const fn wire_version() -> u16 {
-    #[allow(clippy::as_conversions)] // the assertion below
+    #[allow(clippy::as_conversions)] // checked by the assertion below
     const VERSION: u16 = {
         assert!(PROTOCOL_VERSION <= 0xffff, "the version has 16 bits on the wire");
         PROTOCOL_VERSION as u16

@@ -22,7 +22,7 @@ use crate::control::Control;
 use crate::gather::Files;
 use crate::shutdown;
 
-/// What became of [`init`].
+/// The outcome of [`init`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Status {
@@ -46,10 +46,10 @@ pub enum InitError {
     /// The pool cannot be taken, or recording cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The pool's header is not one that this build understands.
+    /// This build does not support the pool's header.
     #[error("what the parent handed over is not a pool: {0}")]
     NotAPool(String),
-    /// There is no thread left for the profiler.
+    /// The system refused a thread for the profiler.
     #[error("cannot start the control thread: {0}")]
     Thread(#[from] io::Error),
 }
@@ -58,9 +58,9 @@ static DONE: AtomicBool = AtomicBool::new(false);
 
 /// Begins to record for the parent that the environment names, if it names one.
 ///
-/// Costs the host's thread well under a millisecond (`figures -- gather` prints
-/// `child.init_ms`); the connection is made on a thread of the profiler. Never fails loudly:
-/// look at the [`Status`] if you want to know.
+/// Costs the host's thread well under a millisecond (`figures -- gather` prints `child.init_ms`); a
+/// thread of the profiler makes the connection. Never panics or prints: the returned [`Status`]
+/// reports errors.
 pub fn init() -> Status {
     if DONE.swap(true, Ordering::AcqRel) {
         return Status::AlreadyDone;
@@ -85,7 +85,7 @@ fn record_for(parent: ChildEnvironment) -> Result<(), InitError> {
     if let Some(params) = params {
         session::start(params, StartOptions::default())?;
     }
-    // Now: later the process may be in a sandbox that lets it open nothing.
+    // Now, because later a sandbox may forbid the process to open files.
     let own_pool = outbox.as_ref().and_then(|_| session::pool_file().ok());
     let files = Files { pool: own_pool.map(OwnFile::from), outbox: outbox.map(OwnFile::from) };
     let name = header.name;

@@ -48,9 +48,9 @@ impl Control {
                 Err(error) => {
                     let lost = matches!(error, TransportError::DescriptorLost(_));
                     if !welcome && !lost && !session::pool_outlives_all() {
-                        // A parent sends its first message at once. This one has refused the child
-                        // or ended its session, so the data will not be read. A pool in a file may
-                        // be recovered, if the parent was killed.
+                        // A parent sends its first message at once. This parent has refused the
+                        // child or ended its session, so it will not read the data. If the parent
+                        // was killed, a pool in a file may be recovered.
                         session::stop();
                     }
                     return Err(error);

@@ -1,8 +1,8 @@
 //! Writing this process's part of a profile, on a separate thread.
 //!
-//! The control thread starts and cancels the writing and asks for its progress. Invariant: one part
-//! is written at a time, into the outbox from its beginning; a new request cancels the old one and
-//! waits for it on its own thread, so the control thread never waits.
+//! Called by the control thread, which starts and cancels the writing and asks for its progress.
+//! Invariant: one part is written at a time, into the outbox from its beginning; a new request
+//! cancels the old one and waits for it on its own thread, so the control thread never waits.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -30,10 +30,10 @@ pub(crate) struct Gathers {
     current: Option<Running>,
 }
 
-/// What a part is made of, and where it goes.
+/// The input and output of a part.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// The own pool, for reading; absent if nothing was recorded from the start.
+    /// This process's pool, for reading; absent if nothing was recorded from the start.
     pub(crate) pool: Option<OwnFile>,
     /// The file that the parent passed, if it passed one.
     pub(crate) outbox: Option<OwnFile>,
@@ -155,7 +155,7 @@ fn rewind(outbox: &OwnFile) -> io::Result<()> {
     outbox.seek(SeekFrom::Start(0)).map(|_| ())
 }
 
-/// Writes only while the number still refers to the outbox.
+/// Writes only while the descriptor number still refers to the outbox.
 struct Checked<'a>(&'a OwnFile);
 
 impl Write for Checked<'_> {

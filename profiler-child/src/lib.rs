@@ -11,10 +11,10 @@
 //!
 //! # What it solves
 //! - Recording begins at once, in memory that outlives the process, without waiting for the parent.
-//! - The parent's word (start, stop, pause, allowance, gather) is carried out on threads of the
-//!   profiler. The host's threads never touch the channel, and a stopped or dead parent changes
-//!   nothing for them.
-//! - Whatever goes wrong leaves the profiler off and the host unharmed; [`init`] says why.
+//! - The parent's requests (start, stop, pause, allowance, gather) are carried out on threads of
+//!   the profiler. The host's threads never touch the channel, and a stopped or dead parent does
+//!   not affect them.
+//! - An error leaves the profiler off and the host unharmed; [`init`] returns it.
 //!
 //! # Your responsibilities
 //! - A forked child does not record. Start the profiler after `exec`, with a parent's `spawn`.

@@ -11,12 +11,13 @@ use crate::report::say;
 
 /// Writes a profile in the format of another tool
 ///
-/// Of any profile, in the Firefox Profiler's form or in Firefox's own, compressed or not. A sample stands for the time
-/// since the one before it. Unless --wall is given, samples in which a thread used no processor time are idle, and of
-/// those that used some of it as many are kept as the processor time of their function amounts to; a profile
-/// without processor times has its time by the clock.
+/// Of any profile, in the Firefox Profiler's form or in Firefox's own, compressed or not. A sample
+/// stands for the time since the one before it. Unless --wall is given, samples in which a thread
+/// used no processor time are idle, and of those that used some of it as many are kept as the
+/// processor time of their function amounts to; a profile without processor times has its time by
+/// the clock.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct ExportArgs {
     /// A profile (.json or .json.gz)
     file: PathBuf,
     /// The format
@@ -61,7 +62,7 @@ impl Format {
         }
     }
 
-    /// What takes the place of `.json` and `.json.gz`.
+    /// The ending that replaces `.json` and `.json.gz`.
     const fn ending(self) -> &'static str {
         match self {
             Self::Cpuprofile => "-cpuprofiles",
@@ -73,7 +74,7 @@ impl Format {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &ExportArgs) -> Result<()> {
     let time = if options.wall { TimeKind::Wall } else { TimeKind::Cpu };
     let wanted = ExportOptions::to(options.to.target()).time(time).names(!options.no_names);
     let output = options.output.clone().unwrap_or_else(|| beside(&options.file, options.to.ending()));

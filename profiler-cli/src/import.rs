@@ -11,9 +11,10 @@ use crate::report::say;
 
 /// Makes a profile of a .cpuprofile file, such as `node --cpu-prof` writes
 ///
-/// It opens in the Firefox Profiler with the times that the file has, and `profiler info`, `view` and `export` take it.
+/// It opens in the Firefox Profiler with the times that the file has, and `profiler info`, `view`
+/// and `export` take it.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct ImportArgs {
     /// A .cpuprofile file, compressed or not
     file: PathBuf,
     /// Where the profile goes; compressed if the name ends in .gz (default: beside the file, as .json.gz)
@@ -21,7 +22,7 @@ pub(crate) struct Options {
     output: Option<PathBuf>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &ImportArgs) -> Result<()> {
     let output = options.output.clone().unwrap_or_else(|| beside(&options.file, ".json.gz"));
     let imported = import_cpuprofile(&options.file, &output)?;
     say(&format!("{} samples", imported.samples));

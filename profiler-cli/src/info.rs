@@ -1,4 +1,5 @@
-//! `profiler info FILE|DIR`: what a profile holds and where its time went, or what a session's pools hold now.
+//! `profiler info FILE|DIR`: the content of a profile and where its time went, or the current
+//! content of a session's pools.
 
 use std::path::PathBuf;
 
@@ -16,10 +17,10 @@ use crate::report::{Report, Row, complain, say};
 /// recorded = delivered + evicted + dropped + unfinished, for every process.
 ///
 /// If a profile has samples, the functions follow that take most of the time themselves, over all
-/// processes, and what they take with all that they call. A profile whose addresses have no names gets
-/// those that the files of this machine have for them; which files have none is said.
+/// processes, and what they take with all that they call. A profile whose addresses have no names
+/// gets those that the files of this machine have for them; which files have none is said.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct InfoArgs {
     /// A profile (.json or .json.gz), or a session's pool directory
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
@@ -37,7 +38,7 @@ pub(crate) struct Options {
     no_names: bool,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &InfoArgs) -> Result<()> {
     let report = match options.path.is_dir() {
         true => of_pools(survey(&options.path)?),
         false => profile::read(

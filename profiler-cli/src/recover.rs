@@ -1,4 +1,4 @@
-//! `profiler recover DIR [-o FILE]`: the profile of a session that is dead, from its pools.
+//! `profiler recover DIR [-o FILE]`: makes the profile of a dead session from its pools.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::report::{Row, complain, print_table, say};
 /// named and passed over. Nothing in the directory is changed; remove it when it is not needed any
 /// more.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct RecoverArgs {
     /// The session's pool directory, or the directory that holds exactly one
     dir: PathBuf,
     /// Where the profile goes; compressed if the name ends in .gz [default: profile.json.gz, or
@@ -35,7 +35,7 @@ enum WrittenAs {
     Gecko,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &RecoverArgs) -> Result<()> {
     let format = match options.format {
         WrittenAs::Processed => Format::Processed,
         WrittenAs::Gecko => Format::Gecko,

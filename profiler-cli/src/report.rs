@@ -1,4 +1,4 @@
-//! What is shown of a recording: a row per process, as a table for people or as JSON for machines.
+//! The output of `info` and `record`: a row per process, as a table or as JSON.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -24,7 +24,7 @@ pub(crate) struct Row {
     pub(crate) dropped: BTreeMap<String, u64>,
     pub(crate) unfinished: u64,
     pub(crate) verdict: String,
-    /// Whether it runs; only known of a pool.
+    /// Whether it runs; known only for a pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) alive: Option<bool>,
     /// Bytes of its pool.
@@ -32,16 +32,16 @@ pub(crate) struct Row {
     pub(crate) held_bytes: Option<u64>,
 }
 
-/// The samples of a profile, and where they were taken.
+/// The samples of a profile, and the functions in which they were taken.
 #[derive(Debug, Serialize)]
 pub(crate) struct Samples {
-    /// Of all threads.
+    /// Samples of all threads.
     pub(crate) count: f64,
     /// Which time the functions are ranked by: `cpu` or `wall`.
     pub(crate) time: &'static str,
-    /// All of it.
+    /// The total time.
     pub(crate) all_ms: f64,
-    /// The functions that take most of it themselves.
+    /// The functions with the most own time.
     pub(crate) top: Vec<TopFunction>,
     /// Libraries whose addresses could not be named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -56,7 +56,7 @@ pub(crate) struct TopFunction {
     pub(crate) library: Option<String>,
     pub(crate) self_ms: f64,
     pub(crate) self_percent: f64,
-    /// With all that it calls.
+    /// Including its callees.
     pub(crate) total_ms: f64,
     pub(crate) total_percent: f64,
     pub(crate) self_samples: f64,
@@ -69,7 +69,7 @@ pub(crate) struct Report {
     /// `profile` or `pools`.
     pub(crate) kind: &'static str,
     pub(crate) processes: Vec<Row>,
-    /// Its first and last time, in milliseconds since the session began.
+    /// Its first and last time, in milliseconds since the session's start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range_ms: Option<(f64, f64)>,
     /// Where the time went, if samples were taken.
@@ -78,10 +78,10 @@ pub(crate) struct Report {
     /// Bytes of all pools together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held_bytes: Option<u64>,
-    /// What they may be.
+    /// The memory limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit_bytes: Option<u64>,
-    /// Files that are no pools of the session, with the reason.
+    /// Files that are not pools of the session, with the reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) passed_over: BTreeMap<String, String>,
 }
@@ -129,15 +129,15 @@ impl Row {
 /// Why the output is incomplete.
 static OUTPUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
 
-/// Prints a line. If that fails, [`output_error`] returns the first reason.
+/// Prints a line. If that fails, [`output_error`] returns the first error.
 pub(crate) fn say(line: &str) {
     if let Err(error) = writeln!(std::io::stdout(), "{line}") {
         let _ = OUTPUT_ERROR.set(error);
     }
 }
 
-/// Why the output is incomplete, if it is. A reader that has closed its end of a pipe has what it wanted,
-/// so that is no error.
+/// Why the output is incomplete, if it is. A reader that has closed its end of a pipe needs no more
+/// output, so that is no error.
 pub(crate) fn output_error() -> Option<&'static std::io::Error> {
     if let Err(error) = std::io::stdout().flush() {
         let _ = OUTPUT_ERROR.set(error);
@@ -169,7 +169,7 @@ fn columns(cells: &[String]) -> String {
 }
 
 impl Report {
-    /// Prints it for people.
+    /// Prints it as a table.
     pub(crate) fn print(&self) {
         print_table(&self.processes);
         if let Some((first, last)) = self.range_ms {
@@ -208,7 +208,7 @@ impl Samples {
     }
 }
 
-/// The first name of its kind that is not taken.
+/// The first free name of the series.
 pub(crate) fn free_name() -> PathBuf {
     let names = (2..).map(|number| PathBuf::from(format!("profile-{number}.json.gz")));
     let mut names = std::iter::once(PathBuf::from("profile.json.gz")).chain(names);

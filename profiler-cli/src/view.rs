@@ -17,19 +17,20 @@ use profiler_parent::view::{Server, VIEWER, symbols_of_this_machine, viewer_link
 use crate::report::say;
 use crate::signals::Signals;
 
-/// Names another viewer, for whoever runs one.
+/// The environment variable with the address of another viewer, for users who host one.
 const VIEWER_VARIABLE: &str = "PROFILER_URL";
 
 /// Opens a profile in the Firefox Profiler
 ///
-/// Serves the file on this machine (127.0.0.1 only, below a random path that nobody can guess), prints
-/// the link that makes the viewer's page read it, and opens that in the browser. The page runs in the
-/// browser: the profile does not leave this machine. Stops on Ctrl-C; what the page has loaded stays.
+/// Serves the file on this machine (127.0.0.1 only, below a random path that nobody can guess),
+/// prints the link that makes the viewer's page read it, and opens that in the browser. The page
+/// runs in the browser: the profile does not leave this machine. Stops on Ctrl-C; what the page has
+/// loaded stays.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Environment:\n  PROFILER_URL  The viewer's address [default: https://profiler.firefox.com]"
 )]
-pub(crate) struct Options {
+pub(crate) struct ViewArgs {
     /// A profile (.json or .json.gz)
     file: PathBuf,
     /// Prints the link and opens nothing
@@ -40,7 +41,7 @@ pub(crate) struct Options {
     port: u16,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &ViewArgs) -> Result<()> {
     let viewer = viewer(std::env::var(VIEWER_VARIABLE).ok())?;
     let server =
         Server::start(&options.file, options.port, symbols_of_this_machine(SymbolOptions::default()))?;
@@ -64,13 +65,13 @@ fn viewer(named: Option<String>) -> Result<String> {
     Ok(named)
 }
 
-/// Opens a link in the browser, if there is a screen. The link stands on the terminal in any case.
+/// Opens a link in the browser, if there is a screen. The terminal shows the link in any case.
 fn open(link: &str) {
     let Some(opener) = opener() else { return };
     let mut command = Command::new(opener);
     command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match command.spawn() {
-        // It may be the browser itself, which stays; its end is nothing to us.
+        // It may be the browser itself, which stays open; its end is ignored.
         Ok(mut child) => {
             drop(profiler_parent::core::internal::sys::spawn_quiet("profiler-open", move || child.wait()))
         }

@@ -1,8 +1,8 @@
-//! The stack of the calling thread, for an entry that carries one.
+//! Takes the calling thread's stack for an entry that carries one.
 //!
-//! Taken by `marker` and `alloc`, on the thread itself: native frames by `sampler::here`, labels
-//! from the thread's own list. Taking one allocates nothing and never waits, so it may happen
-//! inside an allocator. Frames of the profiler itself are left out.
+//! Called by `marker` and `alloc`, on the thread itself: native frames come from
+//! `sampler::self_unwind`, labels from the thread's own list. Taking a stack allocates nothing and
+//! never waits, so it is possible inside an allocator. Frames of the profiler itself are left out.
 //!
 //! Invariant: the frames are stored in one of a few buffers ("rooms") that all threads share, never
 //! on the calling thread's stack, which may be small. A thread holds a room until the entry is
@@ -16,9 +16,9 @@ use crate::label::merge::{Merged, Placed, merge};
 use crate::label::{OpenLabels, registry};
 use crate::sampler::self_unwind;
 
-/// Most native frames. Frames further out are left out, and the stack is marked as cut.
+/// The most native frames. Frames further out are left out, and the stack is marked as cut.
 const MAX_NATIVE: usize = 256;
-/// How many threads may hold the frames of a stack at the same time.
+/// The most threads that may hold the frames of a stack at the same time.
 const ROOMS: usize = 16;
 
 type Frames = [Placed; MAX_NATIVE];

@@ -2,7 +2,8 @@
 //!
 //! A category is a static. The statics here are in every build; an application adds its own. A
 //! category is defined in the pool when it is first used. Categories of different processes are
-//! merged by name. Compiled with and without the feature `engine`. Applications use this module as [`crate::marker::category`].
+//! merged by name. Compiled with and without the feature `engine`. Applications use this module as
+//! [`crate::marker::category`].
 
 #[cfg(feature = "engine")]
 mod define;

@@ -1,23 +1,23 @@
-//! The one place that knows bincode.
+//! Wraps bincode: the only file that uses it.
 //!
 //! Used for definitions and marker payloads in the pool and for control messages
 //! (`ipc-protocol`). Invariants: every call carries a size limit, decoding never allocates
 //! beyond it, and bytes left over after a value are an error.
 //!
-//! bincode is pinned to 2.0.1 and is marked unmaintained (RUSTSEC-2025-0141). Nothing outside
-//! this file names it, so another codec is a change of this file and of the ABI number.
+//! bincode is pinned to 2.0.1 and is marked unmaintained (RUSTSEC-2025-0141). No other file names
+//! it, so changing the codec changes this file and the ABI number only.
 
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Largest encoded value that anyone may ask for: one control message.
+/// The largest encoded value: one control message.
 pub const MAX_ENCODED_BYTES: usize = 64 * 1024;
 
 const CONFIG: Configuration<LittleEndian, Varint, Limit<MAX_ENCODED_BYTES>> =
     bincode::config::standard().with_limit::<MAX_ENCODED_BYTES>();
 
-/// Borrows, so its limit only bounds what one text may span: a whole entry.
+/// Text is borrowed, so the limit only bounds the length of one text: a whole entry.
 const PREFIX_CONFIG: Configuration<LittleEndian, Varint, Limit<{ 1 << 20 }>> =
     bincode::config::standard().with_limit::<{ 1 << 20 }>();
 
@@ -25,7 +25,7 @@ const PREFIX_CONFIG: Configuration<LittleEndian, Varint, Limit<{ 1 << 20 }>> =
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The encoded form is larger than [`MAX_ENCODED_BYTES`] or than the room given.
+    /// The encoded form is larger than [`MAX_ENCODED_BYTES`] or than the room.
     #[error("encoded value is larger than the {limit} bytes allowed")]
     TooLarge {
         /// The limit that was exceeded.
@@ -54,7 +54,7 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, CodecError> {
     Ok(bytes)
 }
 
-/// Encodes into `room` and says how many bytes were written. Allocates nothing on success.
+/// Encodes into `room` and returns the number of bytes written. Allocates nothing on success.
 ///
 /// # Errors
 /// [`CodecError::TooLarge`] when `room` does not suffice, [`CodecError::Unencodable`].
@@ -83,7 +83,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     }
 }
 
-/// Decodes one value at the beginning of `bytes` and gives back what follows it. Text is
+/// Decodes one value at the beginning of `bytes` and returns it with the remaining bytes. Text is
 /// borrowed, so a type without owned parts allocates nothing.
 ///
 /// # Errors

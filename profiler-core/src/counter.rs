@@ -1,22 +1,23 @@
 //! Counters: numbers that any thread changes and the profile shows.
 //!
 //! A counter is a static. It gets a cell in the pool's live tables when it is first changed in a
-//! session, so the parent can read it at any time, also after the process has died. Invariants: nothing here waits,
-//! because a global allocator may change counters, also while this very thread makes a cell; what was added before
-//! there was a cell is [`PendingSum`], and is in it once there is one, whoever made it.
+//! session, so the parent can read it at any time, also after the process has died. Invariants:
+//! nothing here waits, because a global allocator may change counters, also while this very thread
+//! makes a cell; amounts added before the cell exists are kept in [`PendingSum`] and moved to the
+//! cell once it exists, whichever thread made it.
 
 use crate::definition_cell::DefinitionCell;
 use crate::ids::{CounterIndex, DefinitionId};
+use crate::manager::{ChunkManager, ChunkManagerState};
 use crate::pending_sum::PendingSum;
-use crate::manager::{ChunkManager, State};
 use crate::pool::definitions::Definition;
 use crate::pool::live::CounterCell;
-use crate::record::{session_state, local};
+use crate::record::{local, session_state};
 
 /// A counter.
 ///
-/// The viewer draws the category "Memory" as accumulated bytes, "Bandwidth" as bytes per
-/// second, and any other word as a rate.
+/// The viewer draws the category "Memory" as accumulated bytes, "Bandwidth" as bytes per second,
+/// and any other category as a rate.
 ///
 /// ```
 /// use profiler_core::counter::Counter;
@@ -29,10 +30,10 @@ pub struct Counter {
     name: &'static str,
     category: &'static str,
     description: &'static str,
-    /// Number of the cell + 1, where other statics keep a definition's number.
+    /// The number of the cell + 1, where other statics keep a definition's number.
     cell: DefinitionCell,
-    /// What was added while the cell could not be had at once, and in how many changes. Whoever keeps writes the second last,
-    /// whoever takes takes it first.
+    /// Amounts added while the cell was not available at once, and the number of changes. An adder
+    /// writes the number of changes last; a taker takes it first.
     waiting: PendingSum,
     changes: PendingSum,
 }
@@ -53,7 +54,7 @@ impl Counter {
         }
     }
 
-    /// The same, for so many changes at once.
+    /// Adds to the counter, as this number of changes.
     pub(crate) fn add_many(&'static self, delta: i64, changes: u64) {
         let is_on = cfg!(feature = "enabled") && session_state::is_active();
         if is_on && !self.with_cell(|cell| cell.add_many(delta, changes)) {
@@ -78,14 +79,14 @@ impl Counter {
         value
     }
 
-    /// Makes the counter known, so that it is in the profile even if it never changes.
+    /// Creates the counter's cell, so that it is in the profile even if it never changes.
     pub fn register(&'static self) {
         if cfg!(feature = "enabled") && session_state::is_active() {
             self.with_cell(|_| {});
         }
     }
 
-    /// Runs `body` with the cell; false if there is none, or not at once.
+    /// Runs `body` with the cell; false if there is none, or none at once.
     fn with_cell(&'static self, body: impl FnOnce(&CounterCell)) -> bool {
         let found = local::with_manager(|manager| {
             let index = self.index(manager)?;
@@ -99,14 +100,14 @@ impl Counter {
         found.is_some()
     }
 
-    /// Remembers what could not be added: the cell is being made, by another thread or, in a
+    /// Keeps an amount that could not be added: the cell is being made, by another thread or, in a
     /// global allocator, by this very one.
     #[cold]
     fn keep(&self, delta: i64, changes: u64) {
         let session = session_state::epoch_of(session_state::word());
         self.waiting.add(session, delta);
         self.changes.add(session, i64::try_from(changes).unwrap_or(i64::MAX));
-        // Whoever has made the cell meanwhile may have collected before that: see `PendingSum`.
+        // A thread that made the cell meanwhile may have collected before this: see `PendingSum`.
         let _ = local::with_manager(|manager| {
             let cell = manager.pool().counter(cell_of(self.cell.get(manager.tag())?)?)?;
             self.put_waiting(cell);
@@ -147,26 +148,31 @@ impl Counter {
         published.publish(id);
         let number = DefinitionId::new(cell.get().checked_add(1)?);
         self.cell.set(manager.tag(), number);
-        // After that, also if nothing seems to wait: who keeps something now finds the cell.
+        // After publishing the cell, even if nothing seems to wait: a thread that keeps an amount
+        // now finds the cell.
         self.put_waiting(published);
         Some(number)
     }
 }
 
-/// The cell of a number, which is one more.
+/// The cell of a stored number, which is one more than the cell's.
 fn cell_of(number: DefinitionId) -> Option<CounterIndex> {
     number.get().checked_sub(1).map(CounterIndex::new)
 }
 
-/// The counter that shows a group over time: its time, in nanoseconds, and its ticks.
+/// The counters that show a group over time: its time, in nanoseconds, and its ticks.
 pub(crate) struct GroupTrack;
 
 impl GroupTrack {
-    /// Viewers' kind of these counters.
+    /// The category of these counters in viewers.
     pub(crate) const CATEGORY: &'static str = "Group";
 
     /// Makes a counter; `None` if there is no room. The group's owner changes it.
-    pub(crate) fn add(manager: &ChunkManager, state: &mut State, name: &str) -> Option<CounterIndex> {
+    pub(crate) fn add(
+        manager: &ChunkManager,
+        state: &mut ChunkManagerState,
+        name: &str,
+    ) -> Option<CounterIndex> {
         let cell = state.rows.add_counter(manager)?;
         let definition = Definition::Counter {
             cell,
@@ -196,7 +202,7 @@ mod tests {
         alone
     }
 
-    /// Value and changes, as anybody sees them in the pool.
+    /// The value and changes as read from the pool.
     fn in_pool(name: &str) -> Option<(i64, u64)> {
         let snapshot = PoolReader::open(session::pool_file().unwrap()).unwrap().snapshot().unwrap();
         let found = snapshot.counters.iter().find(|counter| counter.definition.name == name);
@@ -211,7 +217,7 @@ mod tests {
         assert_eq!(in_pool("late"), None);
         LATE.register();
         assert_eq!(in_pool("late"), Some((5, 2)), "by who makes the cell");
-        LATE.keep(-7, 1); // of a thread that has not seen yet that there is one
+        LATE.keep(-7, 1); // of a thread that has not yet seen the cell
         assert_eq!(in_pool("late"), Some((-2, 3)), "by the late one itself");
         session::stop();
     }
@@ -227,7 +233,7 @@ mod tests {
                 ARRIVED.fetch_add(1, Ordering::AcqRel);
                 let tries = (1_u32..).take_while(|_| ARRIVED.load(Ordering::Acquire) < 2 * (index + 1));
                 tries.filter(|tries| tries % 1000 == 0).for_each(|_| std::thread::yield_now());
-                // So that either is first once in a while.
+                // So that each of them is first sometimes.
                 (0..delay(index)).for_each(|step| _ = std::hint::black_box(step));
                 act(counter);
             }
@@ -241,7 +247,7 @@ mod tests {
                 let cell = manager.pool().counter(cell_of(counter.cell.get(manager.tag())?)?)?;
                 Some(cell.get())
             });
-            // Without a cell if somebody else held the manager's lock.
+            // There is no cell if another thread held the manager's lock.
             (placed.unwrap_or(0), counter.waiting.look()) != if placed.is_some() { (1, 0) } else { (0, 1) }
         };
         assert_eq!(BOTH.iter().filter(is_lost).count(), 0);

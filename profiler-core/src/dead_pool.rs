@@ -1,10 +1,10 @@
-//! A dead process's pool, in the hands of whoever outlived it.
+//! The pool of a dead process, managed by a process that outlived it.
 //!
-//! The parent opens one when a child has died. It keeps the books where the process kept them,
-//! in the pool itself, so every reader afterwards finds the same numbers. Invariants: the
-//! process is gone, so nobody else writes; nothing is mapped; chunks go oldest first, and their
-//! entries are counted as evicted before their memory is released. A file of the program that has
-//! reused the descriptor's number is neither read nor written.
+//! The parent opens one when a child has died. It keeps the counts where the process kept them, in
+//! the pool itself, so every later reader finds the same numbers. Invariants: the process has
+//! ended, so there is no other writer; nothing is mapped; chunks are destroyed oldest first, and
+//! their entries are counted as evicted before their memory is released. A file of the program that
+//! has reused the descriptor's number is neither read nor written.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -31,16 +31,17 @@ pub struct DeadPool {
 }
 
 impl DeadPool {
-    /// Takes the pool over, and gives back at once what holds no entries: chunks that were
-    /// made ready, and those that were being recycled.
+    /// Takes the pool over, and releases the memory without entries at once: chunks that were made
+    /// ready, and those that were being recycled.
     ///
     /// # Errors
-    /// When the file is not a pool, or cannot be read.
+    /// If the file is not a pool, or cannot be read.
     pub fn open(file: impl Into<Arc<OwnFile>>, died: Timestamp) -> Result<Self, ReadError> {
         let file = file.into();
         let reader = PoolReader::open(&*file)?;
         let snapshot = reader.snapshot()?;
-        // Nothing was done after it died: with a time in the future a chunk would never grow old.
+        // Times after the death are invalid: with a time in the future a chunk would never grow
+        // old.
         let aged = |chunk: &ChunkInfo| (chunk.done.map_or(died, |done| done.min(died)), *chunk);
         let mut chunks: Vec<_> = snapshot.chunks().map(aged).collect();
         chunks.sort_by_key(|(done, chunk)| (*done, chunk.index));
@@ -50,7 +51,7 @@ impl DeadPool {
         Ok(dead_pool)
     }
 
-    /// Punches holes where no chunk with entries lies.
+    /// Punches holes where there are no chunks with entries.
     fn free_gaps(&self) {
         let region = self.layout.region(Region::Chunks);
         let mut extents: Vec<Extent> = self.chunks.iter().map(|(_, chunk)| chunk.extent).collect();
@@ -58,7 +59,7 @@ impl DeadPool {
         let mut at = region.offset;
         for extent in extents.into_iter().chain([Extent { offset: region.end(), len: 0 }]) {
             if extent.offset > at {
-                // Failing is harmless: the memory stays booked.
+                // Failure is harmless: the memory stays accounted for.
                 let _ = self.punch_hole(at, extent.offset - at);
             }
             at = at.max(extent.end());
@@ -73,10 +74,10 @@ impl DeadPool {
             .collect()
     }
 
-    /// Bytes that the pool occupies.
+    /// The bytes that the pool occupies.
     ///
     /// # Errors
-    /// What `fstat` says.
+    /// The error of `fstat`.
     pub fn held_bytes(&self) -> io::Result<u64> {
         sys::allocated_bytes(self.file.get()?)
     }
@@ -86,10 +87,10 @@ impl DeadPool {
         &self.file
     }
 
-    /// Destroys the chunks that were done at or before `at`, and says what is still held.
+    /// Destroys the chunks that were done at or before `at`, and returns the bytes still held.
     ///
     /// # Errors
-    /// When the file cannot be written; what was destroyed before stays destroyed.
+    /// If the file cannot be written; chunks destroyed before the error stay destroyed.
     pub fn destroy_at_or_before(&mut self, at: Timestamp) -> io::Result<u64> {
         let end = self.chunks.partition_point(|(done, _)| *done <= at);
         for (_, chunk) in self.chunks.drain(..end).collect::<Vec<_>>() {
@@ -102,11 +103,12 @@ impl DeadPool {
         let layout = &self.layout;
         let row = layout.region(Region::Threads).row(u64::from(chunk.thread.get()), THREAD_BYTES);
         if let Some(row) = row {
-            // An entry that was being written goes with the rest, and stays counted.
+            // An entry that was being written is destroyed too, and stays counted.
             let entries = chunk.entries.saturating_add(u64::from(chunk.unfinished));
             self.change(row.saturating_add(EVICTED_ENTRIES), |evicted| evicted.saturating_add(entries))?;
             self.change(row.saturating_add(EVICTED_BYTES), |evicted| evicted.saturating_add(chunk.bytes))?;
-            // The thread never left its last chunk, so it never noted how many entries that had.
+            // The thread never left its last chunk, so it never recorded that chunk's number of
+            // entries.
             let end = chunk.first_entry.saturating_add(entries);
             self.change(row.saturating_add(SEALED), |sealed| sealed.max(end))?;
         }

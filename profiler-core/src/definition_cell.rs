@@ -1,18 +1,18 @@
-//! From a static (call site, category, counter) to its number in the pool.
+//! Caches the number of a static (call site, category, counter) in the pool.
 //!
 //! Every static that entries refer to has a cell. The number is determined once per pool and then
 //! read with one relaxed load. Invariant: a number is only used with the pool whose
 //! [tag](crate::pool::tag) is stored with it, so a process that gets another pool defines its
 //! statics again.
 
-use crate::ids::DefinitionId;
 use crate::entry_counts::DropReason;
+use crate::ids::DefinitionId;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 use crate::pool::tag::belongs_to;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
-/// A definition's number, remembered per pool.
+/// A definition's number, cached per pool.
 #[derive(Debug)]
 pub(crate) struct DefinitionCell {
     /// Tag (high 32), number (low 32).
@@ -33,8 +33,9 @@ impl DefinitionCell {
         (belongs_to(word, tag) && number != 0).then(|| DefinitionId::new(number))
     }
 
-    /// The number; defines it first if need be, or says why an entry without it is dropped. Two
-    /// threads may define it twice: both numbers stay valid, one is remembered.
+    /// The number; defines the static first if necessary, or returns the reason why an entry
+    /// without it is dropped. Two threads may define it twice: both numbers stay valid, and one is
+    /// cached.
     pub(crate) fn get_or_define(
         &self,
         manager: &ChunkManager,
@@ -49,7 +50,7 @@ impl DefinitionCell {
         Ok(id)
     }
 
-    /// Remembers a number for the pool with this tag.
+    /// Caches a number for the pool with this tag.
     pub(crate) fn set(&self, tag: u64, id: DefinitionId) {
         self.word.store((tag << 32) | u64::from(id.get()), Ordering::Relaxed);
     }
@@ -57,9 +58,9 @@ impl DefinitionCell {
 
 /// Numbers of definitions that have no static of their own, by the hash of their content.
 ///
-/// Lock-free: open addressing, entries are added and never removed; an entry of an older pool is
-/// reused. Two contents with the same 64-bit hash would share a number: with the at most
-/// 512 contents that fit, less likely than one in 10^14.
+/// Lock-free: open addressing; entries are added and never removed; an entry of an older pool is
+/// reused. Two contents with the same 64-bit hash would share a number: with at most 512 contents,
+/// less likely than one in 10^14.
 #[derive(Debug)]
 pub(crate) struct DefinitionTable {
     /// Hash of the content, 0 = free.
@@ -77,8 +78,8 @@ impl DefinitionTable {
         }
     }
 
-    /// The number of `content`; defines it first if need be, or says why an entry without it is
-    /// dropped.
+    /// The number of `content`; defines it first if necessary, or returns the reason why an entry
+    /// without it is dropped.
     pub(crate) fn get_or_define(
         &self,
         manager: &ChunkManager,

@@ -1,22 +1,22 @@
-//! Where entries go: the exact books of one thread.
+//! Exact entry counts of a thread: recorded, delivered, evicted, dropped, unfinished.
 //!
-//! The record path counts drops in the thread's row of the pool, whoever destroys a chunk
-//! counts its entries as evicted there, and the reader adds up. Law, exact per thread:
+//! The record path counts drops in the thread's row of the pool. The code that destroys a chunk
+//! counts its entries as evicted there, and the reader adds up. Invariant, exact per thread:
 //! `recorded = delivered + evicted + dropped + unfinished`.
 
 use serde::{Deserialize, Serialize};
 
-/// Why an entry was dropped instead of being recorded.
+/// The reason why an entry was dropped instead of being recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum DropReason {
-    /// No chunk was ready and none could be had without waiting.
+    /// No chunk was ready and none was available without waiting.
     Full = 0,
     /// The entry is larger than the largest entry allowed.
     Oversize = 1,
-    /// The process's allowance is used up (or the file system of a pool in a file is full), and it
-    /// holds nothing that it could destroy.
+    /// The process's allowance is used up (or the file system of a pool in a file is full), and the
+    /// process holds nothing that it could destroy.
     NoBudget = 2,
     /// There is no room left for the name, schema or thread that the entry refers to.
     NoDefinitions = 3,
@@ -30,7 +30,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// How many reasons there are.
+    /// The number of reasons.
     pub const COUNT: usize = 7;
 
     /// All reasons, in the order of their numbers.
@@ -44,7 +44,7 @@ impl DropReason {
         Self::Unencodable,
     ];
 
-    /// The reason in a few words, as it stands in a profile.
+    /// The reason in a few words, as shown in a profile.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -58,12 +58,12 @@ impl DropReason {
     }
 }
 
-/// How many entries were dropped, by reason.
+/// The number of dropped entries, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drops([u64; DropReason::COUNT]);
 
 impl Drops {
-    /// Books from the counts in the order of [`DropReason::ALL`].
+    /// Drops from counts in the order of [`DropReason::ALL`].
     pub const fn new(counts: [u64; DropReason::COUNT]) -> Self {
         Self(counts)
     }
@@ -92,10 +92,10 @@ impl std::ops::AddAssign for Drops {
     }
 }
 
-/// The books of a thread or, added up, of a process.
+/// The entry counts of a thread or, added up, of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryCounts {
-    /// Entries that are in the profile.
+    /// Entries in the profile.
     pub delivered: u64,
     /// Entries whose chunk was destroyed for newer ones, or that are older than the window.
     pub evicted: u64,
@@ -106,7 +106,7 @@ pub struct EntryCounts {
 }
 
 impl EntryCounts {
-    /// All entries that the program tried to record while the session was on.
+    /// All entries that the program tried to record during the session.
     pub fn recorded(&self) -> u64 {
         self.delivered
             .saturating_add(self.evicted)

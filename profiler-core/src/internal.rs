@@ -1,8 +1,8 @@
-//! What the other crates of the profiler use: `profiler-parent`, `profiler-child`, `ipc-protocol`, and
-//! the tests, benchmarks and fuzz targets of the workspace.
+//! The items for other crates of the profiler: `profiler-parent`, `profiler-child`, `ipc-protocol`,
+//! and the tests, benchmarks and fuzz targets of the workspace.
 //!
-//! Not for applications; hidden in the documentation. Invariant: an item that applications need has a
-//! path outside of this module.
+//! Not for applications; hidden in the documentation. Invariant: an item that applications need has
+//! a path outside of this module.
 
 pub mod codec {
     //! See `codec` in the sources: encoding and decoding.

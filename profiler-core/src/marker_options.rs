@@ -1,4 +1,4 @@
-//! When a marker happened, on which thread, and what a span begins with.
+//! Options of markers and spans: time, thread, stack, and the text and group of a span.
 //!
 //! Compiled with and without the feature `engine`. Applications use this module as
 //! [`crate::marker`].
@@ -6,7 +6,7 @@
 use crate::ids::ThreadId;
 use crate::time::Timestamp;
 
-/// When a marker happened. The clock is read only if the marker is recorded.
+/// The time of a marker. The clock is read only if the marker is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MarkerTiming {
     /// Now.
@@ -18,14 +18,14 @@ pub enum MarkerTiming {
     Interval(Timestamp, Timestamp),
     /// From this instant until now.
     IntervalUntilNowFrom(Timestamp),
-    /// Begins now; a [`MarkerTiming::IntervalEnd`] of the same name ends it. Unlike a scope, it is in
-    /// the profile even if it never ends.
+    /// Begins now; a [`MarkerTiming::IntervalEnd`] of the same name ends it. Unlike a scope, it is
+    /// in the profile even if it never ends.
     IntervalStart,
     /// Ends now.
     IntervalEnd,
 }
 
-/// The stack that a marker carries: where on the calling thread it was recorded.
+/// The stack that a marker carries.
 ///
 /// The stack is that of the calling thread, even if the marker belongs to another thread. It costs
 /// about as much as a sample: some microseconds. A marker without a stack costs nothing extra.
@@ -51,9 +51,9 @@ pub enum MarkerStack {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkerOptions {
-    /// When it happened.
+    /// The time of the marker.
     pub timing: MarkerTiming,
-    /// The thread it belongs to, if that is not the calling thread. If the profile does not know the
+    /// The thread it belongs to, if not the calling thread. If the profile does not contain that
     /// thread, the marker stays with the calling thread.
     pub thread: Option<ThreadId>,
     /// The stack that it carries.
@@ -93,7 +93,7 @@ impl MarkerOptions {
         self
     }
 
-    /// With the stack that it is recorded on.
+    /// Adds the stack on which it is recorded.
     ///
     /// ```
     /// use profiler_core::marker;
@@ -114,7 +114,7 @@ impl From<MarkerTiming> for MarkerOptions {
     }
 }
 
-/// What a span begins with.
+/// Options of a span.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(not(feature = "engine"), allow(dead_code))] // nothing reads the fields
 pub struct SpanOptions<'a> {
@@ -123,15 +123,15 @@ pub struct SpanOptions<'a> {
 }
 
 impl<'a> SpanOptions<'a> {
-    /// With a text beside the name.
+    /// Adds a text beside the name.
     #[must_use]
     pub const fn label(mut self, label: &'a str) -> Self {
         self.label = Some(label);
         self
     }
 
-    /// What the thread records while the span is open belongs to this group, for observers of that
-    /// group; `*` is all groups.
+    /// Assigns to this group, for its observers, everything that the thread records while the span
+    /// is open; `*` is all groups.
     #[must_use]
     pub const fn group(mut self, group: &'a str) -> Self {
         self.group = Some(group);

@@ -1,16 +1,19 @@
-//! A sum of what could not be placed yet, with the session that it belongs to.
+//! A sum of amounts that have no place yet, with the session that it belongs to.
 //!
-//! Held by counters and groups, of their cells, and by handles of groups, of the registry. Any thread adds and takes,
-//! without a lock. Both numbers are one word, so that no thread wipes or adds to what another has just kept in a newer
-//! session, also one that was held up since an older one:
+//! Held by counters and groups for their cells, and by handles of groups for the registry. Any
+//! thread adds and takes, without a lock. Sum and session share one word, so a thread never wipes
+//! or adds to an amount that another has kept in a newer session, even if the thread was suspended
+//! since an older session:
 //!
 //! ```text
-//! bits 48…63  session, modulo 2^16      bits 0…47  sum, signed; it stops at the most, which is more than all memory
+//! bits 48…63  session, modulo 2^16
+//! bits 0…47   sum, signed; it saturates at its limits, which exceed all memory
 //! ```
 //!
-//! Orderings: adding and taking both write, and are both acquire and release. So whoever adds after a taker has looked sees all
-//! that the taker did before: who makes a place says so and then takes, who keeps adds and then asks whether there is a
-//! place by now. One of the two finds it.
+//! Orderings: adding and taking both write, and both are acquire and release. So a thread that adds
+//! after a taker has taken sees everything that the taker did before. The maker of a place
+//! publishes it and then takes; an adder adds and then checks whether there is a place. One of the
+//! two finds the amount.
 
 #[cfg(loom)]
 use crate::sync::AtomicU64;
@@ -18,17 +21,18 @@ use crate::sync::fixed::{self, Ordering};
 
 const SUM_BITS: u32 = 48;
 const MOST: i64 = (1 << (SUM_BITS - 1)) - 1;
-/// A word of a session that began at most so many sessions later is newer; any other than the same one's is forgotten.
+/// A word counts as newer if its session began at most this many sessions later. Words of all other
+/// sessions but the same are discarded.
 const MOST_LATE: u64 = 256;
 
 /// See the [module](self).
 pub(crate) type PendingSum = PendingSumIn<fixed::AtomicU64>;
 
-/// The same in any word: models have one of their own.
+/// A pending sum in any word type: models have one of their own.
 #[derive(Debug)]
 pub(crate) struct PendingSumIn<W>(W);
 
-/// What is needed of the word.
+/// The operations that the word must have.
 pub(crate) trait Word {
     fn look(&self, order: Ordering) -> u64;
     fn update(&self, next: impl Fn(u64) -> u64, set: Ordering, fetch: Ordering) -> u64;
@@ -60,7 +64,8 @@ impl PendingSum {
 }
 
 impl<W: Word> PendingSumIn<W> {
-    /// Keeps more; what is there of an older session is forgotten, and so is this if there is something of a newer one.
+    /// Adds an amount. A stored sum of an older session is discarded first; if the stored sum is of
+    /// a newer session, the amount is discarded.
     pub(crate) fn add(&self, session: u64, more: i64) {
         self.change(|word| {
             let sum = sum_in(word, session).saturating_add(more);
@@ -68,18 +73,18 @@ impl<W: Word> PendingSumIn<W> {
         });
     }
 
-    /// Whether there is nothing to take. One relaxed load.
+    /// Whether the sum is empty. One relaxed load.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.look(Ordering::Relaxed) == 0
     }
 
-    /// Takes what was kept in this session.
+    /// Takes the amount kept in this session.
     pub(crate) fn take(&self, session: u64) -> i64 {
         sum_in(self.change(|word| if is_newer(word, session) { word } else { 0 }), session)
     }
 
-    /// Always writes, also what is there already; gives what was there.
+    /// Always writes, even an unchanged value; returns the previous one.
     fn change(&self, next: impl Fn(u64) -> u64) -> u64 {
         self.0.update(next, Ordering::AcqRel, Ordering::Acquire)
     }
@@ -104,11 +109,11 @@ const fn pack(session: u64, sum: i64) -> u64 {
 
 const fn sum_in(word: u64, session: u64) -> i64 {
     let is_its = word >> SUM_BITS == pack(session, 0) >> SUM_BITS;
-    // The shift up and down repeats the sign.
+    // The shift up and down extends the sign.
     if is_its { (word << (u64::BITS - SUM_BITS)).cast_signed() >> (u64::BITS - SUM_BITS) } else { 0 }
 }
 
-/// Whether something of a newer session is there than this one, as far as can be told modulo 2^16.
+/// Whether the word is of a newer session than this one, as far as known modulo 2^16.
 const fn is_newer(word: u64, session: u64) -> bool {
     let later = (word >> SUM_BITS).wrapping_sub(session) & 0xffff;
     word != 0 && later >= 1 && later <= MOST_LATE
@@ -162,7 +167,7 @@ mod tests {
         };
         let is_whole = |session: u64| {
             begun.store(session, Ordering::Release);
-            // As long as the other one takes to see it, once in a while.
+            // Sometimes wait as long as the other thread takes to see it.
             (0..session % 500).for_each(|step| _ = std::hint::black_box(step));
             kept.add(session, 1);
             wait_for(&done, session);
@@ -191,14 +196,14 @@ mod loom_tests {
 
     const SESSION: u64 = 7;
 
-    /// A place that is made once, and what waits for it.
-    struct Shared {
+    /// A place that is made once, and the sum that waits for it.
+    struct ModelledSum {
         kept: PendingSumIn<AtomicU64>,
         has_place: AtomicU64,
         placed: AtomicU64,
     }
 
-    impl Shared {
+    impl ModelledSum {
         fn new() -> Arc<Self> {
             let word = || AtomicU64::new(0);
             Arc::new(Self { kept: PendingSumIn(word()), has_place: word(), placed: word() })
@@ -209,7 +214,7 @@ mod loom_tests {
             self.placed.fetch_add(taken, Ordering::Relaxed);
         }
 
-        /// As counters do, and handles of groups: keeps, then asks whether there is a place by now.
+        /// As in counters and handles of groups: keeps, then checks whether there is a place.
         fn miss(&self) {
             self.kept.add(SESSION, 1);
             if self.has_place.load(Ordering::Relaxed) != 0 {
@@ -227,7 +232,7 @@ mod loom_tests {
     #[test]
     fn loom_what_is_kept_while_the_place_is_made_is_in_it_once_whoever_puts_it_there() {
         loom::model(|| {
-            let shared = Shared::new();
+            let shared = ModelledSum::new();
             let keepers = [(); 2].map(|()| {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || shared.miss())
@@ -241,7 +246,7 @@ mod loom_tests {
     #[test]
     fn loom_a_thread_of_an_older_session_changes_nothing_of_the_newer_ones() {
         loom::model(|| {
-            let shared = Shared::new();
+            let shared = ModelledSum::new();
             let late = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {

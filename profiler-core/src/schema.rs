@@ -1,12 +1,12 @@
 //! Marker schemas: how a viewer shows the markers of one type.
 //!
-//! A marker type builds its [`MarkerSchema`] once; the recording API stores it in the pool as
-//! a definition, encoded with `codec`, so that a profile can be written from the
-//! pool alone. Profile writers convert it to JSON (`profile::model::schema`). Applications use this
-//! module as [`crate::marker::schema`].
+//! A marker type builds its [`MarkerSchema`] once; the recording API stores it in the pool as a
+//! definition, encoded with `codec`, so that a profile can be written from the pool alone. Profile
+//! writers convert it to JSON (`profile::model::schema`). Applications use this module as
+//! [`crate::marker::schema`].
 //!
 //! Invariants: field keys are those of the payload's struct; a schema that passes
-//! [`MarkerSchema::check`] has a free name and each key once.
+//! [`MarkerSchema::check`] has a valid name and unique keys.
 
 pub use check::{RESERVED_NAMES, SchemaError};
 pub use color::{CategoryColor, GraphColor};
@@ -65,7 +65,7 @@ pub struct MarkerField {
     pub label: Option<String>,
     /// How the value is shown.
     pub format: FieldFormat,
-    /// Not shown in tooltip and sidebar; still there for labels, graphs and colours.
+    /// Not shown in tooltip and sidebar, but usable in labels, graphs and colours.
     pub hidden: bool,
     /// Found by the viewer's search.
     pub searchable: bool,
@@ -107,7 +107,7 @@ pub enum SchemaRow {
     Field(MarkerField),
     /// The same text for every marker of the type. Viewers keep one of them, as description.
     Static {
-        /// What stands before the text.
+        /// The label before the text.
         label: String,
         /// The text.
         value: String,
@@ -216,7 +216,7 @@ impl MarkerSchema {
         self.chart_label(label.clone()).tooltip_label(label.clone()).table_label(label)
     }
 
-    /// Adds a field; what is said beyond key and format is said on [`MarkerField`].
+    /// Adds a field; [`MarkerField`] has options beyond key and format.
     #[must_use]
     pub fn field(mut self, field: MarkerField) -> Self {
         self.rows.push(SchemaRow::Field(field));
@@ -261,7 +261,7 @@ impl MarkerSchema {
         self
     }
 
-    /// Says that the markers of one thread nest like calls.
+    /// Declares that the markers of one thread nest like calls.
     #[must_use]
     pub const fn stack_based(mut self) -> Self {
         self.is_stack_based = true;

@@ -1,4 +1,4 @@
-//! Which threads a session records: Gecko's matching rules.
+//! Selects the threads that a session records, by Gecko's matching rules.
 //!
 //! `record` applies the filter once per thread and session, when the thread records its first
 //! entry; the sampler applies it to threads that have recorded nothing. Rules: no filter or `*`
@@ -8,7 +8,7 @@
 
 use crate::ids::ProcessId;
 
-/// The filters of a session, seen from one process.
+/// The filters of a session, as applied to one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadFilter {
     all: bool,
@@ -28,13 +28,13 @@ impl ThreadFilter {
         }
     }
 
-    /// Whether a thread of this name is recorded.
+    /// Whether a thread with this name is recorded.
     pub fn selects(&self, thread_name: &str) -> bool {
         let name = thread_name.to_ascii_lowercase();
         self.all || self.names.iter().any(|filter| !filter.is_empty() && name.contains(filter.as_str()))
     }
 
-    /// Whether nothing of this process is recorded, whatever its threads are called.
+    /// Whether this process is excluded, whatever its threads' names.
     pub const fn excludes_process(&self) -> bool {
         self.excluded
     }

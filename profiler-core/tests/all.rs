@@ -19,6 +19,8 @@ mod attached_pool;
 mod auto_traits;
 #[cfg(feature = "enabled")]
 mod closed_pool;
+#[cfg(feature = "enabled")]
+mod dead_pool;
 #[cfg(all(feature = "engine", not(feature = "enabled")))]
 mod disabled;
 #[cfg(feature = "enabled")]
@@ -35,8 +37,6 @@ mod fork_and_register;
 mod full_table;
 #[cfg(feature = "enabled")]
 mod gecko;
-#[cfg(feature = "enabled")]
-mod dead_pool;
 #[cfg(feature = "enabled")]
 mod group_futures;
 #[cfg(feature = "enabled")]

@@ -18,8 +18,8 @@ pub mod internal;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod observe;
-mod part_file;
 mod output;
+mod part_file;
 mod pools;
 mod process_table;
 mod processed;

@@ -1,6 +1,6 @@
 //! Which public types are `Send` and `Sync`.
 
-use profiler_parent::alerts::{ListenerError, Withheld};
+use profiler_parent::alerts::{ListenerError, SuppressedAlerts};
 use profiler_parent::export::{ExportError, ExportOptions, Exported, Imported, Target, TimeKind};
 use profiler_parent::groups::{
     GroupId, GroupKind, GroupRow, GroupTotals, Histogram, Member, MergedGroup, MissingProcess, Peak, Probes,
@@ -61,7 +61,7 @@ assert_send_sync!(
     AlertsError,
     EvidenceOptions,
     ListenerError,
-    Withheld,
+    SuppressedAlerts,
     GroupsSnapshot,
     Monitor,
     GroupId,

@@ -1,7 +1,8 @@
-//! The files that fuzzing of the control channel begins with (`fuzz/seeds/control_frame`): each is decoded without harm, and there
-//! is one for every kind of message, so that a new kind is fuzzed, too.
+//! The seeds for fuzzing the control channel (`fuzz/seeds/control_frame`). Each is decoded without
+//! harm, and every kind of message has a seed, so that a new kind is fuzzed, too.
 //!
-//! The version stands in a frame's first two bytes; files keep whatever it was when they were found.
+//! A frame's first two bytes are the version; the files keep the version under which they were
+//! found.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::path::Path;
 use super::{decode, encode};
 use crate::message::{PROTOCOL_VERSION, ToChild, ToParent};
 
-/// Kinds of messages to a child, and which one this is.
+/// The number of message kinds to a child. The function returns the kind of a message.
 const TO_CHILD: u32 = 15;
 fn kind_to_child(message: &ToChild) -> u32 {
     match message {
@@ -31,7 +32,7 @@ fn kind_to_child(message: &ToChild) -> u32 {
     }
 }
 
-/// Kinds of messages to the parent, and which one this is.
+/// The number of message kinds to the parent. The function returns the kind of a message.
 const TO_PARENT: u32 = 6;
 fn kind_to_parent(message: &ToParent) -> u32 {
     match message {

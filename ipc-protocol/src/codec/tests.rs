@@ -1,4 +1,4 @@
-//! The codec's rules: every message survives, nothing hostile does.
+//! Tests of the codec: every message survives the round trip, and hostile bytes are refused.
 
 use profiler_core::ids::{ByteLimit, ProcessId, ProcessStart};
 use profiler_core::internal::entry_counts::{Drops, EntryCounts};

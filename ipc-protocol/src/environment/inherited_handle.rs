@@ -1,7 +1,7 @@
-//! One thing that a child got from its parent: an inherited descriptor, or a path.
+//! One resource that a child got from its parent: an inherited descriptor, or a path.
 //!
-//! Made by the parent's spawn code, opened by the child. Invariant: a descriptor is compared by
-//! device and inode before it is used, so a number that refers to something else in this process
+//! Created by the parent's spawn code, opened by the child. Invariant: a descriptor is compared by
+//! device and inode before it is used, so a number that refers to another file in this process
 //! (because the variable was inherited by accident) is never touched.
 
 use std::fs::File;
@@ -13,7 +13,7 @@ use profiler_core::internal::sys::FileIdentity;
 use super::{EnvironmentError, text};
 use crate::sys;
 
-/// A file that the parent made and the child uses.
+/// A file that the parent created and the child uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InheritedHandle {
     /// A descriptor that the child inherits, under the same number as in the parent.
@@ -23,7 +23,7 @@ pub enum InheritedHandle {
         /// The file that the number must refer to.
         identity: FileIdentity,
     },
-    /// A file to open, where descriptors are not inherited.
+    /// A file to open, on systems where descriptors are not inherited.
     Path(PathBuf),
 }
 
@@ -31,17 +31,17 @@ impl InheritedHandle {
     /// In the parent: describes an open file that the child will inherit.
     ///
     /// # Errors
-    /// What the system says; `Unsupported` where descriptors are not inherited.
+    /// The system's error; `Unsupported` where descriptors are not inherited.
     pub fn of(file: &File) -> io::Result<Self> {
         let (number, identity) = sys::identity(file)?;
         Ok(Self::Descriptor { number, identity })
     }
 
-    /// In the child: the file, under a new descriptor that no process started later inherits.
+    /// In the child: returns the file, under a new descriptor that later processes do not inherit.
     /// The inherited number stays open until [`Self::release`].
     ///
     /// # Errors
-    /// [`EnvironmentError::NotHanded`] when there is no such file here.
+    /// [`EnvironmentError::NotHanded`] when this process has no such file.
     pub fn open(&self) -> Result<File, EnvironmentError> {
         match self {
             Self::Descriptor { number, identity } => sys::duplicate_inherited(*number, *identity),
@@ -50,12 +50,11 @@ impl InheritedHandle {
         .map_err(EnvironmentError::NotHanded)
     }
 
-    /// In the child: gives the inherited number back to the system, so that processes started
-    /// later do not get it. Call it once, after [`Self::open`] and after the content has been
-    /// recognised.
+    /// In the child: closes the inherited number, so that processes started later do not get it.
+    /// Call it once, after [`Self::open`] and after the content has been recognised.
     ///
     /// # Errors
-    /// [`EnvironmentError::NotHanded`] when the number is another file by now; then nothing is
+    /// [`EnvironmentError::NotHanded`] when the number now refers to another file; then nothing is
     /// closed.
     pub fn release(self) -> Result<(), EnvironmentError> {
         match self {
@@ -66,7 +65,7 @@ impl InheritedHandle {
         }
     }
 
-    /// How it stands in the variable.
+    /// Formats it for the variable.
     pub(super) fn to_value(&self) -> String {
         match self {
             Self::Descriptor { number, identity: FileIdentity { device, inode } } => {
@@ -76,7 +75,7 @@ impl InheritedHandle {
         }
     }
 
-    /// Reads what [`Self::to_value`] wrote.
+    /// Parses the output of [`Self::to_value`].
     pub(super) fn parse(value: &str) -> Result<Self, EnvironmentError> {
         match value.split_once(':') {
             Some(("fd", rest)) => parse_descriptor(rest).ok_or(EnvironmentError::Malformed("descriptor")),
@@ -86,7 +85,7 @@ impl InheritedHandle {
     }
 }
 
-/// Numbers below 3 are refused: nobody hands over a standard stream.
+/// Refuses numbers below 3: the standard streams are never handed over.
 fn parse_descriptor(text: &str) -> Option<InheritedHandle> {
     let (number, file) = text.split_once(':')?;
     let (device, inode) = file.split_once(':')?;

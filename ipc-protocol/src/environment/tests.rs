@@ -1,4 +1,4 @@
-//! The variable's rules.
+//! Tests of the environment variable.
 
 use profiler_core::internal::sys::FileIdentity;
 use proptest::prelude::*;
@@ -129,10 +129,10 @@ mod descriptors {
         let inherited = file("pool");
         let handover = InheritedHandle::of(&inherited).unwrap();
         let kept = handover.open().unwrap();
-        let _number = inherited.into_raw_fd(); // as if it came through exec: owned by nobody
+        let _number = inherited.into_raw_fd(); // as after exec: no value owns it
         handover.clone().release().unwrap();
         kept.metadata().unwrap();
-        // The number is free, or another test's file by now; never ours.
+        // The number is free now, or belongs to another test's file; it is never ours.
         assert!(handover.open().is_err());
     }
 }

@@ -1,8 +1,9 @@
 //! Linux: inherited descriptors, and checks of the process before it uses the environment variable.
 //!
-//! Invariant: a number from outside is checked as a bare number (`fstat`) before a descriptor of it
-//! is made or closed. It may refer to a file of the program, and closing any descriptor of a file
-//! releases all POSIX locks that the process holds on that file.
+//! Used by [`crate::environment`]. Invariant: a number from outside is checked as a bare number
+//! (`fstat`) before a descriptor of it is made or closed. It may refer to a file of the program,
+//! and closing any descriptor of a file releases all POSIX locks that the process holds on that
+//! file.
 
 use std::fs::File;
 use std::io;
@@ -12,14 +13,14 @@ use std::path::PathBuf;
 
 use profiler_core::internal::sys::FileIdentity;
 
-/// Whether the process has more rights than whoever started it (`AT_SECURE`).
+/// Whether the process has more rights than its parent process (`AT_SECURE`).
 #[allow(unsafe_code)]
 pub(crate) fn has_raised_rights() -> bool {
-    // SAFETY: reads a value that the kernel left for the process; any argument is allowed.
+    // SAFETY: reads a value that the kernel provides to the process; any argument is allowed.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Whether the process has exactly one thread; `false` if that cannot be known.
+/// Whether the process has exactly one thread; `false` if unknown.
 pub(crate) fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
 }
@@ -39,8 +40,8 @@ pub(crate) fn duplicate_inherited(number: i32, expected: FileIdentity) -> io::Re
     check(number, expected)?;
     let copy = duplicate(number)?;
     if check(copy.as_raw_fd(), expected).is_err() {
-        // The program put a file of its own there between the two calls. Closing the copy could
-        // release its locks.
+        // The program put its own file there between the two calls. Closing the copy could release
+        // its locks.
         std::mem::forget(copy);
         return Err(another_file());
     }
@@ -51,7 +52,7 @@ pub(crate) fn duplicate_inherited(number: i32, expected: FileIdentity) -> io::Re
 #[allow(unsafe_code)]
 pub(crate) fn close_inherited(number: i32, expected: FileIdentity) -> io::Result<()> {
     check(number, expected)?;
-    // SAFETY: the number came through exec, where no value of this program owned it, and by the
+    // SAFETY: the number came through exec, and no value of this program owned it. By the
     // comparison above it still is the parent's file; the caller gives it up by this call.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
     Ok(())
@@ -73,7 +74,7 @@ fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     if copy < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel made this descriptor just now, for nobody else.
+    // SAFETY: the kernel has just created this descriptor, and no other value owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use profiler_core::internal::sys::FileIdentity;
 
-/// Unknown, so assumed not.
+/// Unknown; assumed to be false.
 pub(crate) fn has_raised_rights() -> bool {
     false
 }

@@ -1,7 +1,8 @@
-//! The transport to a child that is not trusted: one socket, inherited.
+//! The transport to an untrusted child: one socket, inherited.
 //!
-//! The parent makes a [`Listener`] per child and hands the other end over at spawn, by number; the
-//! child calls [`connect`]. Linux only; elsewhere [`Listener::new`] is [`TransportError::Unavailable`].
+//! The parent creates a [`Listener`] per child and hands over the other end at spawn, by number;
+//! the child calls [`connect`]. Linux only; elsewhere [`Listener::new`] is
+//! [`TransportError::Unavailable`].
 //!
 //! ```text
 //! parent                       one packet = one frame, at most 64 KiB
@@ -10,26 +11,27 @@
 //!   checks who sent each packet                                    or open() in the child's sandbox
 //! ```
 //!
-//! What the parent holds against a child that does its worst; each costs that child its channel
-//! ([`TransportError::PeerMisbehaved`]) and nobody anything else:
+//! A hostile child can only lose its own channel ([`TransportError::PeerMisbehaved`]); other
+//! channels are not affected. The defences:
 //!
-//! - *A packet of any content*: it is received into a buffer that was there before. One that is too
-//!   large or has anything attached ends the channel and is not received. The kernel closes attached
-//!   descriptors with the channel, which may take long, on a thread of its own.
-//! - *Somebody else speaks*: every packet must come from the very process that was spawned, as the
-//!   kernel says it. Its forks, other programs that it gave the socket to, and whoever got it from
-//!   them are refused. The user is not compared: a child may drop its rights. A child that
-//!   executes another program stays the same process; if it lets that one have the socket, it speaks
-//!   with its own voice. Only a process with `CAP_SYS_ADMIN` can have the kernel say another
+//! - *A packet of any content*: it is received into an existing buffer. A packet that is too large
+//!   or has attachments ends the channel and is not received. The kernel closes attached
+//!   descriptors with the channel. This may take long, so it runs on a separate thread.
+//! - *Packets of another process*: every packet must come from the spawned process itself, as the
+//!   kernel reports it. Packets of its forks, of other programs to which it gave the socket, and of
+//!   any further holder are refused. The user is not compared: a child may drop its rights. A child
+//!   that executes another program stays the same process; if it leaves the socket to that program,
+//!   the program may use it. Only a process with `CAP_SYS_ADMIN` can make the kernel report another
 //!   number, and such a child could end the parent anyway.
-//! - *It does not read*: the parent's `send` does not wait. The hub asks so little at once that the socket
-//!   holds it all; if it is full all the same the child has broken the rules, [`TransportError::Full`]. The
-//!   room belongs to the sender's end, so the child cannot make the parent's smaller.
-//! - *It never ends the channel*, or a fork holds it open: [`CancelHandle::hang_up`].
+//! - *A child that does not read*: the parent's `send` does not wait. The supervisor has so few
+//!   requests outstanding that the socket holds them all; if it is full nevertheless, the child has
+//!   broken the rules: [`TransportError::Full`]. The buffer belongs to the sender's end, so the
+//!   child cannot shrink the parent's.
+//! - *A channel that does not end*, or that a fork holds open: [`CancelHandle::hang_up`].
 //!
-//! Options that a child sets on its own end: a larger send buffer (up to `net.core.wmem_max`, more with
-//! `CAP_NET_ADMIN`) lets more of its own packets wait in the kernel, booked on the child; a filter
-//! or a shutdown makes it deaf, which is its own loss.
+//! Options that a child sets on its own end: a larger send buffer (up to `net.core.wmem_max`, more
+//! with `CAP_NET_ADMIN`) lets more of its own packets wait in the kernel, charged to the child;
+//! with a filter or a shutdown it no longer receives, which harms only itself.
 
 use std::fs::File;
 use std::io;
@@ -52,21 +54,21 @@ use crate::message::{Hello, ToParent};
 use crate::sys::ReceiveMode;
 use crate::sys::packets::{Packet, PacketSocket};
 
-/// Waits for one child to say hello.
+/// Waits for the `Hello` of one child.
 #[derive(Debug)]
 pub struct Listener {
     socket: Arc<PacketSocket>,
     waiting: Arc<Waiting>,
 }
 
-/// What a [`Listener`] and its [`CancelHandle`] handles know of each other.
+/// State shared by a [`Listener`] and its [`CancelHandle`] handles.
 #[derive(Debug, Default)]
 struct Waiting {
     abandoned: AtomicBool,
     over: AtomicBool,
 }
 
-/// Ends the waiting of a [`Listener`], or the channel, from any thread. Keeps no socket open.
+/// Ends the wait of a [`Listener`], or the channel, from any thread. Holds no socket open.
 #[derive(Clone, Debug)]
 pub struct CancelHandle {
     socket: Weak<PacketSocket>,
@@ -74,10 +76,11 @@ pub struct CancelHandle {
 }
 
 impl Listener {
-    /// Makes a channel; the file is the child's end of it.
+    /// Creates a channel; the file is the child's end of it.
     ///
     /// # Errors
-    /// [`TransportError::Unavailable`] where children cannot inherit a socket, [`TransportError::Io`].
+    /// [`TransportError::Unavailable`] where children cannot inherit a socket,
+    /// [`TransportError::Io`].
     pub fn new() -> Result<(Self, File), TransportError> {
         let (socket, theirs) = PacketSocket::pair().map_err(|error| match error.kind() {
             io::ErrorKind::Unsupported => TransportError::Unavailable,
@@ -86,18 +89,18 @@ impl Listener {
         Ok((Self { socket: Arc::new(socket), waiting: Arc::default() }, theirs))
     }
 
-    /// A handle that ends [`Self::accept`], or later the channel.
+    /// Returns a handle that ends [`Self::accept`], or later the channel.
     pub fn cancel_handle(&self) -> CancelHandle {
         CancelHandle { socket: Arc::downgrade(&self.socket), waiting: Arc::clone(&self.waiting) }
     }
 
-    /// Waits for the hello of `child`, which must have been given the other end, and be the only
-    /// one that has it: the caller closes its own copy before.
+    /// Waits for the `Hello` of `child`. Only the child may hold the other end: the caller must
+    /// close its own copy before.
     ///
     /// # Errors
-    /// [`TransportError::Abandoned`], [`TransportError::Disconnected`] when the child ends without a
-    /// word, [`TransportError::WrongToken`], and [`TransportError::Protocol`] or
-    /// [`TransportError::PeerMisbehaved`] when it begins with anything else.
+    /// [`TransportError::Abandoned`], [`TransportError::Disconnected`] when the child ends without
+    /// a message, [`TransportError::WrongToken`], and [`TransportError::Protocol`] or
+    /// [`TransportError::PeerMisbehaved`] when its first packet is anything else.
     pub fn accept(self, expected: &Token, child: ProcessId) -> Result<Accepted, TransportError> {
         match self.advance(expected, child, ReceiveMode::Wait)? {
             TryAccept::Accepted(accepted) => Ok(accepted),
@@ -113,7 +116,8 @@ impl Listener {
         self.advance(expected, child, ReceiveMode::Try)
     }
 
-    /// Returns the socket, which becomes readable when the child sends a packet or closes the channel.
+    /// Returns the socket, which becomes readable when the child sends a packet or closes the
+    /// channel.
     ///
     /// # Errors
     /// [`TransportError::DescriptorLost`].
@@ -151,8 +155,8 @@ impl Listener {
 }
 
 impl CancelHandle {
-    /// Makes [`Listener::accept`] return, now or when it is called. A child that has said hello
-    /// before is still accepted, and what it sent can be received. Never waits; has no effect once
+    /// Makes [`Listener::accept`] return, now or when it is called. A child that has sent `Hello`
+    /// before is still accepted, and its messages can be received. Never waits; has no effect after
     /// `accept` has returned.
     pub fn abandon(&self) {
         self.waiting.abandoned.store(true, Ordering::Release);
@@ -161,7 +165,8 @@ impl CancelHandle {
         }
     }
 
-    /// Ends the channel, whoever else holds the child's end: what was sent can still be received.
+    /// Ends the channel, even if other processes hold the child's end; sent messages can still be
+    /// received.
     pub fn hang_up(&self) {
         if let Some(socket) = self.socket.upgrade() {
             socket.hang_up();
@@ -169,7 +174,7 @@ impl CancelHandle {
     }
 }
 
-/// In the child: says `hello` through the socket that it inherited.
+/// In the child: sends `hello` through the inherited socket.
 ///
 /// # Errors
 /// [`TransportError::Disconnected`] when the parent is gone, [`TransportError::Protocol`] for a
@@ -190,7 +195,7 @@ struct PacketSender {
     owner: u32,
     /// Whether to wait for room, as a child does.
     waits: bool,
-    /// Tells this end's receiver that there was none.
+    /// Tells this end's receiver that the socket was full.
     full: Arc<AtomicBool>,
 }
 
@@ -199,7 +204,7 @@ impl PacketSender {
         Self { socket, owner: std::process::id(), waits, full }
     }
 
-    /// The channel is over: the other side may miss any one message, but not one of several.
+    /// Ends the channel: the other side may miss any one message, but not one of several.
     fn give_up(&self) -> TransportError {
         self.full.store(true, Ordering::Release);
         self.socket.hang_up();
@@ -223,12 +228,12 @@ impl FrameSender for PacketSender {
 struct PacketReceiver {
     socket: Arc<PacketSocket>,
     owner: u32,
-    /// The only process whose packets count; `None`: any.
+    /// The only process whose packets are accepted; `None`: any.
     peer: Option<ProcessId>,
     room: Box<[u8]>,
     /// Set by this end's sender when the other side does not read.
     full: Arc<AtomicBool>,
-    /// Set by the first error, after which nothing is received.
+    /// Set by the first error; nothing is received afterwards.
     ended: bool,
 }
 
@@ -264,7 +269,7 @@ impl PacketReceiver {
         let received = if self.socket.is_ours() { received } else { Err(DescriptorLost.into()) };
         self.ended = received.is_err();
         if self.ended {
-            self.socket.hang_up(); // nobody will read what the other side still sends
+            self.socket.hang_up(); // later packets of the other side will not be read
         }
         received
     }

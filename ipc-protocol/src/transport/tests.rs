@@ -1,4 +1,4 @@
-//! The rules of a transport, held by every one of them.
+//! The rules of a transport, tested on each of them.
 
 use super::*;
 use crate::environment::Token;
@@ -17,7 +17,7 @@ pub(super) fn hello(token: &Token) -> Hello {
     }
 }
 
-/// Runs `act` on a thread of its own.
+/// Runs `act` on a separate thread.
 pub(super) fn on_thread<T: Send + 'static>(
     act: impl FnOnce() -> T + Send + 'static,
 ) -> std::thread::JoinHandle<T> {
@@ -34,7 +34,7 @@ fn ipc_pair() -> (ParentEnds, ChildEnds) {
     (accepted.ends, child.join().unwrap())
 }
 
-/// The two ends as a parent and its child have them; here the child is this very process.
+/// Both ends as a parent and its child have them; here this process is the child.
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 pub(super) fn inherited_pair() -> (ParentEnds, ChildEnds) {
     let token = Token::generate().unwrap();

@@ -1,9 +1,9 @@
 //! The entry counts of every process, from the profile's own logs.
 //!
-//! The rows are those of `profileGatheringLog`, which lists the missing processes too. A profile
-//! without one (a process's own, or another profiler's) shows the processes that it holds. Both
-//! formats have the same logs; in the processed format the outermost object has those of all
-//! processes.
+//! Called by [`super::read`]. The rows come from `profileGatheringLog`, which lists the missing
+//! processes, too. A profile without that log (of a single process, or of another profiler) yields
+//! a row per process that it contains. Both formats have the same logs; in the processed format the
+//! outermost object has the logs of all processes.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use profiler_parent::internal::reading::{
 
 use crate::report::Row;
 
-/// Which process a thread belongs to.
+/// The process of a thread.
 #[derive(Debug)]
 pub(super) struct Head {
     part: PartId,
-    /// As it stands there, a number or a text.
+    /// As in the file: a number or a text.
     pid: String,
     process_name: Option<String>,
     is_main: bool,
@@ -30,7 +30,7 @@ impl Head {
         Self { part: thread.part, pid, process_name, is_main: thread.raw.is_main() }
     }
 
-    /// The process's number; of `123.1`, a second process of one number, the number.
+    /// The process's number. For `123.1`, a second process of that number, returns the number.
     fn pid_number(&self) -> u64 {
         let digits = self.pid.split('.').next().unwrap_or_default();
         digits.parse().unwrap_or(0)

@@ -1,8 +1,9 @@
-//! Where the time went: the cost of every function itself, and with all that it calls.
+//! The cost of functions: of each function itself, and with all its callees.
 //!
-//! A sample costs its thread one interval, and the processor time since the sample before. The innermost function
-//! has it as its own; every function on the stack has it in its total, once, however often it calls itself.
-//! Invariant: memory grows with what the file holds of tables and samples, not with the numbers that stand there.
+//! Used by `profiler info`. A sample costs its thread one interval, and the processor time since
+//! the previous sample. This is the innermost function's own cost; every function on the stack has
+//! it in its total, once, however often it calls itself. Invariant: memory grows with the tables
+//! and samples in the file, not with the numbers in them.
 
 use std::collections::HashMap;
 use std::ops::AddAssign;
@@ -13,19 +14,20 @@ use profiler_parent::internal::reading::{self, FuncId, NodeId, Tables, Thread, W
 const CPU: usize = 3;
 const WEIGHT: usize = 4;
 
-/// What samples cost.
+/// The cost of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
     pub(super) samples: f64,
-    /// Those of them that say themselves how long they lasted, and the milliseconds that it was together.
+    /// The number of samples with their own duration, and the sum of these durations in
+    /// milliseconds.
     pub(super) timed: f64,
     pub(super) timed_ms: f64,
-    /// In the unit of the profile.
+    /// In the profile's unit of processor time.
     pub(super) cpu: f64,
 }
 
 impl Cost {
-    /// By the clock, in milliseconds; a sample lasts one interval if it does not say how long.
+    /// Wall time in milliseconds; a sample without a duration lasts one interval.
     pub(super) fn wall_ms(&self, interval_ms: f64) -> f64 {
         (self.samples - self.timed) * interval_ms + self.timed_ms
     }
@@ -54,7 +56,7 @@ impl AddAssign for Costs {
     }
 }
 
-/// A function and where it is from.
+/// A function and its library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Function {
     pub(super) name: String,
@@ -64,14 +66,14 @@ pub(super) struct Function {
 /// The samples of threads with the same tables, by their stack.
 #[derive(Debug)]
 pub(super) struct StackCosts {
-    /// By node.
+    /// Indexed by node.
     by_stack: Vec<Cost>,
-    /// Of all samples, also those without a stack.
+    /// The cost of all samples, including those without a stack.
     all: Cost,
 }
 
 impl StackCosts {
-    /// No samples, of stacks in these tables.
+    /// The initial state for stacks in these tables: no samples.
     pub(super) fn new(tables: &Tables) -> Self {
         Self { by_stack: vec![Cost::default(); tables.node_count()], all: Cost::default() }
     }
@@ -81,7 +83,7 @@ impl StackCosts {
         let samples = &thread.raw.samples;
         for (row, node) in thread.nodes.iter().enumerate() {
             let number = |column| Some(samples.number(column, row)).filter(|number| number.is_finite());
-            // The first has nothing before it that its processor time could be counted from.
+            // The first sample has no predecessor from which its processor time could be counted.
             let cpu = number(CPU).filter(|cpu| row > 0 && *cpu > 0.0).unwrap_or(0.0);
             let weight = number(WEIGHT).unwrap_or(1.0);
             let cost = match samples.1 {
@@ -101,14 +103,14 @@ impl StackCosts {
 #[derive(Debug, Default)]
 pub(super) struct Functions {
     numbers: HashMap<Function, usize>,
-    /// By number.
+    /// Indexed by the function's number.
     costs: Vec<Costs>,
     pub(super) all: Cost,
 }
 
 impl Functions {
-    /// Adds what the functions of `tables` cost. Functions with the same name and library are one: on
-    /// a stack they count once.
+    /// Adds the costs of the functions in `tables`. Functions with the same name and library are
+    /// one: on a stack they count once.
     pub(super) fn add(&mut self, tables: &Tables, costs: &StackCosts) {
         self.all += costs.all;
         let funcs = (0..tables.func_count()).map(|func| u32::try_from(func).ok().map(FuncId));

@@ -1,7 +1,8 @@
-//! What `profiler info` says about a profile: its processes, and the functions that take the time.
+//! The content of a profile for `profiler info`: its processes, and the functions that take the
+//! most time.
 //!
-//! The profile is read as a stream, in either format, by [`profiler_parent::internal::reading`]. One thread is
-//! held at a time; of each, the costs of its functions are kept.
+//! [`profiler_parent::internal::reading`] reads the profile as a stream, in either format. One
+//! thread is held at a time; only the costs of its functions are kept.
 
 mod books;
 mod functions;
@@ -23,22 +24,23 @@ pub(crate) enum Time {
     Wall,
 }
 
-/// How many functions are wanted, and by which time; by default the processor's, if the profile has it.
+/// The number of functions to show, and the time to rank them by: by default processor time, if the
+/// profile has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) top: usize,
     pub(crate) by: Option<Time>,
-    /// Whether addresses without a name get the one that this machine's files have for them.
+    /// Whether addresses without a name are named from this machine's files.
     pub(crate) names: bool,
 }
 
-/// What is collected of the threads.
+/// The data collected from the threads.
 #[derive(Debug)]
 struct Collected {
     heads: Vec<Head>,
-    /// Of threads with tables of their own.
+    /// Functions of threads with tables of their own.
     functions: Functions,
-    /// Of threads that share their tables.
+    /// Costs in threads that share their tables.
     shared: StackCosts,
 }
 
@@ -58,7 +60,7 @@ impl ThreadSink for Collected {
     }
 }
 
-/// Reads a profile, compressed or not, whatever its name is.
+/// Reads a profile, compressed or not, whatever its name.
 pub(crate) fn read(path: &Path, wanted: Wanted) -> Result<Report, ReadError> {
     let reader = ProfileReader::open(path, reading::Wanted { names: wanted.names, logs: true })?;
     let shared = StackCosts::new(&reader.survey().tables);

@@ -1,4 +1,4 @@
-//! The same samples in both forms say the same.
+//! Tests that the same samples give the same result in both forms.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn processed() -> String {
 fn both_forms_have_the_same_functions() {
     for text in [gecko(""), processed()] {
         let report = read_text(&text, ALL);
-        // 30 + 30 + 40 of the processor's time; the first sample of a thread has none.
+        // 30 + 30 + 40 of processor time; the first sample of a thread has none.
         let expected = [("hot", 60.0, 60.0), ("libc.so+0x10", 40.0, 40.0), ("main", 0.0, 100.0)];
         assert_eq!(rows(&report), expected);
         let samples = report.samples.as_ref().unwrap();
@@ -111,8 +111,8 @@ fn a_tiny_file_that_names_the_farthest_stack_is_answered() {
     }
 }
 
-/// A profile in the processed format with one thread, whose functions are called `0`, `1`, `2` and so
-/// on. `null` is no value.
+/// A profile in the processed format with one thread, whose functions are called `0`, `1`, `2` and
+/// so on. `null` is no value.
 fn of_stacks(samples: &str, stack_table: &str, funcs: usize) -> String {
     let numbers = |of: &dyn Fn(usize) -> String| (0..funcs).map(of).collect::<Vec<_>>().join(",");
     let (rows, names) = (numbers(&|n| n.to_string()), numbers(&|n| format!("\"{n}\"")));
@@ -123,7 +123,7 @@ fn of_stacks(samples: &str, stack_table: &str, funcs: usize) -> String {
     )
 }
 
-/// Own samples, own nanoseconds, and both in total, of a function.
+/// A function's own samples, own nanoseconds, and both in total.
 fn costs(report: &Report, function: &str) -> Option<(f64, f64, f64)> {
     let top = &report.samples.as_ref().unwrap().top;
     let row = top.iter().find(|row| row.function == function)?;

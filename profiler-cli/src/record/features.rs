@@ -1,4 +1,4 @@
-//! `--features`: the names that a profile shows, taken back.
+//! `--features`: parses the feature names that a profile shows.
 
 use profiler_parent::core::session::Features;
 

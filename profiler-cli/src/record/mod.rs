@@ -1,7 +1,8 @@
 //! `profiler record -- CMD`: the parent for a program that embeds only `profiler-child`.
 //!
-//! One session with one child. Invariants: the profile is written whatever ends the program, and whoever wants
-//! it to end; a file that the user did not name is never overwritten; the program's exit code is the command's.
+//! One session with one child. Invariants: the profile is written however the program ends, and
+//! whichever process ends it; a file that the user did not name is never overwritten; the program's
+//! exit code is the command's.
 
 mod features;
 mod progress;
@@ -27,18 +28,18 @@ use stop::Stopping;
 /// Runs a program and writes its profile
 ///
 /// For programs that embed `profiler-child` and have no parent of their own: one call of
-/// `profiler_child::init()` at the beginning of main is all they need. Other programs run as if they had
-/// been started alone, and nothing is written.
+/// `profiler_child::init()` at the beginning of main is all they need. Other programs run as if
+/// they had been started alone, and nothing is written.
 ///
-/// Only CMD itself is profiled, or the first program below it that embeds the profiler if CMD is a wrapper
-/// (a shell, `cargo run`). Of the processes that it starts those are profiled that its own code
-/// starts in a session of its own, in that session's profile.
+/// Only CMD itself is profiled, or the first program below it that embeds the profiler if CMD is a
+/// wrapper (a shell, `cargo run`). Of the processes that it starts those are profiled that its own
+/// code starts in a session of its own, in that session's profile.
 ///
-/// Ctrl-C ends CMD, and then its profile is written as always. A third one kills CMD.
-/// The exit code is CMD's, or 128 + N if signal N ended it; 2 if CMD cannot be started or its profile not be
+/// Ctrl-C ends CMD, and then its profile is written as always. A third one kills CMD. The exit code
+/// is CMD's, or 128 + N if signal N ended it; 2 if CMD cannot be started or its profile not be
 /// written.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct RecordArgs {
     /// Where the profile goes; compressed if the name ends in .gz [default: profile.json.gz, or
     /// profile-2.json.gz and so on if that is there]
     #[arg(short, long, value_name = "FILE")]
@@ -83,9 +84,9 @@ enum Format {
     Gecko,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &RecordArgs) -> Result<ExitCode> {
     let target = options.output.clone().unwrap_or_else(crate::report::free_name);
-    drop(ProfileFile::create(&target)?); // rather now than after an hour of recording
+    drop(ProfileFile::create(&target)?); // fail now, not after an hour of recording
     let session = options.build().start()?;
     let live = options.live.map(|address| session.serve_live(address)).transpose()?;
     if let Some(live) = &live {
@@ -103,16 +104,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         say_why_not(&child, &name);
         return Ok(exit_code(status));
     }
-    let target = options.output.clone().unwrap_or_else(crate::report::free_name); // somebody may have taken it meanwhile
+    // the name may be taken meanwhile
+    let target = options.output.clone().unwrap_or_else(crate::report::free_name);
     drop(live);
     let report = capture(&session, options.format, &target)?;
     say_what(&report, &name);
     Ok(exit_code(status))
 }
 
-impl Options {
+impl RecordArgs {
     fn build(&self) -> SessionBuilder {
-        // Of this process only the markers are of interest, which say what became of the program.
+        // From this process only the markers about the end of the program are of interest.
         let mut builder = Session::builder().name("profiler").own_features(Features::NONE);
         if let Some(bytes) = self.limit {
             builder = builder.memory_limit(ByteLimit::new(bytes));
@@ -172,7 +174,7 @@ fn say_what(report: &CaptureReport, name: &str) {
         report.bytes
     );
     for process in report.processes.iter().filter(|process| process.name == name) {
-        // What ended in order needs no word.
+        // A process that ended in order needs no message.
         let is_orderly = process.verdict.why().is_none_or(profiler_parent::Why::is_orderly);
         if !is_orderly || matches!(process.verdict, Verdict::Missing { .. }) {
             eprintln!("profiler: {name} is {}", process.verdict);
@@ -180,7 +182,7 @@ fn say_what(report: &CaptureReport, name: &str) {
     }
 }
 
-/// The program's own, as a shell would say it.
+/// The program's own exit code, as a shell would report it.
 fn exit_code(status: Option<ExitStatus>) -> ExitCode {
     let Some(status) = status else { return ExitCode::SUCCESS };
     let code = status.code().or_else(|| signal_of(status).map(|signal| 128 + signal)).unwrap_or(1);

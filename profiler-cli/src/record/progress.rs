@@ -1,4 +1,4 @@
-//! The line that says how a recording gets on.
+//! The progress line of a recording.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitStatus;
@@ -9,15 +9,15 @@ use std::time::Duration;
 use profiler_parent::{ProcessState, ProfiledChild, Session};
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Back to the line's beginning, and all of it away.
+/// Moves to the line's beginning and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Waits for the program to end. Meanwhile there is a line on standard error, if that is a terminal.
+/// Waits for the program to end. Meanwhile shows a line on standard error, if that is a terminal.
 pub(super) fn wait(session: &Session, child: &mut ProfiledChild) -> Option<ExitStatus> {
     scope(|scope| {
         let (end, ended) = channel::<()>();
         if std::io::stderr().is_terminal() {
-            // Without a thread there is no line.
+            // Without a thread no line is shown.
             let _ =
                 Builder::new().name("progress".to_owned()).spawn_scoped(scope, move || show(session, &ended));
         }

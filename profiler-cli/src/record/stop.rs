@@ -1,8 +1,9 @@
-//! What Ctrl-C does to a recording.
+//! The handling of Ctrl-C during a recording.
 //!
-//! From the terminal it reaches the program, too, which is to end by it; so nothing is done but to go on waiting. Sent
-//! by a process it may have reached the command alone, so it is passed on, unless the program ends at once. Whoever
-//! is impatient gets rid of the program at the third one, and of the writing of the profile at the second.
+//! Started by `record`. A Ctrl-C from the terminal also reaches the program, which must end by it;
+//! so this process just continues to wait. A signal sent by a process may have reached this command
+//! alone, so it is passed on, unless the program ends at once. The third signal kills the program;
+//! during the writing of the profile the second one ends the writing.
 
 use std::io;
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use profiler_parent::core::internal::sys::spawn_quiet;
 
 use crate::signals::{Caught, Signals};
 
-/// How long a program that was told as well, as all of a process group are, may take until it is told once more.
+/// How long a program that also received the signal (all of a process group do) may take to end
+/// before the signal is sent again.
 const GRACE: Duration = Duration::from_millis(300);
 const STEPS: u32 = 15;
-/// Which signal in a row kills the program.
+/// The number of the signal in a row that kills the program.
 const PATIENCE: u32 = 3;
 const SIGKILL: i32 = 9;
 
@@ -28,7 +30,7 @@ pub(super) struct Stopping {
 }
 
 impl Stopping {
-    /// Listens from now on, on a thread that ends with the command.
+    /// Handles signals from now on, on a thread that ends with the command.
     pub(super) fn watch(mut signals: Signals, child: ChildSignals) -> io::Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&ended);
@@ -47,7 +49,7 @@ impl Stopping {
         Ok(Self { ended })
     }
 
-    /// The program is gone; what is left is to write its profile.
+    /// Notes that the program has ended and that only the writing of its profile is left.
     pub(super) fn has_ended(&self) {
         self.ended.store(true, Ordering::Release);
     }
@@ -58,7 +60,7 @@ fn while_running(caught: Caught, number: u32, child: &ChildSignals, ended: &Atom
         eprintln!("\nprofiler: killing the program");
         let _ = child.send(SIGKILL);
     } else if !caught.from_terminal && !ends_soon(ended) {
-        let _ = child.send(caught.signal); // it may have ended by now
+        let _ = child.send(caught.signal); // it may have ended meanwhile
     }
 }
 

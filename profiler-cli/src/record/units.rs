@@ -1,4 +1,4 @@
-//! Sizes, times and addresses, as people write them.
+//! Parsers for sizes, times and addresses in arguments.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// Milliseconds, with a fraction if need be; at most the five seconds that a session allows.
+/// Milliseconds, optionally with a fraction; at most the five seconds that a session allows.
 pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
     let millis = positive(text)?;
     if !(0.01..=5000.0).contains(&millis) {
@@ -32,7 +32,7 @@ pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(millis / 1000.0))
 }
 
-/// Seconds, with a fraction if need be.
+/// Seconds, optionally with a fraction.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = positive(text)?;
     if !(0.001..=1e9).contains(&seconds) {
@@ -41,7 +41,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// `127.0.0.1:8080`, or `8080` for the same.
+/// `127.0.0.1:8080`, or `8080` for the same address.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|_| text.parse()).map_err(|_| "an address with a port, such as 127.0.0.1:8080".to_owned())

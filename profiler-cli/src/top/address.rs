@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 pub(crate) const VARIABLE: &str = "PROFILER_LIVE_URL";
 /// The argument for standard input.
 const FROM_INPUT: &str = "-";
-/// Bytes of an address.
+/// The largest length of an address, in bytes.
 const MOST: u64 = 4096;
 
 /// The address that the user gave.
@@ -24,7 +24,7 @@ pub(super) fn of(argument: Option<&str>) -> Result<String> {
     }
 }
 
-/// Reads no more than one line.
+/// Reads at most one line.
 fn first_line(input: impl BufRead) -> Result<String> {
     let mut line = String::new();
     input.take(MOST).read_line(&mut line).context("there is no address on standard input")?;

@@ -1,4 +1,4 @@
-//! One question to a live page: a request of our own making, over loopback.
+//! Requests to a live page: minimal HTTP over loopback.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -8,20 +8,20 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes that an answer may have.
+/// The largest length of an answer, in bytes.
 const MOST: u64 = 64 << 20;
 
-/// Where a live page is.
+/// The address of a live page.
 #[derive(Debug)]
 pub(super) struct LivePage {
     address: SocketAddr,
     host: String,
-    /// From the first slash to the last.
+    /// The part from the first slash to the last.
     path: String,
 }
 
 impl LivePage {
-    /// The page of this address, as it was printed.
+    /// The page at this address, in the printed form.
     pub(super) fn at(url: &str) -> Result<Self> {
         let rest =
             url.trim().strip_prefix("http://").context("not the address of a live page: no http://")?;
@@ -31,7 +31,7 @@ impl LivePage {
             !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_hexdigit()),
             "not the address of a live page: no token in it"
         );
-        // Browsers leave this port out.
+        // Browsers omit this port.
         let has_port =
             host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
         let host = if has_port { host.to_owned() } else { format!("{host}:80") };
@@ -41,7 +41,7 @@ impl LivePage {
         Ok(Self { address, host, path: format!("/{token}/") })
     }
 
-    /// What `live.json` says.
+    /// Requests `live.json`.
     pub(super) fn ask(&self, query: &[(&str, String)]) -> Result<String> {
         let pairs: Vec<String> =
             query.iter().map(|(key, value)| format!("{key}={}", escape(value))).collect();
@@ -59,7 +59,7 @@ impl LivePage {
         let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        // HTTP/1.0: the answer ends with the connection, and is in one piece.
+        // HTTP/1.0: the answer ends with the connection, and is not chunked.
         write!(stream, "GET {target} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n", self.host)?;
         let mut answer = String::new();
         stream.take(MOST).read_to_string(&mut answer)?;

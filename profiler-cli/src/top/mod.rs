@@ -7,8 +7,9 @@
 //! spell checker    plugin   2.31 s   2.30 s   –        412      5.12 ms  21.9 ms  64.2 ms  3
 //! ```
 //!
-//! Invariants: reads and never changes anything; in a pipe it is plain text without any control character; the address, which is
-//! a secret, need not stand among the arguments, where every user of the machine can read it.
+//! Invariants: it reads and never changes anything; in a pipe it prints plain text without control
+//! characters; the address, which is a secret, need not be an argument, which every user of the
+//! machine could read.
 
 mod address;
 mod fetch;
@@ -25,22 +26,23 @@ use fetch::LivePage;
 use table::Everything;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Rows in a pipe, and where the size of the terminal is not known.
+/// Rows in a pipe, and where the size of the terminal is unknown.
 const ROWS: usize = 20;
 /// Lines that are not groups.
 const OTHER_LINES: usize = 6;
-/// Back to the first place, and everything away.
+/// Moves to the first place and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Shows who is slow in a program that is being recorded
 ///
-/// URL is the address of a live page, as `profiler record --live` prints it. Shown are the groups of all processes, the
-/// slowest first, once a second. Stops on Ctrl-C, or when the session ends.
+/// URL is the address of a live page, as `profiler record --live` prints it. Shown are the groups
+/// of all processes, the slowest first, once a second. Stops on Ctrl-C, or when the session ends.
 ///
-/// Who knows the address sees all that the page shows, and every user of the machine can read the arguments of every command
-/// that runs. So give it in the environment variable PROFILER_LIVE_URL, or in a line on standard input with `-`.
+/// Who knows the address sees all that the page shows, and every user of the machine can read the
+/// arguments of every command that runs. So give it in the environment variable PROFILER_LIVE_URL,
+/// or in a line on standard input with `-`.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct TopArgs {
     /// The live page's address; `-` reads it from standard input [default: what PROFILER_LIVE_URL says]
     url: Option<String>,
     /// Shows it once
@@ -98,13 +100,13 @@ enum Window {
     Lately,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &TopArgs) -> Result<()> {
     let page = LivePage::at(&address::of(options.url.as_deref())?)?;
     let is_terminal = io::stdout().is_terminal();
     if options.once && (options.window == Window::Lately || options.processes) {
-        // Two looks, or there is nothing to compare with: what was done lately, rates.
+        // Ask twice: recent changes and rates need an earlier snapshot.
         let _ = page.ask(&options.query(ROWS));
-        std::thread::sleep(EVERY * 2); // the page looks no more often where a look costs much
+        std::thread::sleep(EVERY * 2); // the page polls less often if a poll is costly
     }
     let mut shown = 0_u64;
     loop {
@@ -120,7 +122,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let end = if options.once || is_terminal { "" } else { "\n" };
         let mut out = io::stdout().lock();
         if write!(out, "{clear}{text}{end}").and_then(|()| out.flush()).is_err() || options.once {
-            return Ok(()); // nobody reads any more
+            return Ok(()); // the reader has closed the pipe
         }
         drop(out);
         shown += 1;
@@ -128,7 +130,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-impl Options {
+impl TopArgs {
     fn rows_for(&self, lines: Option<usize>) -> usize {
         let fit = lines.map_or(ROWS, |lines| lines.saturating_sub(OTHER_LINES).max(1));
         self.rows.unwrap_or(if self.processes { fit / 2 } else { fit })
@@ -152,7 +154,7 @@ impl Options {
     }
 }
 
-/// Columns and lines.
+/// Columns and lines of the terminal.
 #[cfg(unix)]
 fn size_of_terminal() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;

@@ -1,4 +1,4 @@
-//! What a live page says, as lines of text.
+//! Formats the answer of a live page as lines of text.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 const BOLD: &str = "\x1b[1m";
 const PLAIN: &str = "\x1b[0m";
-/// Letters of a group's name.
+/// The longest shown group name, in characters.
 const NAME: usize = 32;
 
-/// What is used of `live.json`.
+/// The used members of `live.json`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Everything {
     session: Session,
@@ -74,7 +74,7 @@ struct Alert {
 }
 
 impl Everything {
-    /// Lines of at most so many letters; heads stand out if `is_terminal`.
+    /// Lines of at most `columns` characters; heads are highlighted if `is_terminal`.
     pub(super) fn shown(&self, is_terminal: bool, columns: Option<usize>, with_processes: bool) -> String {
         let mut lines = vec![(false, self.summary())];
         lines.extend(self.alerts.first().map(|alert| (false, shown_alert(alert))));
@@ -148,7 +148,7 @@ fn none() -> String {
     "–".to_owned()
 }
 
-/// Names come from programs: what would control the terminal is taken out.
+/// Removes control characters: names come from programs, and could control the terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }

@@ -1,9 +1,8 @@
-//! The counter of allocated memory, without a word that all threads write to at every call.
+//! The counter of allocated memory, sharded so that threads rarely write to the same word.
 //!
-//! Called by the allocator at every call while a session runs. A thread adds to one of 16 words, so
-//! two threads rarely write to the same one. A word is added to the counter when it exceeds a
-//! bound, and at every tick of the sampler. Invariant: the counter is exact after a tick, and
-//! within 256 KiB between two ticks.
+//! Called by the allocator at every call while a session runs. A thread adds to one of 16 words. A
+//! word is added to the counter when it exceeds a bound, and at every tick of the sampler.
+//! Invariant: the counter is exact after a tick, and within 256 KiB between two ticks.
 //!
 //! ```text
 //! word   bits 0…15 calls · bits 16…63 bytes, signed
@@ -14,7 +13,7 @@ use std::cell::Cell;
 use crate::counter::Counter;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
-/// The counter. In the viewer: the memory track.
+/// The counter: the viewer's memory track.
 static MALLOC: Counter =
     Counter::new("malloc", "Memory", "Memory that the program has allocated and not given back");
 
@@ -26,7 +25,7 @@ const MOST_CALLS: u64 = 1 << 15;
 const CALLS_MASK: u64 = 0xffff;
 const BYTES_SHIFT: u32 = 16;
 
-/// On cache lines of its own; the processor fetches them in pairs.
+/// Aligned to two cache lines, because the processor fetches them in pairs.
 #[repr(align(128))]
 struct Shard(AtomicU64);
 
@@ -34,8 +33,8 @@ static GATHERED: [Shard; SHARDS] = [const { Shard(AtomicU64::new(0)) }; SHARDS];
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The thread's shard + 1. Its initial value is constant and it has no destructor, so it can be
-    /// read at any point of a thread's life.
+    /// The thread's shard + 1. Constant initial value and no destructor, so it can be read at any
+    /// point of a thread's life.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -65,7 +64,7 @@ fn first_shard() -> usize {
     shard
 }
 
-/// Bytes and calls.
+/// The bytes and calls of a word.
 const fn split(word: u64) -> (i64, u64) {
     (word.cast_signed() >> BYTES_SHIFT, word & CALLS_MASK)
 }
@@ -78,13 +77,12 @@ fn flush(word: &AtomicU64) {
     }
 }
 
-/// Adds everything that the threads have collected to the counter. The sampler calls it at every
-/// tick.
+/// Adds all words to the counter. The sampler calls it at every tick.
 pub(crate) fn flush_counters() {
     GATHERED.iter().filter(|shard| shard.0.load(Ordering::Relaxed) != 0).for_each(|shard| flush(&shard.0));
 }
 
-/// A session starts: discards what threads have collected in the last one.
+/// Discards the words of the previous session when a session starts.
 pub(super) fn clear() {
     GATHERED.iter().for_each(|shard| shard.0.store(0, Ordering::Relaxed));
 }

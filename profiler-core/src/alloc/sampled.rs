@@ -1,4 +1,4 @@
-//! Recording sampled allocations and their frees.
+//! Records sampled allocations and their frees.
 //!
 //! Called by the allocator while a session runs. Invariants: a free is recorded if and only if its
 //! allocation was; memory that the profiler allocates while it records one is not sampled; the
@@ -7,18 +7,18 @@
 
 use std::cell::Cell;
 
-use super::sampling_interval::{Sampling, trial};
-use super::live::LiveSamples;
 use super::byte_counter;
+use super::live::LiveSamples;
+use super::sampling_interval::{Sampling, trial};
 use crate::backtrace::Backtrace;
 use crate::entry::sample::write_allocation;
 use crate::entry::{Kind, Timing, head_of, length_bits};
-use crate::ids::DefinitionId;
 use crate::entry_counts::DropReason;
+use crate::ids::DefinitionId;
 use crate::params::Features;
 use crate::pool::tag::pool_tag;
 use crate::record::writer::{Front, PayloadBuffer, Tail};
-use crate::record::{session_state, local};
+use crate::record::{local, session_state};
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys;
 use crate::time::Timestamp;
@@ -31,11 +31,11 @@ static LIVE: LiveSamples<8192> = LiveSamples::new();
 static SESSION: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The thread records a sample. Constant and without destructor.
+    /// The thread is recording a sample. Constant initial value and no destructor.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A session starts. Called before the gate is opened.
+/// Starts a session. Called before the gate is opened.
 pub(crate) fn begin_session(epoch: u64, features: Features) {
     byte_counter::clear();
     let wanted = features.contains(Features::NATIVE_ALLOCATIONS);
@@ -45,7 +45,7 @@ pub(crate) fn begin_session(epoch: u64, features: Features) {
     SESSION.store(if wanted { epoch } else { 0 }, Ordering::Release);
 }
 
-/// The session is over. Called after the gate was closed.
+/// Ends the session. Called after the gate was closed.
 pub(crate) fn end_session() {
     SESSION.store(0, Ordering::Release);
 }
@@ -61,7 +61,7 @@ pub(super) fn allocated(address: u64, size: u64, sampling: &Sampling) {
     }
 }
 
-/// Records that an allocation is given back, if it was recorded.
+/// Records a free if its allocation was recorded.
 #[inline]
 pub(super) fn freed(address: u64) {
     let session = SESSION.load(Ordering::Relaxed);
@@ -95,12 +95,12 @@ fn give_back(address: u64, bytes: u64) {
     if BUSY.replace(true) {
         return local::count_in_process_row(DropReason::Reentrant);
     }
-    // If it is dropped, that is counted.
+    // A dropped entry is counted.
     record(address, i64::try_from(bytes).map_or(i64::MIN, |bytes| -bytes), std::ptr::from_ref(&own));
     BUSY.set(false);
 }
 
-/// Records one entry; whether it was written. Frames at and below `own` are the profiler's.
+/// Records one entry; returns whether it was written. Frames at and below `own` are the profiler's.
 fn record(address: u64, bytes: i64, own: *const u8) -> bool {
     let at = Timestamp::now();
     let stack = Backtrace::full(own.addr() as u64);

@@ -1,24 +1,26 @@
-//! Which allocations are sampled: a Bernoulli trial for every byte, drawn as the gap to the next byte that passes.
+//! Selects the allocations to sample: a Bernoulli trial per byte, drawn as the gap to the next
+//! successful byte.
 //!
-//! Asked at every allocation while allocations are sampled. An allocation is sampled if one of its bytes passes, so with
-//! probability `1 - (1 - p)^size`; the gaps are geometric, which costs one logarithm per sample and a subtraction per
-//! allocation. Trials have no memory: the rest of a sampled allocation needs none, and a thread may begin with a
-//! fresh gap.
+//! Called at every allocation while allocations are sampled. An allocation is sampled if one of its
+//! bytes succeeds, so with probability `1 - (1 - p)^size`. The gaps are geometric, which costs one
+//! logarithm per sample and a subtraction per allocation. Trials have no memory: the remaining
+//! bytes of a sampled allocation need no trial, and a thread may begin with a fresh gap.
 //!
-//! A sample stands for `size / (1 - (1 - p)^size)` bytes: a small one for about the mean gap, a large one for its own
-//! size. So the sum over all samples estimates all bytes, without bias to large or small ones.
+//! A sample stands for `size / (1 - (1 - p)^size)` bytes: a small one for about the mean gap, a
+//! large one for its own size. So the sum over all samples is an unbiased estimate of all bytes,
+//! for small and large sizes.
 
 use std::cell::Cell;
 
 use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::time::Timestamp;
 
-/// How allocations are sampled.
+/// The sampling settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sampling {
     /// Mean gap in bytes.
     every: u32,
-    /// 0: another for every run.
+    /// 0: a different seed for every run.
     seed: u64,
 }
 
@@ -37,13 +39,13 @@ impl Sampling {
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Which byte from here on passes its trial, counted from 1; 0: not drawn yet. Both are constant and without
-    /// destructor, so that they are there at any point of a thread's life.
+    /// The next byte that succeeds, counted from 1; 0: not drawn yet. Constant initial values and
+    /// no destructor, so both can be used at any point of a thread's life.
     static GAP: Cell<u64> = const { Cell::new(0) };
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts an allocation; the bytes that it stands for if it is sampled.
+/// Counts an allocation; returns the bytes it stands for if it is sampled.
 #[inline]
 pub(super) fn trial(size: u64, sampling: &Sampling) -> Option<u64> {
     let gap = GAP.get();
@@ -68,7 +70,7 @@ fn hit(size: u64, gap: u64, sampling: &Sampling) -> Option<u64> {
     Some(stands_for(size, sampling.every))
 }
 
-/// Begins a thread's row of random numbers.
+/// Seeds the thread's random numbers.
 fn seed(given: u64) {
     let thread = THREADS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     let start = if given == 0 { Timestamp::now().raw() } else { given };
@@ -82,7 +84,7 @@ fn random() -> u64 {
     mixed(next)
 }
 
-/// Spreads every bit over all bits; distinct numbers stay distinct.
+/// Mixes every bit into all bits; distinct numbers stay distinct.
 const fn mixed(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -104,7 +106,7 @@ fn stands_for(size: u64, mean: u32) -> u64 {
     whole((size as f64 / -all_fail.exp_m1()).round()).max(size)
 }
 
-/// The whole part; what is no number counts as 0.
+/// The integer part; NaN counts as 0.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the cast saturates
 const fn whole(number: f64) -> u64 {
     number as u64
@@ -114,7 +116,7 @@ const fn whole(number: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// On a thread of its own, whose row of numbers begins with this seed.
+    /// Runs `body` on a new thread whose random numbers begin with this seed.
     fn with_row<T: Send + 'static>(seed: u64, body: impl FnOnce() -> T + Send + 'static) -> T {
         let body = move || {
             RANDOM.set(seed);
@@ -128,7 +130,7 @@ mod tests {
         let gaps: Vec<u64> = with_row(7, || (0..100_000).map(|_| draw(1000)).collect());
         let mean = gaps.iter().sum::<u64>() as f64 / gaps.len() as f64;
         assert!((980.0..1020.0).contains(&mean), "mean {mean}");
-        // Of a geometric distribution 1/e lies beyond the mean, 1/e² beyond twice the mean.
+        // In a geometric distribution 1/e exceeds the mean, and 1/e² twice the mean.
         let beyond = |limit| gaps.iter().filter(|gap| **gap > limit).count() as f64 / gaps.len() as f64;
         assert!((beyond(1000) - 0.3677).abs() < 0.01, "{}", beyond(1000));
         assert!((beyond(2000) - 0.1352).abs() < 0.01, "{}", beyond(2000));

@@ -1,8 +1,8 @@
 //! The definition of a category in the pool.
 
 use super::{Category, CategoryPair};
-use crate::ids::DefinitionId;
 use crate::entry_counts::DropReason;
+use crate::ids::DefinitionId;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 

@@ -1,14 +1,15 @@
-//! The encoding of one entry, both ways.
+//! Encoding and decoding of one entry.
 //!
-//! Written by `record`, read by `reader`. Everything is in whole 8-byte words, native-endian.
+//! Written by `record`, read by `reader`. All fields are in whole 8-byte words, native-endian.
 //!
 //! ```text
 //! word 0   bits  0…23  length of the entry in words, this one included
 //!          bits 24…25  phase: 0 instant, 1 interval, 2 interval start, 3 interval end
 //!          bit  26     a lengths word, then name and payload bytes, follow
 //!          bit  27     a thread number follows: the entry belongs to another thread
-//!          bits 28…31  kind: 1 marker, 2 marker with a stack, 3 sample, 4 allocation, 5 counters, 6 overhead
-//!          bits 32…63  definition of the call site; 0 for what has none
+//!          bits 28…31  kind: 1 marker, 2 with stack, 3 sample, 4 allocation, 5 counters,
+//!                      6 overhead
+//!          bits 32…63  definition of the call site; 0 if there is none
 //! word 1   time; start of an interval
 //!   then   end time          if the phase is "interval"
 //!   then   thread number     if bit 27
@@ -16,10 +17,10 @@
 //!   then   name bytes, payload bytes, padding to a whole word
 //! ```
 //!
-//! A marker with a stack has the stack before its payload, see [`stack`]. The payloads of the other kinds are
-//! in [`sample`] and [`periodic`]; they are instants without a name.
+//! A marker with a stack has the stack before its payload, see [`stack`]. [`sample`] and
+//! [`periodic`] describe the payloads of the other kinds; those are instants without a name.
 //!
-//! Invariant: [`decode`] accepts any bytes and never reads past the length it checked.
+//! Invariant: [`decode`] accepts any bytes and never reads past the length that it checked.
 
 pub mod periodic;
 pub mod sample;
@@ -40,7 +41,7 @@ const FOREIGN: u64 = 1 << 27;
 const KIND_SHIFT: u32 = 28;
 const LENGTH_MASK: u64 = 0xff_ffff;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Marker = 1,
@@ -68,7 +69,7 @@ pub enum Timing {
     Instant(Timestamp),
     /// From one instant to another.
     Interval(Timestamp, Timestamp),
-    /// Began here; its end is another marker of the same name.
+    /// Started here; its end is another marker of the same name.
     Start(Timestamp),
     /// Ended here; its start is another marker of the same name.
     End(Timestamp),
@@ -84,7 +85,7 @@ impl Timing {
         }
     }
 
-    /// The later of its times.
+    /// The later of the two times.
     pub const fn last(self) -> Timestamp {
         match self {
             Self::Instant(at) | Self::Start(at) | Self::End(at) | Self::Interval(_, at) => at,
@@ -103,7 +104,7 @@ pub(crate) const fn head(words: usize, timing: Timing, tail: bool, foreign: bool
         | ((site.get() as u64) << 32)
 }
 
-/// First word of an entry that is no plain marker; always with a tail.
+/// First word of an entry that is not a plain marker; always with a tail.
 pub(crate) const fn head_of(kind: Kind, timing: Timing, foreign: bool, site: DefinitionId) -> u64 {
     with_kind(head(0, timing, true, foreign, site), kind)
 }
@@ -125,7 +126,7 @@ pub(crate) const fn with_site(head: u64, site: DefinitionId) -> u64 {
     head | ((site.get() as u64) << 32)
 }
 
-/// How many words stand between the first word and the lengths, or the end.
+/// The number of words between the first word and the lengths word, or the end.
 #[inline(always)]
 pub(crate) const fn fixed_words(head: u64) -> usize {
     let is_interval = (head >> PHASE_SHIFT) & 3 == 1;
@@ -147,17 +148,17 @@ pub(crate) const fn length_bits(word: u64) -> u64 {
 /// A decoded marker entry, borrowing from the chunk's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkerEntry<'a> {
-    /// What all markers of its call site have in common.
+    /// The properties shared by all markers of its call site.
     pub site: DefinitionId,
     /// When it happened.
     pub timing: Timing,
-    /// The thread it belongs to, if not the one that recorded it.
+    /// The thread that it belongs to, if not the recording thread.
     pub foreign: Option<ThreadId>,
-    /// Its own name, if the call site has none.
+    /// The entry's own name, if the call site has none.
     pub name: Option<&'a str>,
     /// Encoded payload; empty if it has none.
     pub payload: &'a [u8],
-    /// Where it was recorded; empty if that was not asked for.
+    /// The stack at which it was recorded; empty if none was requested.
     pub stack: Stack<'a>,
 }
 
@@ -167,20 +168,20 @@ pub struct MarkerEntry<'a> {
 pub enum Entry<'a> {
     /// A marker.
     Marker(MarkerEntry<'a>),
-    /// What a thread was doing at one instant.
+    /// The stack of a thread at one instant.
     Sample(SampleEntry<'a>),
-    /// Memory that was taken or given back.
+    /// Memory allocated or freed.
     Allocation(AllocationEntry<'a>),
     /// The values of counters at one instant.
     Counters(CountersEntry<'a>),
-    /// What one tick of the sampler cost.
+    /// The costs of one tick of the sampler.
     Overhead(OverheadEntry),
     /// An entry of a kind that this build does not know.
     Unknown(u8),
 }
 
 impl Entry<'_> {
-    /// The last instant that it speaks of.
+    /// The latest instant in the entry.
     pub const fn last(&self) -> Option<Timestamp> {
         match self {
             Self::Marker(marker) => Some(marker.timing.last()),
@@ -198,7 +199,7 @@ impl Entry<'_> {
 #[error("damaged entry: {0}")]
 pub struct DamagedEntry(pub &'static str);
 
-/// Decodes the entry at the start of `bytes` and says how many bytes it takes.
+/// Decodes the entry at the start of `bytes`; returns it with its length in bytes.
 ///
 /// # Errors
 /// [`DamagedEntry`] for bytes that no writer of this version writes.
@@ -258,7 +259,7 @@ fn decode_tail(mut words: Words<'_>) -> Result<(Option<&str>, &[u8]), DamagedEnt
     Ok(((!name.is_empty()).then_some(name), payload))
 }
 
-/// What is left to decode.
+/// The bytes that are not decoded yet.
 #[derive(Clone, Copy, Debug)]
 struct Words<'a> {
     bytes: &'a [u8],

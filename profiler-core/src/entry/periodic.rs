@@ -1,12 +1,12 @@
-//! What the sampler writes once per tick for the whole process: counters, and what the tick cost.
+//! The sampler's entries for the whole process, once per tick: counters, and the costs of the tick.
 //!
 //! ```text
 //! counters  per counter: cell, value (signed), how often it was changed
 //! overhead  nanoseconds: waiting for locks, counters, threads, all
 //! ```
 //!
-//! Values are absolute, so that an evicted entry takes nothing from later ones. Only counters that changed since
-//! the tick before are in an entry.
+//! Values are absolute, so that an evicted entry does not affect later ones. An entry contains only
+//! counters that changed since the previous tick.
 
 use super::{DamagedEntry, Words};
 use crate::ids::CounterIndex;
@@ -15,11 +15,11 @@ use crate::time::Timestamp;
 /// One counter at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterValue {
-    /// Which.
+    /// The counter's cell.
     pub cell: CounterIndex,
     /// Its value since the session started.
     pub value: i64,
-    /// How often it was changed since then.
+    /// How often it was changed since the session started.
     pub number: u64,
 }
 
@@ -29,7 +29,7 @@ pub(crate) const COUNTER_VALUE_BYTES: usize = 24;
 /// The values of counters at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountersEntry<'a> {
-    /// When.
+    /// The instant of the reading.
     pub at: Timestamp,
     values: &'a [u8],
 }
@@ -61,7 +61,7 @@ pub(crate) fn write_counter(room: &mut [u8; COUNTER_VALUE_BYTES], counter: Count
     }
 }
 
-/// What one tick of the sampler cost, in nanoseconds.
+/// The costs of one tick of the sampler, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverheadEntry {
     /// When the tick began.
@@ -83,7 +83,7 @@ impl OverheadEntry {
         Ok(Self { at, locking_ns: next()?, counters_ns: next()?, threads_ns: next()?, total_ns: next()? })
     }
 
-    /// Its body.
+    /// Encodes the entry's body.
     pub(crate) fn encode(&self) -> [u8; 32] {
         let words = [self.locking_ns, self.counters_ns, self.threads_ns, self.total_ns];
         let mut body = [0; 32];

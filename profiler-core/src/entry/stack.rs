@@ -1,20 +1,21 @@
 //! Stacks: lists of frames, from the outermost to the innermost.
 //!
-//! Written by `sampler` and by markers and allocations that ask for their stack; read by the profile
-//! writers. A frame is one word and means something without anything else at hand but the pool's
-//! definitions: an address is kept relative to its module, so it stays right when the module is
-//! unloaded and another comes to its place.
+//! Written by `sampler` and by markers and allocations that request their stack; read by the
+//! profile writers. A frame is one word and needs only the pool's definitions to be interpreted: an
+//! address is relative to its module, so it stays correct after the module is unloaded and another
+//! takes its place.
 //!
 //! ```text
-//! frame    bit  63     0: code; bits 62: 0, bits 39…61 definition of the module, bits 0…38 address relative to it
-//!                      0: code; bit  62: 1, bits 0…61 an address in no module that is known
+//! frame    bit  63     0: code; bit 62: 0, bits 39…61 definition of the module,
+//!                                          bits 0…38 address relative to the module
+//!                      0: code; bit 62: 1, bits 0…61 an address in no known module
 //!                      1: label; bits 0…31 its definition
-//! stack    word 0      bits 0…15 number of frames, bit 16 not whole: frames further out are missing
+//! stack    word 0      bits 0…15 number of frames, bit 16 cut: frames further out are missing
 //!          word 1…     frames
 //! ```
 //!
-//! Addresses are as observed: of the innermost frame of a sample the next instruction, of all others the
-//! return address.
+//! Addresses are as observed: for the innermost frame of a sample the next instruction, for all
+//! others the return address.
 
 use super::{DamagedEntry, Words};
 use crate::ids::DefinitionId;
@@ -26,7 +27,7 @@ const RELATIVE_MASK: u64 = (1 << MODULE_SHIFT) - 1;
 const COUNT_MASK: u64 = 0xffff;
 const CUT: u64 = 1 << 16;
 
-/// Most frames of one stack. What is further out is cut off, and that is said.
+/// Maximum number of frames of one stack. Frames further out are cut off, which a flag marks.
 pub const MAX_FRAMES: usize = 1024;
 
 /// One frame.
@@ -34,14 +35,15 @@ pub const MAX_FRAMES: usize = 1024;
 pub enum Frame {
     /// Code of a module, as a byte offset from where the module begins.
     Code(DefinitionId, u64),
-    /// Code that belongs to no module: made at run time, or of one that came and went unseen.
+    /// Code in no known module: generated at run time, or from a module that was never seen.
     Unknown(u64),
     /// A label that the program set.
     Label(DefinitionId),
 }
 
 impl Frame {
-    /// As a word. A module further on than a word has room for is as good as unknown.
+    /// Encodes the frame as a word. A module whose number or offset exceeds the word's fields
+    /// becomes unknown code.
     pub const fn encode(self) -> u64 {
         match self {
             Self::Label(id) => LABEL | id.get() as u64,
@@ -54,7 +56,7 @@ impl Frame {
         }
     }
 
-    /// From a word; every word is one.
+    /// Decodes a word; every word is a frame.
     pub fn decode(word: u64) -> Self {
         let id = |number| DefinitionId::new(u32::try_from(number).unwrap_or(0));
         if word & LABEL != 0 {
@@ -67,7 +69,7 @@ impl Frame {
     }
 }
 
-/// The frames of a stack, outermost first, as they stand in a chunk's copy.
+/// The frames of a stack, outermost first, in the bytes of a chunk's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack<'a> {
     frames: &'a [u8],
@@ -78,7 +80,7 @@ impl<'a> Stack<'a> {
     /// No stack.
     pub const EMPTY: Self = Self { frames: &[], cut: false };
 
-    /// The stack at the start of `bytes`, and what comes after it.
+    /// Splits `bytes` into the stack at its start and the remaining bytes.
     pub(super) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DamagedEntry> {
         let mut words = Words { bytes };
         let head = words.next("stack")?;
@@ -109,13 +111,14 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// Bytes that a stack of so many frames takes.
+/// Bytes that a stack of `frames` frames takes.
 pub(crate) const fn encoded_len(frames: usize) -> usize {
     8 + frames * 8
 }
 
-/// Writes a stack, outermost frame first, to the start of `room`; says how many bytes it took, or `None` if
-/// there is no room. Frames beyond [`MAX_FRAMES`] are left out at the inner end: callers cut at the outer one.
+/// Writes a stack, outermost frame first, to the start of `room`; returns the number of bytes, or
+/// `None` if there is no room. Frames beyond [`MAX_FRAMES`] are cut at the inner end; callers cut
+/// at the outer end before.
 pub(crate) fn write(
     room: &mut [u8],
     frames: impl ExactSizeIterator<Item = Frame>,

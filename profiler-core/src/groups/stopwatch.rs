@@ -1,25 +1,30 @@
-//! A thread's stopwatch: which groups it works for now, and what that has come to since the iteration began.
+//! A thread's stopwatch: the groups that the thread works for, and their times since the iteration
+//! began.
 //!
-//! A pure state machine over a [`Clock`]: one per thread, driven by `groups::local`, tested with an injected clock. It knows
-//! nothing of pools.
+//! A pure state machine over a [`Clock`]: one per thread, driven by `groups::local`, tested with an
+//! injected clock. It is independent of pools.
 //!
 //! ```text
-//! loop 0       enter A ─┬─ enter B ─ exit B ─┬─ exit A = end of iteration ─▶ a run for A, B, thread, process
+//! loop 0       enter A ─┬─ enter B ─ exit B ─┬─ exit A = end ─▶ a run for A, B, thread, process
 //!                       │                    │
 //! loop 1                └ nested: A is paused; iterations of its own ┘
 //! ```
 //!
-//! - A **lap** is a group in the present iteration of one loop. The first guard opens it; those that enter again hold it open,
-//!   and the last of them ends it, in whatever order they leave.
-//! - The thread's and the process's laps are open as long as any other is.
-//! - A **loop** is where iterations follow each other: the thread's own, and those nested inside of one iteration. A nested
-//!   loop pauses all laps around it, so that nothing is counted twice, and each says how often that happened.
-//! - An iteration **ends** when its last guard leaves, or, in a custom loop, when the program says so.
+//! - A **lap** is a group in the present iteration of one loop. The first guard opens it, further
+//!   guards hold it open, and the last guard to leave ends it, in whatever order they leave.
+//! - The laps of the thread and the process are open as long as any other lap is.
+//! - A **loop** is a sequence of iterations: the thread's own, or a loop nested inside one
+//!   iteration. A nested loop pauses all laps around it, so that nothing is counted twice, and each
+//!   paused lap counts the pause.
+//! - An iteration **ends** when its last guard leaves, or, in a custom loop, when the program ends
+//!   it.
 //!
-//! Processor time is read when an iteration begins and when it ends, and shared out by time in a group that was not spent
-//! blocked. `Loop::ticks` grows by every step forward between two readings of the clock, hence by no less than all laps
-//! that exclude each other together: their shares never exceed the whole, whatever the clock does.
-//! Nothing is allocated, and no panic is possible: there is room for [`LAPS`] laps and [`LOOPS`] loops, and what finds none is counted.
+//! Processor time is read at the beginning and the end of an iteration, and divided among the
+//! groups in proportion to their unblocked time. `Loop::ticks` grows by every forward step between
+//! two readings of the clock, so by at least the sum of any laps that exclude each other: their
+//! shares never exceed the whole, whatever the clock does. Nothing is allocated, and no panic is
+//! possible: there is room for [`LAPS`] laps and [`LOOPS`] loops, and laps and loops without room
+//! are counted.
 
 mod run;
 
@@ -29,21 +34,23 @@ use super::group::Registered;
 use crate::group_kind::Probes;
 use crate::pool::live::group::Run;
 
-/// Laps of all loops of a thread together: bits of a word.
+/// Maximum number of laps in all loops of a thread together: bits of a word.
 pub(crate) const LAPS: usize = 64;
-/// Loops inside each other.
+/// Maximum depth of loops inside each other.
 pub(crate) const LOOPS: usize = 8;
 
-/// Which laps a guard holds open, and where. Two words: that is what a call gives back in registers.
+/// The laps that a guard holds open, and their loop. Two words, so that a call returns them in
+/// registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owned {
     laps: u64,
-    /// The loop, told from all others, from bit 1 on; bit 0: the thread waits until it leaves. 0: nothing was entered.
+    /// The loop's unique number, from bit 1 on; bit 0: the thread waits until the guard leaves. 0:
+    /// nothing was entered.
     place: u64,
 }
 
 impl Owned {
-    /// Nothing was entered, so nothing is left.
+    /// Nothing was entered, so leaving does nothing.
     pub(crate) const NOTHING: Self = Self { laps: 0, place: 0 };
 
     #[inline(always)]
@@ -71,12 +78,12 @@ impl Owned {
 #[derive(Clone, Copy, Debug)]
 struct Lap {
     group: Option<&'static Registered>,
-    /// Guards that hold it open.
+    /// Number of guards that hold it open.
     holds: u32,
     since: Reading,
     ticks: u64,
     blocked: u64,
-    /// Spans that count.
+    /// Number of spans that count.
     spans: u64,
     sums: Run,
 }
@@ -85,7 +92,7 @@ impl Lap {
     const NONE: Self =
         Self { group: None, holds: 0, since: Reading::ZERO, ticks: 0, blocked: 0, spans: 0, sums: Run::NONE };
 
-    /// A span begins, that of one more entry from outside.
+    /// Starts a span for one more entry from outside.
     fn start(&mut self, now: Reading) {
         (self.since, self.holds) = (now, 0);
         self.sums.ticks += 1;
@@ -95,7 +102,7 @@ impl Lap {
         self.group.is_some_and(|known| std::ptr::eq(known, group))
     }
 
-    /// Ends the span that runs.
+    /// Ends the running span.
     fn stop(&mut self, now: Reading) {
         if now.processor != self.since.processor {
             self.sums.moved += 1;
@@ -108,7 +115,7 @@ impl Lap {
         self.since = now;
     }
 
-    /// A guard has left; whether it was the last one.
+    /// Releases one guard; returns whether it was the last one.
     fn let_go(&mut self) -> bool {
         self.holds = self.holds.saturating_sub(1);
         self.holds == 0
@@ -119,19 +126,19 @@ impl Lap {
     }
 }
 
-/// Where iterations follow each other.
+/// A sequence of iterations.
 #[derive(Clone, Copy, Debug)]
 struct Loop {
     serial: u64,
-    /// An iteration has begun.
+    /// Whether an iteration has begun.
     is_running: bool,
-    /// Guards by which iterations end only when the program says so.
+    /// Number of guards that let iterations end only on the program's request.
     customs: u32,
     probes: Probes,
-    /// Guards that are alive, and those of them that wait.
+    /// Number of live guards, and how many of them wait.
     guards: u32,
     blocking: u32,
-    /// Laps of this iteration, those of them that are open, those of them that are implied.
+    /// Laps of this iteration, the open ones among them, and the implied ones among them.
     laps: u64,
     open: u64,
     implied: u64,
@@ -164,7 +171,7 @@ impl Loop {
         self.customs > 0
     }
 
-    /// A guard has left, and with it these laps have ended.
+    /// Notes that a guard has left and that these laps have ended with it.
     fn leave(&mut self, ended: u64, waited: bool) {
         self.open &= !ended;
         self.guards = self.guards.saturating_sub(1);
@@ -172,7 +179,7 @@ impl Loop {
     }
 }
 
-/// See the head of this file.
+/// The stopwatch; the head of this file describes it.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     laps: [Lap; LAPS],
@@ -180,18 +187,18 @@ pub(crate) struct Stopwatch {
     used: u64,
     /// The innermost loop.
     inner: Loop,
-    /// Those around it, the outermost first; `level` of them.
+    /// The loops around it, the outermost first; `level` of them.
     around: [Loop; LOOPS - 1],
     level: usize,
     serial: u64,
     found: Found,
 }
 
-/// Where groups were found last: they are entered again and again. Only a hint.
+/// Where groups were found last, because the same groups are entered repeatedly. Only a hint.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found([u8; FOUND]);
 
-/// Hints: a power of two.
+/// Number of hints: a power of two.
 const FOUND: usize = 16;
 
 impl Found {
@@ -211,7 +218,7 @@ impl Found {
     }
 }
 
-/// What an exit came to.
+/// Result of an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The iteration goes on.
@@ -228,7 +235,7 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The laps that end when a guard leaves that holds these; those that are implied end with the last guard.
+/// The laps that end when a guard with these laps leaves; implied laps end with the last guard.
 #[inline]
 fn ended_by(laps: &mut [Lap; LAPS], it: &Loop, held: u64) -> u64 {
     if it.guards <= 1 {
@@ -261,9 +268,9 @@ impl Stopwatch {
         (self.used, self.level, self.found) = (0, 0, Found::default());
     }
 
-    /// Enters groups, all at the same instant; from then on the thread `waits`, or works. Those that are entered already
-    /// are held open; if that is all of them, and nobody waits, no clock is read. `implied` is asked for the groups that are
-    /// open with any other.
+    /// Enters groups, all at the same instant; from then on the thread `waits`, or works. Groups
+    /// that are entered already are held open; if all are, and no guard waits, no clock is read.
+    /// `implied` returns the groups that are open with any other.
     #[inline]
     pub(crate) fn enter<C: Clock>(
         &mut self,
@@ -282,7 +289,8 @@ impl Stopwatch {
         self.enter_anew(clock, probes, implied, groups, waits)
     }
 
-    /// Enters one group that this iteration knows already, inside of others: what is done most takes the shortest way.
+    /// Enters one group that this iteration has already seen, inside others: the shortest path for
+    /// the most frequent case.
     #[inline]
     fn enter_again<C: Clock>(&mut self, clock: &C, group: &'static Registered) -> Option<Owned> {
         let place = self.found.place(group);
@@ -321,7 +329,7 @@ impl Stopwatch {
         Owned::new(laps, self.inner.serial, waits)
     }
 
-    /// Opens the laps of all these groups that are not open; their bits.
+    /// Opens the laps of these groups where they are not open, and returns the bits of all.
     #[inline]
     fn open_all<C: Clock>(
         &mut self,
@@ -344,8 +352,8 @@ impl Stopwatch {
         bits(among).find(|place| self.laps.get(*place).is_some_and(|lap| lap.is_of(group)))
     }
 
-    /// Opens a group's lap, unless it is open, and gives its bit. Nothing if there is no room: then its tick is counted all
-    /// the same.
+    /// Opens a group's lap unless it is open, and returns its bit. Returns nothing if there is no
+    /// room; the tick is counted nevertheless.
     #[inline]
     fn open(&mut self, group: &'static Registered, now: Reading) -> u64 {
         let free = (self.used != u64::MAX).then_some(self.used.trailing_ones() as usize);
@@ -369,7 +377,7 @@ impl Stopwatch {
         bit
     }
 
-    /// Leaves what a guard has entered.
+    /// Leaves the groups that a guard has entered.
     #[inline]
     pub(crate) fn exit<C: Clock>(&mut self, clock: &C, owned: Owned) -> Exit {
         if self.exit_one(clock, owned) {
@@ -378,7 +386,7 @@ impl Stopwatch {
         self.exit_any(clock, owned)
     }
 
-    /// Leaves one group inside of others; whether that is what was to be done.
+    /// Leaves one group inside others; returns whether this simple case applied.
     #[inline]
     fn exit_one<C: Clock>(&mut self, clock: &C, owned: Owned) -> bool {
         let (it, bit) = (&self.inner, owned.laps);
@@ -405,7 +413,7 @@ impl Stopwatch {
         }
         let is_last = self.inner.guards <= 1;
         let ended = ended_by(&mut self.laps, &self.inner, owned.laps);
-        // Of a guard that had entered again nothing ends.
+        // A guard that entered an open group again ends nothing.
         if ended != 0 || owned.waits() {
             let now = self.read(clock);
             self.stop(ended, now);
@@ -414,7 +422,8 @@ impl Stopwatch {
         if is_last && !self.inner.is_custom() { Exit::Outermost } else { Exit::Inner }
     }
 
-    /// A guard of a loop around this one, whose laps are paused; or of one that is over, and what it was with it.
+    /// Handles a guard of a loop around this one, whose laps are paused, or of a loop that has
+    /// ended together with its laps.
     #[cold]
     fn exit_around(&mut self, owned: Owned) {
         let around = self.around.iter_mut().take(self.level);
@@ -424,7 +433,7 @@ impl Stopwatch {
         }
     }
 
-    /// Ends the spans of these laps, those of them that are open in the present loop.
+    /// Ends the spans of those of these laps that are open in the present loop.
     #[inline]
     fn stop(&mut self, laps: u64, now: Reading) {
         if self.inner.probes.needs_time() {
@@ -449,7 +458,7 @@ impl Stopwatch {
         self.restart(clock, probes)
     }
 
-    /// An iteration begins now.
+    /// Begins an iteration now.
     fn restart<C: Clock>(&mut self, clock: &C, probes: Probes) -> Reading {
         let cpu = if probes.contains(Probes::CPU) { clock.cpu_ns() } else { None };
         let now = if probes.needs_time() { clock.read() } else { Reading::default() };
@@ -460,7 +469,7 @@ impl Stopwatch {
         now
     }
 
-    /// The clock now, if anything is timed. What went by since the last reading is the iteration's.
+    /// The clock now, if anything is timed. Adds the time since the last reading to the iteration.
     #[inline]
     fn read<C: Clock>(&mut self, clock: &C) -> Reading {
         let it = &mut self.inner;
@@ -478,13 +487,15 @@ impl Stopwatch {
         now
     }
 
-    /// From now on iterations of the innermost loop end only by [`Stopwatch::settle`]; the loop's serial number.
+    /// From now on, iterations of the innermost loop end only by [`Stopwatch::settle`]. Returns the
+    /// loop's serial number.
     pub(crate) const fn begin_custom(&mut self) -> u64 {
         self.inner.customs = self.inner.customs.saturating_add(1);
         self.inner.serial
     }
 
-    /// Takes that back for the loop of this number, wherever it is; nothing if it is over.
+    /// Undoes [`Stopwatch::begin_custom`] for the loop of this number, at any level; does nothing
+    /// if the loop has ended.
     pub(crate) fn end_custom(&mut self, serial: u64) {
         let around = self.around.iter_mut().take(self.level);
         for it in around.chain([&mut self.inner]).filter(|it| it.serial == serial) {
@@ -492,17 +503,18 @@ impl Stopwatch {
         }
     }
 
-    /// Whether that is the number of the innermost loop.
+    /// Whether `serial` is the number of the innermost loop.
     pub(crate) const fn is_innermost(&self, serial: u64) -> bool {
         self.inner.serial == serial
     }
 
-    /// Whether an iteration is over that has not been settled.
+    /// Whether an iteration has ended that has not been settled.
     pub(crate) const fn is_over(&self) -> bool {
         self.inner.is_running && self.inner.guards == 0 && !self.inner.is_custom()
     }
 
-    /// Begins a loop inside the present iteration; its serial number. `None` if there are too many inside each other.
+    /// Begins a loop inside the present iteration and returns its serial number; `None` if loops
+    /// are nested too deep.
     pub(crate) fn begin_nested<C: Clock>(&mut self, clock: &C) -> Option<u64> {
         if self.level >= self.around.len() {
             return None;
@@ -519,13 +531,14 @@ impl Stopwatch {
         Some(self.serial)
     }
 
-    /// Whether the thread is in the nested loop of this number, or in one inside of it.
+    /// Whether the thread is in the nested loop of this number, or in one inside it.
     pub(crate) fn is_in(&self, serial: u64) -> bool {
         let around = self.around.iter().take(self.level);
         self.level > 0 && (self.inner.serial == serial || around.skip(1).any(|it| it.serial == serial))
     }
 
-    /// Ends the innermost loop, whose last iteration has been settled, and goes on with the one around it.
+    /// Ends the innermost loop, whose last iteration has been settled, and continues the loop
+    /// around it.
     pub(crate) fn end_nested<C: Clock>(&mut self, clock: &C) {
         let Some(outer) = self.level.checked_sub(1) else { return };
         let Some(it) = self.around.get(outer).copied() else { return };
@@ -545,8 +558,9 @@ impl Stopwatch {
         if wants { clock.cpu_ns() } else { None }
     }
 
-    /// Ends the iteration, if one runs, and tells what each group came to; `wanted` is what is measured now. Of a probe that
-    /// was turned on or off on the way nothing is told. Laps that are open go on in the next iteration.
+    /// Ends the running iteration, if there is one, and reports the run of each group; `wanted` are
+    /// the probes in effect now. Nothing is reported for a probe that was turned on or off during
+    /// the iteration. Open laps continue in the next iteration.
     pub(crate) fn settle<C: Clock>(
         &mut self,
         clock: &C,
@@ -569,7 +583,8 @@ impl Stopwatch {
         self.go_on(clock, wanted);
     }
 
-    /// When the iteration ends: now if anything is open, else when the last guard left, which is one reading less.
+    /// When the iteration ends: now if a lap is open, otherwise when the last guard left, which
+    /// saves one reading.
     fn end_of_spans<C: Clock>(&mut self, clock: &C) -> Reading {
         if self.inner.guards == 0 && !self.inner.is_custom() {
             return self.inner.last;
@@ -579,7 +594,7 @@ impl Stopwatch {
         now
     }
 
-    /// What is open after the end of an iteration is the beginning of the next.
+    /// Continues the laps that are open after the end of an iteration in the next one.
     fn go_on<C: Clock>(&mut self, clock: &C, probes: Probes) {
         self.used &= !(self.inner.laps & !self.inner.open);
         self.inner.laps = self.inner.open;

@@ -1,20 +1,21 @@
-//! Native frames and labels, merged into one stack by stack address.
+//! Merges native frames and labels into one stack by stack address.
 //!
-//! Used wherever a stack is taken: by the sampler, and for markers and allocations. Pure; allocates nothing.
+//! Used wherever a stack is taken: by the sampler, and for markers and allocations. Pure; allocates
+//! nothing.
 //!
-//! The stack grows downwards, so a native frame's part of it reaches from its own stack pointer up to that of
-//! the frame outside it. A label belongs to the frame whose part its address lies in, and stands just inside it:
-//! further in than the frame, further out than whatever that frame called.
+//! The stack grows downwards, so a native frame occupies the stack from its own stack pointer up to
+//! that of its caller's frame. A label belongs to the frame that contains its address. It is placed
+//! directly inside that frame and outside all functions that the frame called.
 //!
-//! Invariants: every frame and every label comes out once; frames keep their order and labels theirs, also those
-//! whose addresses say otherwise, as on a stack that a coroutine brought.
+//! Invariants: every frame and every label comes out once. Frames keep their order and labels
+//! theirs, even if the addresses contradict it, as on a coroutine's stack.
 
 pub(crate) use super::stack::Placed;
 use crate::entry::stack::Frame;
 
-/// Merges native frames, each with its stack pointer, and labels, each with an address of the frame that opened it; both
-/// outermost first, and so is what comes out. With `cut` frames further out than the first one are missing, and labels
-/// beyond its stack pointer are taken for theirs.
+/// Merges native frames, each with its stack pointer, and labels, each with an address in the frame
+/// that opened it. Input and output are outermost first. With `cut`, frames further out than the
+/// first one are missing, and labels beyond its stack pointer are assigned to them.
 pub(crate) fn merge<L>(native: &[Placed], labels: L, cut: bool) -> Merged<'_, L>
 where
     L: Iterator<Item = Placed> + Clone,
@@ -28,7 +29,7 @@ where
 pub(crate) struct Merged<'a, L> {
     native: &'a [Placed],
     labels: L,
-    /// Labels from here upwards stand before the next native frame.
+    /// Labels at this address or above come before the next native frame.
     bound: u64,
 }
 
@@ -72,7 +73,7 @@ mod tests {
     }
 
     const NATIVE: [Placed; 3] = [
-        (Frame::Unknown(1), 0x900), // main, whose part reaches up from 0x900
+        (Frame::Unknown(1), 0x900), // main, which occupies the stack from 0x900 up
         (Frame::Unknown(2), 0x500),
         (Frame::Unknown(3), 0x400),
     ];
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(merged(&NATIVE, &[(label(1), 0x3f0)], false), [main, middle, leaf, label(1)]);
     }
 
-    /// Falling addresses, distinct: what a thread's own stack looks like.
+    /// Distinct, falling addresses, as on a thread's own stack.
     fn falling(most: usize) -> impl Strategy<Value = Vec<u64>> {
         prop::collection::btree_set(1_u64..1000, 0..most).prop_map(|all| all.into_iter().rev().collect())
     }
@@ -123,11 +124,13 @@ mod tests {
         ) {
             let native = placed(&pointers, |number| Frame::Unknown(u64::from(number)));
             let labels = placed(&addresses, label);
-            // A frame owns what lies from its pointer up to the next, so its pointer is moved to the upper end.
+            // A frame occupies the addresses from its pointer up to the next, so move its pointer
+            // to the upper end.
             let upper = |index: usize| if index == 0 { u64::MAX } else { pointers[index - 1] };
             let ends = native.iter().enumerate().map(|(index, (frame, _))| (*frame, upper(index), 0));
             let mut model: Vec<_> = ends.chain(labels.iter().map(|(frame, at)| (*frame, *at, 1))).collect();
-            // At the same address the label is the outer frame's: its part ends just below.
+            // At the same address the label belongs to the outer frame: the inner frame ends just
+            // below.
             model.sort_by_key(|(_, at, is_label)| (std::cmp::Reverse(*at), 1 - *is_label));
             let model: Vec<Frame> = model.into_iter().map(|(frame, ..)| frame).collect();
             prop_assert_eq!(merged(&native, &labels, false), model);

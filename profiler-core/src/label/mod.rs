@@ -1,4 +1,4 @@
-//! Labels: frames that the program names itself, on the stacks of its threads.
+//! Labels: frames on a thread's stack that the program names itself.
 //!
 //! Called by applications. [`crate::label!`] opens a label for the rest of a block,
 //! [`function`](macro@function) for a whole function. Samples and the stacks of markers show the
@@ -41,7 +41,7 @@ mod stack;
 /// that has `profiler-core` under another name, that name comes first:
 /// `#[label::function(crate = profiler_child::core, &category::IO)]`.
 ///
-/// Not for an `async fn`, which may go on on another thread, nor for a `const fn`:
+/// Not for an `async fn`, which may continue on another thread, nor for a `const fn`:
 ///
 /// ```compile_fail
 /// #[profiler_core::label::function]
@@ -58,9 +58,9 @@ use crate::definition_cell::DefinitionCell;
 use crate::ids::DefinitionId;
 use crate::pool::definitions::Definition;
 use crate::pool::tag::pool_tag;
-use crate::record::{session_state, local};
+use crate::record::{local, session_state};
 
-/// The static behind a [`crate::label!`]. Not made by hand.
+/// The static behind a [`crate::label!`]. Not for direct use.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Label {
@@ -71,13 +71,13 @@ pub struct Label {
 }
 
 impl Label {
-    /// A label with this name, opened at this place of the source.
+    /// A label with this name, opened at this source location.
     pub const fn new(name: &'static str, file: &'static str, line: u32) -> Self {
         Self { name, file, line, cell: DefinitionCell::new() }
     }
 
-    /// Defines the label in the pool. `None` if that is not possible now; then this scope does not
-    /// appear.
+    /// Defines the label in the pool. `None` if that is not possible now; then this scope is not
+    /// shown.
     #[cold]
     #[inline(never)]
     fn define(&self, category: CategoryPair) -> Option<(u64, DefinitionId)> {
@@ -96,17 +96,17 @@ impl Label {
     }
 }
 
-/// Closes a label when it is dropped. Made by [`crate::label!`]. It stays on its thread.
+/// Closes a label when it is dropped. Made by [`crate::label!`]. Not `Send`.
 #[derive(Debug)]
 #[must_use = "a label ends when its guard is dropped; bind it: let _label = label!(…)"]
 pub struct LabelScope {
-    /// How many labels were open before it.
+    /// The number of labels that were open before it.
     outside: u32,
-    /// Not `Send`: the label is its thread's.
+    /// Not `Send`: the label belongs to its thread.
     thread: PhantomData<*const ()>,
 }
 
-/// The label is not stored.
+/// Marks a label that is not stored.
 const NONE: u32 = u32::MAX;
 
 impl LabelScope {
@@ -116,7 +116,7 @@ impl LabelScope {
         if !session_state::is_active() {
             return Self::disabled();
         }
-        // In the frame of whoever opens the label, because this is always inlined.
+        // In the frame of the function that opens the label, because this is always inlined.
         let place = 0_u8;
         let address = std::ptr::from_ref(&place).addr() as u64;
         let tag = pool_tag();
@@ -133,7 +133,7 @@ impl LabelScope {
         label.define(category).map_or(NONE, |(tag, number)| registry::push(tag, number, address))
     }
 
-    /// A label that does not appear anywhere.
+    /// A label that is not shown.
     pub const fn disabled() -> Self {
         Self { outside: NONE, thread: PhantomData }
     }

@@ -1,11 +1,11 @@
-//! The open labels of one thread: written by it alone, read by anybody at any time.
+//! The open labels of one thread: written by that thread only, read by any thread at any time.
 //!
-//! Read by the sampler, best from the signal handler on the very thread, where nothing can change meanwhile; from
-//! another thread as long as what is read stays what it was.
+//! The sampler reads them, preferably in the signal handler on that thread, where nothing can
+//! change meanwhile. A read from another thread succeeds if the state is unchanged after it.
 //!
 //! ```text
-//! state    low 32: how many labels are open · high 32: how often that has changed
-//! entries  label (its definition, and the tag of the pool that knows it) · address in the frame that opened it
+//! state    low 32: number of open labels · high 32: number of changes
+//! entries  label (definition, and tag of its pool) · address in the frame that opened it
 //! ```
 //!
 //! ```text
@@ -14,12 +14,13 @@
 //! reader        state (acquire) · that many entries (acquire) · state unchanged?
 //! ```
 //!
-//! An entry that the reader may look at is overwritten only after it was closed, which changes the state. Whoever
-//! reads a word of the new entry sees that change too: release and acquire. So what is copied under one
-//! state was open under it, all at once. Model-checked below.
+//! An entry that the reader may read is overwritten only after it was closed, which changes the
+//! state. A reader that reads a word of the new entry also sees that change: release and acquire.
+//! So all entries copied under one state were open at the same time. Model-checked below.
 //!
-//! Invariant: closing restores the number that was open outside, and never raises it. So a guard that is forgotten is
-//! closed with the next one around it, and guards dropped in the wrong order do no harm.
+//! Invariant: closing restores the number that was open outside, and never raises it. So a
+//! forgotten guard is closed with the next one around it, and guards dropped in the wrong order are
+//! harmless.
 
 use std::iter::Take;
 use std::slice;
@@ -29,16 +30,16 @@ use crate::ids::DefinitionId;
 use crate::pool::tag::belongs_to;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Labels that are kept, the outermost ones.
+/// The most labels that are kept, the outermost ones.
 pub(crate) const MAX_LABELS: usize = 64;
 
-/// One change of the state.
+/// One change in the state word.
 const CHANGE: u64 = 1 << 32;
 const DEPTH: u64 = CHANGE - 1;
-/// A reader that meets a change begins anew so often.
+/// The most times that a reader tries again after a change.
 const TRIES: usize = 4;
 
-/// A frame, and an address in the part of the stack that is its own.
+/// A frame, and an address in its part of the stack.
 pub(crate) type Placed = (Frame, u64);
 
 #[derive(Debug)]
@@ -60,11 +61,12 @@ impl<const N: usize> LabelStack<N> {
         Self { state: AtomicU64::new(0), entries: std::array::from_fn(entry) }
     }
 
-    /// Opens a label of the pool with this tag; says how many were open before. The owner only.
+    /// Opens a label of the pool with this tag; returns the number that were open before. Called by
+    /// the owner only.
     #[inline(always)]
     pub(crate) fn push(&self, tag: u64, label: DefinitionId, address: u64) -> u32 {
         let state = self.state.load(Ordering::Relaxed);
-        #[allow(clippy::cast_possible_truncation)] // the low half is the number
+        #[allow(clippy::cast_possible_truncation)] // the low half is the number of open labels
         let depth = state as u32;
         if let Some(entry) = self.entries.get(depth as usize) {
             entry.address.store(address, Ordering::Release);
@@ -74,7 +76,7 @@ impl<const N: usize> LabelStack<N> {
         depth
     }
 
-    /// Closes all labels but the `outside` outermost ones. The owner only.
+    /// Closes all labels but the `outside` outermost ones. Called by the owner only.
     #[inline(always)]
     pub(crate) fn leave(&self, outside: u32) {
         let state = self.state.load(Ordering::Relaxed);
@@ -82,15 +84,16 @@ impl<const N: usize> LabelStack<N> {
         self.state.store((state & !DEPTH).wrapping_add(CHANGE) | depth, Ordering::Release);
     }
 
-    /// The open labels that the pool with this tag knows. Called by the owner only.
+    /// The open labels of the pool with this tag. Called by the owner only.
     pub(crate) fn open(&self, tag: u64) -> OpenLabels<'_> {
         let depth = self.state.load(Ordering::Relaxed) & DEPTH;
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
         OpenLabels { entries: self.entries.iter().take(depth), tag }
     }
 
-    /// Copies the open labels that the pool with this tag knows, outermost first, and says how many they are; `None`
-    /// if they kept changing. Takes no lock and allocates nothing: also for signal handlers.
+    /// Copies the open labels of the pool with this tag, outermost first, and returns their number;
+    /// `None` if they kept changing. Takes no lock and allocates nothing, so signal handlers may
+    /// call it.
     pub(crate) fn copy(&self, tag: u64, out: &mut [Placed]) -> Option<usize> {
         (0..TRIES).find_map(|_| {
             let state = self.state.load(Ordering::Acquire);
@@ -127,7 +130,7 @@ impl Iterator for OpenLabels<'_> {
         self.entries.find_map(|entry| {
             let address = entry.address.load(Ordering::Acquire);
             let label = entry.label.load(Ordering::Acquire);
-            #[allow(clippy::cast_possible_truncation)] // the low half is the number
+            #[allow(clippy::cast_possible_truncation)] // the low half is the number of open labels
             let number = DefinitionId::new(label as u32);
             belongs_to(label, tag).then_some((Frame::Label(number), address))
         })
@@ -210,7 +213,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// Addresses are ten times the number, so a torn entry shows. Label 2 stands on 1, label 4 on 3.
+    /// Addresses are ten times the number, so a torn entry is detected. Label 2 is inside 1, label
+    /// 4 inside 3.
     fn check(copied: &[Placed]) {
         for (frame, address) in copied {
             assert!(matches!(frame, Frame::Label(id) if u64::from(id.get()) * 10 == *address), "torn entry");
@@ -226,8 +230,9 @@ mod loom_tests {
         }
     }
 
-    /// The reader is the thread that is spawned: loom looks for other orders of a load and the store before it, but
-    /// not of a load and the store behind it if the storing thread loads first, as `push` does.
+    /// The reader is the spawned thread. loom tries other orders of a load and the store before it.
+    /// But it does not try other orders of a load and the store after it if the storing thread
+    /// loads first, as `push` does.
     #[test]
     fn loom_what_is_copied_was_open_all_at_once() {
         loom::model(|| {
@@ -239,7 +244,8 @@ mod loom_tests {
             for outer in [1, 3] {
                 let outside = stack.push(1, DefinitionId::new(outer), u64::from(outer) * 10);
                 stack.push(1, DefinitionId::new(outer + 1), u64::from(outer + 1) * 10);
-                // The last ones stay, so that the reader may find the same number open as before.
+                // The last labels stay open, so that the reader may see the same number open as
+                // before.
                 if outer == 1 {
                     stack.leave(outside);
                 }

@@ -13,19 +13,19 @@ use crate::time::Timestamp;
 const CHUNK: ChunkIndex = ChunkIndex::new(0);
 const PLACE: (u64, u64) = (12_288, 4096);
 
-struct Shared {
+struct ModelledPool {
     chunk: Chunk,
     ready: ReadyChunks,
     done: FullChunks,
 }
 
-impl Slots for Shared {
+impl Slots for ModelledPool {
     fn slot(&self, index: ChunkIndex) -> Option<&ChunkSlot> {
         (index == CHUNK).then_some(&self.chunk.slot)
     }
 }
 
-impl Shared {
+impl ModelledPool {
     fn new() -> Arc<Self> {
         Arc::new(Self { chunk: Chunk::new(), ready: ReadyChunks::new(), done: FullChunks::new() })
     }
@@ -65,7 +65,7 @@ impl Shared {
 #[test]
 fn loom_a_chunk_made_ready_is_seen_as_it_was_described() {
     loom::model(|| {
-        let shared = Shared::new();
+        let shared = ModelledPool::new();
         let maker = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.make_ready())
@@ -79,7 +79,7 @@ fn loom_a_chunk_made_ready_is_seen_as_it_was_described() {
 #[test]
 fn loom_whoever_counts_a_chunk_handed_over_counts_all_its_entries() {
     loom::model(|| {
-        let shared = Shared::new();
+        let shared = ModelledPool::new();
         shared.make_ready();
         let first = {
             let shared = Arc::clone(&shared);

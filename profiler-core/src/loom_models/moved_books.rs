@@ -6,8 +6,8 @@ use std::io;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::ids::{ThreadId, ThreadIndex};
 use crate::entry_counts::DropReason;
+use crate::ids::{ThreadId, ThreadIndex};
 use crate::pool::layout::{Layout, Region, THREAD_BYTES};
 use crate::pool::live::{NewThread, ThreadRow};
 use crate::reader::ByteSource;

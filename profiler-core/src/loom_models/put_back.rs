@@ -11,7 +11,7 @@ use crate::pool::slot::ChunkSlot;
 use crate::pool::slot::model::Chunk;
 use crate::record::recorder::put_back;
 
-struct Shared {
+struct ModelledPool {
     chunk: Chunk,
     ready: ReadyChunks,
     layout: Layout,
@@ -19,13 +19,13 @@ struct Shared {
 
 const CHUNK: ChunkIndex = ChunkIndex::new(0);
 
-impl Slots for Shared {
+impl Slots for ModelledPool {
     fn slot(&self, index: ChunkIndex) -> Option<&ChunkSlot> {
         (index == CHUNK).then_some(&self.chunk.slot)
     }
 }
 
-impl Shared {
+impl ModelledPool {
     fn new() -> Arc<Self> {
         let shared =
             Self { chunk: Chunk::new(), ready: ReadyChunks::new(), layout: Layout::for_limit(4096, 4096) };
@@ -41,7 +41,7 @@ impl Shared {
 #[test]
 fn loom_a_chunk_put_back_is_its_next_threads_alone() {
     loom::model(|| {
-        let shared = Shared::new();
+        let shared = ModelledPool::new();
         let first = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.put_back())
@@ -67,7 +67,7 @@ fn loom_a_chunk_put_back_is_its_next_threads_alone() {
 #[test]
 fn loom_a_chunk_that_finds_no_place_stays_its_threads() {
     loom::model(|| {
-        let shared = Shared::new();
+        let shared = ModelledPool::new();
         (1..=READY_PLACES).for_each(|other| {
             shared.ready.offer(0, ChunkIndex::new(u32::try_from(other).unwrap())).unwrap();
         });

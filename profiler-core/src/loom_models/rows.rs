@@ -4,8 +4,8 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::NoWords;
-use crate::ids::{ByteLimit, ThreadId, ThreadIndex};
 use crate::entry_counts::DropReason;
+use crate::ids::{ByteLimit, ThreadId, ThreadIndex};
 use crate::manager::threads::{RowTable, ThreadRows};
 use crate::pool::budget::{BookedPages, Budget};
 use crate::pool::layout::Extent;

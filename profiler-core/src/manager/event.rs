@@ -10,7 +10,7 @@ const IDLE: u32 = 0;
 const NOTIFIED: u32 = 1;
 const SLEEPING: u32 = 2;
 
-/// A wake-up that is remembered until somebody waits for it.
+/// A wake-up that is remembered until a thread waits for it.
 #[derive(Debug)]
 pub(crate) struct Event {
     word: AtomicU32,
@@ -47,7 +47,7 @@ impl Event {
         let _ = rustix::thread::futex::wake(&self.word, rustix::thread::futex::Flags::PRIVATE, 1);
     }
 
-    /// Sleeps while the word says so. A spurious return is only an early pass of the loop.
+    /// Sleeps while the word is unchanged. A spurious return only causes an early pass of the loop.
     #[cfg(all(target_os = "linux", not(profiler_portable)))]
     fn sleep(&self, timeout: Option<Duration>) {
         let timeout = timeout.and_then(|timeout| rustix::thread::futex::Timespec::try_from(timeout).ok());

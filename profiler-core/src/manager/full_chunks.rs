@@ -1,6 +1,7 @@
-//! The stack of done chunks: where a writer's switch leaves the full one, without a lock.
+//! The stack of done chunks: a writer that switches chunks leaves its full one here, without a
+//! lock.
 //!
-//! Pushed by recording threads, emptied as a whole by whoever holds the manager's lock. The
+//! Recording threads push; a thread that holds the manager's lock empties the whole stack. The
 //! links live in the chunks' own slots. Emptying takes all at once, so a chunk is never popped
 //! alone and the classic ABA of Treiber's stack (1986) cannot happen.
 
@@ -8,7 +9,7 @@ use crate::ids::ChunkIndex;
 use crate::pool::slot::ChunkSlot;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where slots are found by number.
+/// Access to slots by number.
 pub(crate) trait Slots {
     /// The slot with this number, if there is one.
     fn slot(&self, index: ChunkIndex) -> Option<&ChunkSlot>;
@@ -25,7 +26,7 @@ impl FullChunks {
         Self { head: AtomicU64::new(0) }
     }
 
-    /// Puts a chunk on the stack. The caller gives it up. Lock-free.
+    /// Puts a chunk on the stack. The caller no longer owns it. Lock-free.
     pub(crate) fn push(&self, slot: &ChunkSlot, index: ChunkIndex) {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -37,7 +38,7 @@ impl FullChunks {
         }
     }
 
-    /// Takes all chunks, the one pushed first in front. The caller holds the manager's lock.
+    /// Takes all chunks, the first pushed in front. The caller holds the manager's lock.
     pub(crate) fn take_all(&self, slots: &impl Slots) -> Vec<ChunkIndex> {
         let mut next = unpack(self.head.swap(0, Ordering::Acquire));
         let mut taken = Vec::new();
@@ -69,19 +70,19 @@ mod loom_tests {
     use crate::time::Timestamp;
 
     /// Two chunks and both lock-free ends of the manager.
-    struct Shared {
+    struct ModelledStack {
         chunks: [Chunk; 2],
         done: FullChunks,
         ready: ReadyChunks,
     }
 
-    impl Slots for Shared {
+    impl Slots for ModelledStack {
         fn slot(&self, index: ChunkIndex) -> Option<&ChunkSlot> {
             self.chunks.get(index.get() as usize).map(|chunk| &chunk.slot)
         }
     }
 
-    impl Shared {
+    impl ModelledStack {
         fn new() -> Arc<Self> {
             let chunks = [Chunk::new(), Chunk::new()];
             Arc::new(Self { chunks, done: FullChunks::new(), ready: ReadyChunks::new() })
@@ -91,8 +92,8 @@ mod loom_tests {
             self.done.push(&self.chunks[number as usize].slot, ChunkIndex::new(number));
         }
 
-        /// A recording thread's switch: leaves one chunk, takes another if one is ready, and
-        /// writes `count` entries from `first` on into it.
+        /// A recording thread's switch: leaves one chunk, takes another if one is ready, and writes
+        /// `count` entries from `first` on into it.
         fn switch(&self, from: ChunkIndex, first: u64, count: usize) -> Option<ChunkIndex> {
             self.chunks[from.get() as usize].slot.finish(Timestamp::MAX);
             self.push(from.get());
@@ -102,7 +103,7 @@ mod loom_tests {
             Some(to)
         }
 
-        /// The manager's part: what is done is closed and ready again.
+        /// The manager's step: done chunks are closed and made ready again.
         fn recycle(&self) {
             for index in self.done.take_all(self) {
                 self.slot(index).unwrap().close();
@@ -114,7 +115,7 @@ mod loom_tests {
     #[test]
     fn loom_what_two_threads_push_is_taken_once_each() {
         loom::model(|| {
-            let shared = Shared::new();
+            let shared = ModelledStack::new();
             let pushers: Vec<_> = (0..2)
                 .map(|number| {
                     let shared = Arc::clone(&shared);
@@ -132,7 +133,7 @@ mod loom_tests {
     #[test]
     fn loom_a_chunk_pushed_again_while_the_stack_is_emptied_is_not_lost() {
         loom::model(|| {
-            let shared = Shared::new();
+            let shared = ModelledStack::new();
             shared.push(0);
             let pusher = {
                 let shared = Arc::clone(&shared);
@@ -153,7 +154,7 @@ mod loom_tests {
     #[test]
     fn loom_a_reader_sees_whole_entries_of_one_life_while_chunks_go_round() {
         loom::model(|| {
-            let shared = Shared::new();
+            let shared = ModelledStack::new();
             shared.ready.offer(0, ChunkIndex::new(1)).unwrap();
             shared.chunks[0].open(10);
             shared.chunks[0].write(10, 1);
@@ -182,7 +183,7 @@ mod loom_tests {
     #[test]
     fn loom_a_recycled_chunk_in_another_threads_hands_shows_nothing_of_the_first() {
         loom::model(|| {
-            let shared = Shared::new();
+            let shared = ModelledStack::new();
             shared.chunks[0].open(10);
             shared.chunks[0].write(10, 2);
             shared.chunks[0].slot.finish(Timestamp::MAX);

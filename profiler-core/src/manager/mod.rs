@@ -1,16 +1,17 @@
-//! The chunk manager of one process: who gets which chunk, what is released, what goes first.
+//! The chunk manager of one process: hands out chunks, lists released chunks, destroys the oldest
+//! first.
 //!
-//! Recording threads touch only its lock-free ends ([`ready`], [`full_chunks`]) and, when no chunk is
-//! ready, try its lock once. Everything else happens on the maintenance thread ([`maintenance`])
-//! or on the control thread that applies the parent's word.
+//! Recording threads touch only its lock-free ends ([`ready`], [`full_chunks`]) and, when no chunk
+//! is ready, try its lock once. All other work happens on the maintenance thread ([`maintenance`])
+//! or on the control thread that executes the parent's commands.
 //!
-//! Invariants: the pool never holds more than the allowance ([`crate::pool::budget`]); a chunk
-//! is in exactly one state (free, ready, open, done, released); the oldest released chunk is
-//! the first to go; whoever destroys a chunk counts its entries in its thread's row first.
+//! Invariants: the pool never holds more than the allowance ([`crate::pool::budget`]); a chunk is
+//! in exactly one state (free, ready, open, done, released); the oldest released chunk is destroyed
+//! first; the entries of a chunk are counted in its thread's row before it is destroyed.
 
 pub(crate) mod chunks;
-pub(crate) mod full_chunks;
 pub(crate) mod event;
+pub(crate) mod full_chunks;
 pub(crate) mod maintenance;
 pub(crate) mod ready;
 pub(crate) mod rows;
@@ -27,8 +28,8 @@ use crate::pool::tag::next_pool_tag;
 use crate::sync::AtomicU64;
 use crate::time::Timestamp;
 use chunks::{Chunks, give_pages_back};
-use full_chunks::{FullChunks, Slots};
 use event::Event;
+use full_chunks::{FullChunks, Slots};
 use ready::ReadyChunks;
 use rows::Rows;
 use threads::ThreadRows;
@@ -37,9 +38,9 @@ use update::ManagerUpdate;
 /// Receives every update, in order. Must not call the manager.
 pub type Listener = Box<dyn FnMut(ManagerUpdate) + Send>;
 
-/// Everything behind the lock.
+/// The state behind the lock.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ChunkManagerState {
     pub(crate) chunks: Chunks,
     pub(crate) rows: Rows,
 }
@@ -54,7 +55,7 @@ pub(crate) struct ChunkManager {
     pub(crate) work: Event,
     /// How often a recording thread found no chunk ready and had to ask for one.
     pub(crate) not_ready: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ChunkManagerState>,
     listener: Mutex<Option<Listener>>,
 }
 
@@ -72,7 +73,7 @@ impl Slots for Pool {
 
 impl ChunkManager {
     pub(crate) fn new(pool: Pool) -> Self {
-        let state = State { chunks: Chunks::new(pool.layout()), rows: Rows::new(pool.layout()) };
+        let state = ChunkManagerState { chunks: Chunks::new(pool.layout()), rows: Rows::new(pool.layout()) };
         let threads = ThreadRows::new(pool.layout().page);
         Self {
             pool,
@@ -91,18 +92,18 @@ impl ChunkManager {
         &self.pool
     }
 
-    /// Tells this pool from the ones this process had before.
+    /// Distinguishes this pool from earlier pools of this process.
     pub(crate) const fn tag(&self) -> u64 {
         self.tag
     }
 
-    /// The state, waiting for it: for the profiler's own threads and rare calls.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    /// Locks the state and waits for the lock: for the profiler's own threads and rare calls.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ChunkManagerState> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The state, if it is to be had at once: for recording threads.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+    /// Locks the state if the lock is free: for recording threads.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, ChunkManagerState>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -110,8 +111,8 @@ impl ChunkManager {
         }
     }
 
-    /// Sets what the process may hold, and destroys until it holds no more than that. An update
-    /// follows if that is a change.
+    /// Sets the bytes that the process may hold, and destroys chunks until it holds no more. An
+    /// update follows if that is a change.
     pub(crate) fn set_allowance(&self, allowance: ByteLimit) {
         let changed = self.pool.budget().set_allowance(allowance);
         let (used, allowed) = self.pool.budget().used_and_allowed();
@@ -123,7 +124,7 @@ impl ChunkManager {
         self.work.notify();
     }
 
-    /// Destroys until no more is held than allowed.
+    /// Destroys chunks until no more is held than allowed.
     pub(crate) fn obey_allowance(&self) {
         self.lock().chunks.collect_done(self);
         self.destroy_all(|chunks| chunks.take_excess(self));
@@ -141,7 +142,7 @@ impl ChunkManager {
         }
     }
 
-    /// Destroys a chunk that nobody holds. False if the system does not take its pages.
+    /// Destroys a chunk that no thread holds. False if the system does not take its pages.
     pub(crate) fn destroy(&self, index: ChunkIndex) -> bool {
         let freed = give_pages_back(self, index);
         self.lock().chunks.book_destroyed(self, index, freed)
@@ -154,8 +155,8 @@ impl ChunkManager {
         self.report(true);
     }
 
-    /// Replaces the listener. The old one hears `Final`; the new one hears at once what is
-    /// held and lists every released chunk.
+    /// Replaces the listener. The old one receives `Final`; the new one receives at once the bytes
+    /// held and a list of every released chunk.
     pub(crate) fn set_listener(&self, listener: Option<Listener>) {
         let mut current = self.listener.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(mut old) = current.take() {
@@ -171,9 +172,11 @@ impl ChunkManager {
         }
     }
 
-    /// Tells the listener what changed since the last report; with `always`, even nothing.
+    /// Reports the changes since the last report to the listener; with `always`, also when there
+    /// are none.
     pub(crate) fn report(&self, always: bool) {
-        // The listener's lock is taken first, so that updates are told in the order made.
+        // The listener's lock is taken first, so that updates arrive in the order in which they are
+        // made.
         let mut listener = self.listener.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let Some(listener) = listener.as_mut() else { return };
         let update = self.lock().chunks.next_update(self, always);
@@ -183,6 +186,6 @@ impl ChunkManager {
     }
 }
 
-// Needs memory that is really given back.
+// Needs a system that really takes memory back.
 #[cfg(all(test, target_os = "linux", not(any(loom, profiler_portable))))]
 mod tests;

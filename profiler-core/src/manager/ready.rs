@@ -1,40 +1,42 @@
-//! Chunks made ready: what a writer's switch takes from, without a lock.
+//! Ready chunks: a writer that switches takes its next chunk from here, without a lock.
 //!
-//! Filled by the maintenance thread, emptied by recording threads. A few places per size
-//! class, each an atomic that holds a slot number or nothing; taking is one swap. There is no
-//! order among ready chunks, so there is nothing to queue and no ABA to fear.
+//! Filled by the maintenance thread, emptied by recording threads. A few places per size class,
+//! each an atomic that holds a slot number or nothing; taking is one swap. Ready chunks have no
+//! order, so there is no queue and no ABA problem.
 //!
-//! How many are kept ready follows the demand: twice as many each time the class is asked for
-//! again, half as many each time it is not. So a thread that records without a pause soon has a stock that
-//! lasts while the maintenance thread is kept from its core, and one that does not costs little.
+//! The number of ready chunks follows the demand: it doubles each time the class is requested
+//! again, and halves each time it is not. So a thread that records continuously soon has a stock
+//! that lasts while the maintenance thread gets no processor, and a thread that does not costs
+//! little.
 
 use crate::ids::ChunkIndex;
 use crate::pool::layout::SIZE_CLASSES;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Places per size class: 16 of the largest last 10 ms at the pace of markers without payload.
+/// Places per size class: 16 chunks of the largest class last 10 ms at the rate of markers without
+/// payload.
 pub(crate) const READY_PLACES: usize = 16;
-/// Smallest stock of chunks of the smallest class, so that a new thread finds one.
+/// Minimum stock of chunks of the smallest class, so that a new thread finds one.
 const MINIMUM_STOCK: usize = 2;
 const EMPTY: u32 = u32::MAX;
 
 #[derive(Debug)]
 struct Class {
     places: [AtomicU32; READY_PLACES],
-    /// How often a chunk of this class was wished for, ready or not.
+    /// How often a chunk of this class was requested, ready or not.
     demand: AtomicU64,
-    /// How many should be ready. Only the maintenance thread's passes touch it.
+    /// How many chunks should be ready. Touched only by the maintenance thread's passes.
     target: AtomicU64,
-    /// Whether it was in demand since somebody asked for that. Touched by the same.
+    /// Whether the class was requested since this was last read. Touched by the same passes.
     lately: AtomicU32,
 }
 
-/// What a class should have ready.
+/// The desired stock of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// How many chunks should be ready.
     pub(crate) target: usize,
-    /// Whether the class was asked for lately, so that older data may go for it.
+    /// Whether the class was requested lately, so that older data may be destroyed for it.
     pub(crate) in_demand: bool,
 }
 
@@ -55,7 +57,7 @@ impl ReadyChunks {
         Self { classes: (0..SIZE_CLASSES).map(class).collect() }
     }
 
-    /// Notes that a chunk of this class was wished for.
+    /// Notes that a chunk of this class was requested.
     pub(crate) fn wish(&self, class: u8) {
         if let Some(class) = self.classes.get(usize::from(class)) {
             class.demand.fetch_add(1, Ordering::Relaxed);
@@ -67,7 +69,7 @@ impl ReadyChunks {
         self.classes.get(usize::from(class))?.places.iter().find_map(take_place)
     }
 
-    /// Offers a ready chunk; gives it back when all places are taken.
+    /// Offers a ready chunk; returns it if all places are taken.
     pub(crate) fn offer(&self, class: u8, chunk: ChunkIndex) -> Result<(), ChunkIndex> {
         let places = self.classes.get(usize::from(class)).map_or(&[][..], |class| &class.places);
         let is_free = |place: &&AtomicU32| {
@@ -82,8 +84,8 @@ impl ReadyChunks {
         self.classes.get(usize::from(class)).map_or(0, |class| class.places.iter().filter(taken).count())
     }
 
-    /// What this class should have ready, by what was wished for since the last call. Called by
-    /// one thread at a time.
+    /// The desired stock of this class, from the requests since the last call. Called by one thread
+    /// at a time.
     pub(crate) fn plan(&self, class: u8) -> Plan {
         let minimum = if class == 0 { MINIMUM_STOCK } else { 0 };
         let Some(class) = self.classes.get(usize::from(class)) else {
@@ -100,8 +102,8 @@ impl ReadyChunks {
         Plan { target: target.max(minimum), in_demand: demand > 0 }
     }
 
-    /// Whether this class has a stock that nobody asked for since the last call. Then none is to be
-    /// made either, until somebody asks. Called by the thread that plans.
+    /// Whether this class has a stock without a request since the last call. Then no chunk is made
+    /// ready either until the next request. Called by the thread that plans.
     pub(crate) fn is_left_over(&self, number: u8) -> bool {
         let minimum = if number == 0 { MINIMUM_STOCK } else { 0 };
         let Some(class) = self.classes.get(usize::from(number)) else { return false };

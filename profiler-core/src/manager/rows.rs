@@ -1,8 +1,9 @@
-//! The books of thread rows, counter cells and group cells: which are taken, and who pays for their pages.
+//! The accounting of thread rows, counter cells and group cells: which are taken, and which pages
+//! are booked.
 //!
-//! Called with the manager's lock held. A thread's row outlives the thread until its last chunk
-//! is destroyed; then its books go to row 0, the process's own, and the row is free again. So
-//! the sums of a process are exact for ever, however many threads come and go.
+//! Called with the manager's lock held. A thread's row outlives the thread until its last chunk is
+//! destroyed; then its counts move to row 0, the row of the process, and the row is free again. So
+//! the sums of a process stay exact, however many threads come and go.
 
 use std::collections::BTreeSet;
 
@@ -35,8 +36,8 @@ impl Rows {
         }
     }
 
-    /// A session starts: all rows are free but the process's own, one for the main thread, and those
-    /// of an earlier session that their threads have not let go of.
+    /// Called when a session starts: all rows are free except the row of the process, one for the
+    /// main thread, and rows of an earlier session that their threads have not let go of.
     pub(crate) fn begin_session(
         &mut self,
         manager: &ChunkManager,
@@ -51,10 +52,11 @@ impl Rows {
         threads.keep(pool, main)
     }
 
-    /// Frees the rows of ended threads whose last chunk has gone. Costs what changed.
+    /// Frees the rows of ended threads whose last chunk has been destroyed. The cost depends on the
+    /// changes.
     ///
-    /// `just_ended` was taken from the thread rows before the done chunks were collected, so a
-    /// row in it has no chunk that is not in the books.
+    /// `just_ended` was taken from the thread rows before the done chunks were collected, so every
+    /// chunk of a row in it is in the lists.
     pub(crate) fn sweep(
         &mut self,
         manager: &ChunkManager,
@@ -71,12 +73,12 @@ impl Rows {
         }
     }
 
-    /// The row stays when its thread has ended and its chunks are gone, until [`Rows::let_go`].
+    /// Keeps the row, after its thread has ended and its chunks are gone, until [`Rows::let_go`].
     pub(crate) fn hold(&mut self, row: ThreadIndex) {
         self.held.insert(row.get());
     }
 
-    /// Nobody else has entries of the row's thread any more.
+    /// Called when no other thread has entries of the row's thread any more.
     pub(crate) fn let_go(&mut self, manager: &ChunkManager, chunks: &Chunks, row: ThreadIndex) {
         self.held.remove(&row.get());
         self.retire_if_done(manager, chunks, row.get());
@@ -97,12 +99,13 @@ impl Rows {
         }
     }
 
-    /// Takes a counter cell; cells are never given back.
+    /// Takes a counter cell; cells are never freed.
     pub(crate) fn add_counter(&mut self, manager: &ChunkManager) -> Option<CounterIndex> {
         self.counters.take(manager).map(CounterIndex::new)
     }
 
-    /// The next group cell, which `name` names: it is taken only if that works, so that cells in use have no gaps.
+    /// Takes the next group cell, which `name` names: it is taken only if that succeeds, so that
+    /// the cells in use have no gaps.
     pub(crate) fn add_group(
         &mut self,
         manager: &ChunkManager,
@@ -116,7 +119,7 @@ impl Rows {
         named.map(|()| index)
     }
 
-    /// Sets all groups to zero; a new session begins.
+    /// Sets all groups to zero when a new session begins.
     pub(crate) fn reset_groups(&self, manager: &ChunkManager) {
         for number in 0..self.groups.frontier {
             if let Some(cell) = manager.pool().group(GroupIndex::new(number)) {
@@ -130,7 +133,7 @@ impl Rows {
         usize::try_from(self.counters.frontier).unwrap_or(0)
     }
 
-    /// Sets all counters to zero; a new session begins.
+    /// Sets all counters to zero when a new session begins.
     pub(crate) fn reset_counters(&self, manager: &ChunkManager) {
         for number in 0..self.counters.frontier {
             if let Some(cell) = manager.pool().counter(CounterIndex::new(number)) {
@@ -139,7 +142,7 @@ impl Rows {
         }
     }
 
-    /// Whether the page of paused ranges is there.
+    /// Whether the page of paused ranges is booked.
     pub(crate) const fn pauses_booked(&self) -> bool {
         self.pauses_booked
     }
@@ -153,7 +156,7 @@ impl Rows {
     }
 }
 
-/// Rows of one table, never given back: pages booked as they are reached.
+/// Rows of one table, never freed; pages are booked as they are reached.
 #[derive(Debug)]
 struct Table {
     region: Region,

@@ -1,10 +1,10 @@
-//! Who owns which addresses of the chunk region: a buddy allocator over whole pages.
+//! Address allocation in the chunk region: a buddy allocator over whole pages.
 //!
-//! Called with the manager's lock held, never by a recording thread on its fast way. It hands
-//! out addresses only; whether there may be memory behind them is the budget's business. The
-//! pool has addresses for the whole limit, so while the budget lasts a page is always found; a
-//! larger block may not be, and the caller then takes a smaller one. Knowlton, "A fast storage
-//! allocator", 1965. Lowest addresses first, so that a small pool stays dense.
+//! Called with the manager's lock held, never on a recording thread's fast path. It hands out
+//! addresses only; the budget decides whether there may be memory behind them. The pool has
+//! addresses for the whole limit, so while the budget lasts a page is always found; a larger block
+//! may not be, and the caller then takes a smaller one. Knowlton, "A fast storage allocator", 1965.
+//! Lowest addresses first, so that a small pool stays dense.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ impl ChunkSpace {
         let mut free: Vec<BTreeSet<u64>> = (0..SIZE_CLASSES).map(|_| BTreeSet::new()).collect();
         let frontier_end = pages >> LARGEST << LARGEST;
         let mut at = frontier_end;
-        // What is left at the end, as ever smaller blocks: aligned because they shrink.
+        // The remainder at the end, as ever smaller blocks: aligned because they shrink.
         for class in (0..LARGEST).rev() {
             if pages - at >= 1 << class {
                 if let Some(set) = free.get_mut(usize::from(class)) {

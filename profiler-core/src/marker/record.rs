@@ -1,8 +1,8 @@
-//! From a marker call to entry words.
+//! Writes a marker call as entry words.
 //!
-//! Called by the macros and by user code. The static ways resolve their site with two relaxed
-//! loads; the functions with names made at run time keep the name in the entry and find their
-//! site (category and type) in a lock-free table.
+//! Called by the macros and by user code. Macros resolve their site with two relaxed loads. The
+//! functions with names made at run time store the name in the entry and find their site (category
+//! and type) in a lock-free table.
 
 use super::payload::{PayloadError, encode};
 use super::site::{MarkerSite, define_type, no_type, site_definition};
@@ -11,13 +11,13 @@ use super::{MarkerOptions, MarkerStack, ProfilerMarker, Text};
 use crate::category::CategoryPair;
 use crate::definition_cell::DefinitionTable;
 use crate::entry::{Timing, head, length_bits, with_site as with_site_number};
-use crate::ids::{DefinitionId, ThreadId};
 use crate::entry_counts::DropReason;
+use crate::ids::{DefinitionId, ThreadId};
 use crate::manager::ChunkManager;
 use crate::pool::tag::pool_tag;
 use crate::record::recorder::Recorder;
-use crate::record::writer::{Front, ThreadContext, PayloadBuffer, Tail};
-use crate::record::{session_state, local};
+use crate::record::writer::{Front, PayloadBuffer, Tail, ThreadContext};
+use crate::record::{local, session_state};
 
 /// Sites of markers whose names are made at run time.
 static DYNAMIC_SITES: DefinitionTable = DefinitionTable::new();
@@ -32,7 +32,9 @@ pub fn add_untyped_marker(name: &str, category: impl Into<CategoryPair>, options
     let site = |manager: &ChunkManager| dynamic_site(manager, category, "", no_type);
     if options.stack != MarkerStack::None {
         let own = 0_u8;
-        return add_with_stack(options, Some(address_of(&own)), name, site, |_: PayloadBuffer<'_>| Ok(Some(0)));
+        return add_with_stack(options, Some(address_of(&own)), name, site, |_: PayloadBuffer<'_>| {
+            Ok(Some(0))
+        });
     }
     let front = front(options.timing.resolve(), options.thread);
     with_site(site, |recorder, site| {
@@ -73,7 +75,7 @@ pub fn add_marker<M: ProfilerMarker>(
 }
 
 impl MarkerSite {
-    /// Records a marker of this site without payload. The gate was found open.
+    /// Records a marker of this site without payload. The caller has found the gate open.
     #[inline(always)]
     pub fn add(&'static self, category: impl Into<CategoryPair>, options: MarkerOptions) {
         if options.stack != MarkerStack::None {
@@ -98,7 +100,7 @@ impl MarkerSite {
         );
     }
 
-    /// Records a marker of this site with a typed payload. The gate was found open.
+    /// Records a marker of this site with a typed payload. The caller has found the gate open.
     #[inline(always)]
     pub fn add_typed<M: ProfilerMarker>(
         &'static self,
@@ -111,7 +113,9 @@ impl MarkerSite {
             let define = |manager: &ChunkManager| {
                 self.define(manager, category, |manager| define_type(manager, payload))
             };
-            return add_with_stack(options, None, "", define, |room: PayloadBuffer<'_>| encoded(payload, room.bytes));
+            return add_with_stack(options, None, "", define, |room: PayloadBuffer<'_>| {
+                encoded(payload, room.bytes)
+            });
         }
         self.add_typed_plain(category, options, payload);
     }
@@ -148,15 +152,15 @@ impl MarkerSite {
         });
     }
 
-    /// Records a marker of this site with a text. The gate was found open.
+    /// Records a marker of this site with a text. The caller has found the gate open.
     #[inline(always)]
     pub fn add_text(&'static self, category: impl Into<CategoryPair>, options: MarkerOptions, text: &str) {
         self.add_typed(category, options, &Text { name: text });
     }
 }
 
-/// The way of a site that the pool does not know yet: joins the session, makes the site known,
-/// then records. What hinders it is counted, also a panic of the payload or its schema.
+/// The path for a site that is not defined in the pool yet: joins the session, defines the site,
+/// then records. Any failure is counted, also a panic of the payload or its schema.
 #[inline(never)]
 pub(super) fn with_site(
     define: impl FnOnce(&ChunkManager) -> Result<DefinitionId, DropReason>,
@@ -180,7 +184,7 @@ pub(super) fn with_site(
     });
 }
 
-/// Counts an entry that is given up here.
+/// Counts an entry that is dropped here.
 struct CountOnDrop<'a>(&'a ThreadContext, DropReason);
 
 impl Drop for CountOnDrop<'_> {
@@ -191,7 +195,7 @@ impl Drop for CountOnDrop<'_> {
     }
 }
 
-/// A call site's number, and the tag of the pool in which it means something.
+/// A call site's number, and the tag of its pool.
 #[derive(Clone, Copy)]
 pub(super) struct Site {
     number: DefinitionId,
@@ -199,8 +203,8 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// The first word of an entry with a tail, with its site. Until the length is known, the pool's
-    /// tag stands in its place, which costs no register more.
+    /// The first word of an entry with a tail, with its site. The pool's tag is stored in place of
+    /// the length until that is known, which saves a register.
     #[inline(always)]
     const fn complete(self, head: u64) -> u64 {
         with_site_number(head, self.number) | length_bits(self.tag)
@@ -241,7 +245,7 @@ fn add_plain(recorder: &Recorder, site: Site, timing: Timing) {
     }
 }
 
-/// The fixed words of an entry with a tail; the site comes later.
+/// The fixed words of an entry with a tail, without the site.
 #[inline(always)]
 pub(super) fn front(timing: Timing, thread: Option<ThreadId>) -> Front {
     let thread_word = thread.map_or(0, ThreadId::get);
@@ -262,8 +266,8 @@ where
 
 /// Adds an entry with a payload: one function per type of payload, not one per call.
 ///
-/// Its arguments are words, which travel in registers. As a struct they would go through the
-/// stack, stored one by one and loaded in pairs, and such a load waits for all stores before it.
+/// Its arguments are single words, which are passed in registers. A struct would be passed on the
+/// stack, stored word by word and loaded in pairs, and such a load waits for all stores before it.
 #[inline(never)]
 fn add_encoded<M: ProfilerMarker>(
     recorder: &Recorder,
@@ -274,7 +278,8 @@ fn add_encoded<M: ProfilerMarker>(
     payload: &M,
 ) {
     let front = Front { head, fixed: [first, second, third] };
-    recorder.with_tail(front, Tail { name: "", encode: |room: PayloadBuffer<'_>| encoded(payload, room.bytes) });
+    recorder
+        .with_tail(front, Tail { name: "", encode: |room: PayloadBuffer<'_>| encoded(payload, room.bytes) });
 }
 
 #[inline]
@@ -286,7 +291,7 @@ fn encoded<M: ProfilerMarker>(payload: &M, room: &mut [u8]) -> Result<Option<usi
     }
 }
 
-/// Where something lies on the stack.
+/// The address of a local variable on the stack.
 pub(super) fn address_of(local: &u8) -> u64 {
     std::ptr::from_ref(local).addr() as u64
 }

@@ -1,4 +1,4 @@
-//! RAII: an interval marker from here to the end of the scope.
+//! An RAII guard for an interval marker from its creation to the end of the scope.
 
 use std::marker::PhantomData;
 
@@ -10,9 +10,9 @@ use crate::time::Timestamp;
 
 /// Records one interval marker when it is dropped. Made by [`crate::scope!`].
 ///
-/// If the process dies inside the scope, the interval is not in the profile; for operations
-/// that long, record [`super::MarkerTiming::IntervalStart`] and `IntervalEnd` instead. The guard stays on
-/// its thread.
+/// If the process dies inside the scope, the interval is not in the profile. For long operations,
+/// record [`super::MarkerTiming::IntervalStart`] and `IntervalEnd` instead. The guard is not
+/// `Send`.
 #[derive(Debug)]
 #[must_use = "a scope ends when its guard is dropped; bind it: let _scope = scope!(…)"]
 pub struct MarkerScope<'a> {

@@ -1,19 +1,19 @@
-//! A call site: what all its markers have in common, known to the pool by one number.
+//! A call site: the common properties of its markers, defined in the pool under one number.
 //!
 //! The macros make one static per call; the functions look one up by content. Invariant: the
-//! payload type of a site never changes, because it is part of the site's static type use.
+//! payload type of a site never changes, because each static is used with one type.
 
 use super::ProfilerMarker;
 use super::payload::field_keys;
 use crate::category::CategoryPair;
 use crate::codec;
 use crate::definition_cell::DefinitionCell;
-use crate::ids::DefinitionId;
 use crate::entry_counts::DropReason;
+use crate::ids::DefinitionId;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 
-/// The static behind a macro call. Not made by hand.
+/// The static behind a macro call. Not for direct use.
 #[derive(Debug)]
 pub struct MarkerSite {
     name: &'static str,
@@ -26,13 +26,13 @@ impl MarkerSite {
         Self { name, cell: DefinitionCell::new() }
     }
 
-    /// The site's number in the pool with this tag, if it is known already.
+    /// The site's number in the pool with this tag, if it is defined there.
     #[inline(always)]
     pub(super) fn known(&self, tag: u64) -> Option<DefinitionId> {
         self.cell.get(tag)
     }
 
-    /// The site's number; makes it known first.
+    /// The site's number; defines the site if it is new.
     pub(super) fn define(
         &self,
         manager: &ChunkManager,
@@ -58,7 +58,7 @@ pub(super) fn site_definition(
     })
 }
 
-/// Defines a payload type from its schema and a first value, which shows the keys.
+/// Defines a payload type from its schema and a first value, which supplies the keys.
 pub(super) fn define_type<M: ProfilerMarker>(
     manager: &ChunkManager,
     payload: &M,

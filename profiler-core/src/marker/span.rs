@@ -1,11 +1,13 @@
-//! Spans: intervals that are there from their first moment, and know which end belongs to which start.
+//! Spans: intervals that are visible while open, with numbered starts and ends.
 //!
-//! A [`MarkerScope`](super::MarkerScope) records one entry, when it ends. A span records two, a start and an end
-//! with the same number, so whoever watches sees it while it is open, a killed process leaves what it was
-//! doing, and the two are never confused with others of the same name. It may end on another thread: the
-//! end then belongs to the thread on which it began. Made by [`crate::span!`].
+//! A [`MarkerScope`](super::MarkerScope) records one entry, when it ends. A span records two, a
+//! start and an end with the same number. So an observer sees it while it is open, the profile of a
+//! killed process contains its open spans, and spans of the same name are not confused. It may end
+//! on another thread: the end then belongs to the thread on which it began. Made by
+//! [`crate::span!`].
 //!
-//! Invariant: numbers are drawn once per process, in blocks per thread, so drawing one is no contended store.
+//! Invariant: numbers are unique in a process and drawn in blocks per thread, so drawing one needs
+//! no contended store.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,17 +23,17 @@ use crate::record::session_state;
 use crate::schema::{Format, MarkerField, MarkerSchema};
 use crate::sys;
 
-/// Numbers that a thread draws at once.
+/// The count of numbers that a thread draws at once.
 const BLOCK: u64 = 4096;
 /// The first number that no thread has drawn.
 static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// The thread's number, 0 before it is known; its next span and the end of its block.
+    /// The thread's number (0 before it is known), its next span, and the end of its block.
     static THREAD: Cell<(u64, u64, u64)> = const { Cell::new((0, 0, 0)) };
 }
 
-/// Draws a number for a span, and says on which thread.
+/// Draws a number for a span, and returns the thread too.
 #[inline]
 fn draw() -> (u64, ThreadId) {
     THREAD
@@ -58,9 +60,9 @@ fn here() -> Option<ThreadId> {
 pub struct SpanMark<'a> {
     /// Its number in this process: the same in its start, its end, and its details.
     pub span: u64,
-    /// A text beside its name; only at the start.
+    /// A text beside its name; only in the start.
     pub name: Option<&'a str>,
-    /// The group that everything belongs to which its thread records while it is open; only at the start.
+    /// The group of everything that its thread records while it is open; only in the start.
     pub group: Option<&'a str>,
 }
 
@@ -78,12 +80,12 @@ impl ProfilerMarker for SpanMark<'_> {
     }
 }
 
-/// Something that a span wants to be known of it while it is open.
+/// A detail of an open span.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SpanDetail<'a> {
     /// The number of the span.
     pub span: u64,
-    /// What it is about.
+    /// The text of the detail.
     pub value: &'a str,
 }
 
@@ -98,7 +100,7 @@ impl ProfilerMarker for SpanDetail<'_> {
     }
 }
 
-/// An open span; its end is recorded when it is dropped, on whatever thread.
+/// An open span; its end is recorded when it is dropped, on any thread.
 #[derive(Debug)]
 #[must_use = "a span ends when its guard is dropped; bind it: let _span = span!(…)"]
 pub struct MarkerSpan(Option<Open>);
@@ -133,7 +135,8 @@ impl MarkerSpan {
         Self(None)
     }
 
-    /// Says something more of the span: a marker of its own in a profile, a part of the span for who observes it.
+    /// Adds a detail to the span: a marker of its own in a profile, a part of the span for
+    /// observers.
     pub fn detail(&self, name: &str, value: &str) {
         let Some(open) = &self.0 else { return };
         let options = open.options(MarkerTiming::InstantNow);
@@ -147,7 +150,7 @@ impl MarkerSpan {
 }
 
 impl Open {
-    /// Where its markers belong: to the thread on which it began.
+    /// Its markers belong to the thread on which it began.
     fn options(&self, timing: MarkerTiming) -> MarkerOptions {
         let thread = if here() == Some(self.thread) { None } else { Some(self.thread) };
         MarkerOptions { thread, ..MarkerOptions::from(timing) }

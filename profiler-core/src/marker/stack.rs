@@ -1,15 +1,15 @@
 //! Markers that carry their stack.
 //!
-//! Called by `record` when the options ask for a stack. Where the options are constants, the
-//! compiler evaluates that condition, so markers without a stack do not pay for it. The stack is
-//! taken only if the marker is recorded, after its time and before its payload.
+//! Called by `record` when the options ask for a stack. If the options are constants, the compiler
+//! evaluates that condition, so markers without a stack do not pay for it. The stack is taken only
+//! if the marker is recorded, after its time and before its payload.
 
 use super::record::{Site, add_named, address_of, front, with_site};
 use super::{MarkerOptions, MarkerStack};
 use crate::backtrace::Backtrace;
 use crate::entry::{Kind, stack, with_kind};
-use crate::ids::DefinitionId;
 use crate::entry_counts::DropReason;
+use crate::ids::DefinitionId;
 use crate::manager::ChunkManager;
 use crate::record::recorder::Recorder;
 use crate::record::writer::{Front, PayloadBuffer};

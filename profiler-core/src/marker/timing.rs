@@ -1,4 +1,4 @@
-//! From the time that a caller states to the time of an entry.
+//! Converts the timing that a caller gives to the time of an entry.
 
 use super::MarkerTiming;
 use crate::entry::Timing;

@@ -1,21 +1,22 @@
-//! The allowance: what this process may hold, and what it holds, in one atomic word.
+//! The allowance: the bytes that this process may hold and the bytes that it holds, in one atomic
+//! word.
 //!
-//! Whoever is about to touch a page that was not there takes it from here first. Invariants:
-//! `used <= allowance` after every successful `take`, also while the allowance is being
-//! lowered (both numbers live in one word, so neither can change unseen); bytes are given back
-//! only after the system has the pages. Units inside are pages; 32 bits of pages are 16 TiB.
+//! Every caller takes the bytes of a new page from here before it touches the page. Invariants:
+//! `used <= allowance` after every successful `take`, also while the allowance is being lowered
+//! (both numbers share one word, so neither can change unnoticed); bytes are returned only after
+//! the system has the pages. Units inside are pages; 32 bits of pages are 16 TiB.
 
 use super::layout::Extent;
 use super::mapping::Words;
 use crate::ids::ByteLimit;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Books of one process's pool.
+/// Page accounting of one process's pool.
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Pages used (low half), pages allowed (high half).
     word: AtomicU64,
-    /// Bytes that somebody would have taken had they been there, since the last report.
+    /// Bytes requested since the last report that were not available.
     wanted: AtomicU64,
     page: u64,
 }
@@ -39,15 +40,15 @@ impl Pages {
 }
 
 impl Budget {
-    /// Books with `used` bytes held already (the pages the maker touched).
+    /// A budget with `used` bytes held already (the pages that the maker touched).
     pub(crate) fn new(allowance: ByteLimit, used: u64, page: u64) -> Self {
         let allowed = (allowance.get() / page).min(Pages::MAX);
         let used = used.div_ceil(page).min(Pages::MAX);
         Self { word: AtomicU64::new(Pages { used, allowed }.pack()), wanted: AtomicU64::new(0), page }
     }
 
-    /// Takes `bytes` (whole pages) and leaves at least `reserve` untouched; false if that is
-    /// not there. Lock-free.
+    /// Takes `bytes` (whole pages) if at least `reserve` bytes remain; otherwise returns false.
+    /// Lock-free.
     pub(crate) fn take(&self, bytes: u64, reserve: u64) -> bool {
         let (pages, reserve) = (bytes.div_ceil(self.page), reserve / self.page);
         let mut word = self.word.load(Ordering::Relaxed);
@@ -65,20 +66,20 @@ impl Budget {
         }
     }
 
-    /// Gives bytes back whose pages the system has again.
+    /// Returns bytes whose pages have gone back to the system.
     pub(crate) fn give_back(&self, bytes: u64) {
         let pages = bytes / self.page;
         self.change(|now| Pages { used: now.used.saturating_sub(pages), ..now });
     }
 
-    /// Sets the allowance and says whether that changed it. It may now be below what is used;
-    /// then the manager destroys chunks.
+    /// Sets the allowance; returns whether that changed it. The new value may be below the bytes in
+    /// use; then the manager destroys chunks.
     pub(crate) fn set_allowance(&self, allowance: ByteLimit) -> bool {
         let allowed = (allowance.get() / self.page).min(Pages::MAX);
         self.change(|now| Pages { allowed, ..now }).allowed != allowed
     }
 
-    /// Changes both numbers at once and gives what they were before.
+    /// Changes both numbers at once and returns the previous ones.
     fn change(&self, change: impl Fn(Pages) -> Pages) -> Pages {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -90,12 +91,12 @@ impl Budget {
         }
     }
 
-    /// Notes that `bytes` more would have been taken.
+    /// Notes that `bytes` more were requested.
     pub(crate) fn want(&self, bytes: u64) {
         self.wanted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What was wanted since the last call.
+    /// Takes the bytes requested since the last call.
     pub(crate) fn take_wanted(&self) -> u64 {
         self.wanted.swap(0, Ordering::Relaxed)
     }
@@ -107,7 +108,7 @@ impl Budget {
     }
 }
 
-/// How far a table that only grows is booked. Lock-free.
+/// The part of a growing table that is booked. Lock-free.
 #[derive(Debug)]
 pub(crate) struct BookedPages {
     /// End of the booked part, relative to the table.
@@ -120,9 +121,9 @@ impl BookedPages {
         Self { end: AtomicU64::new(0), page }
     }
 
-    /// Books pages until `end` of `table` is covered; false if the system has no room for them,
-    /// or, and the wish is noted, if the budget does not allow it. Page by page: of two threads
-    /// that race, both secure the same page, and one has it booked.
+    /// Books pages until `end` of `table` is covered. False if the system has no room for them, or
+    /// if the budget does not allow it; then the request is noted. Works page by page: of two
+    /// racing threads, both secure the same page, and one books it.
     pub(crate) fn cover(&self, map: &impl Words, budget: &Budget, table: Extent, end: u64) -> bool {
         let mut booked = self.end.load(Ordering::Acquire);
         while booked < end {
@@ -202,7 +203,7 @@ mod loom_tests {
             let (used, allowed) = budget.used_and_allowed();
             assert_eq!(allowed, 4096);
             assert_eq!(used, taken * 4096);
-            // Once lowering showed room below the new bound, nothing exceeds it any more.
+            // Once a lowering observed usage below the new bound, usage never exceeds it again.
             assert!(used <= allowed || used_when_lowered > allowed);
         });
     }
@@ -218,7 +219,7 @@ mod loom_tests {
             let takers = [take(), take()];
             budget.set_allowance(ByteLimit::new(4096));
             let (used, _) = budget.used_and_allowed();
-            budget.give_back(4096); // what the manager destroys, because it must
+            budget.give_back(4096); // the manager must destroy chunks
             budget.set_allowance(ByteLimit::new(3 * 4096));
             let taken = takers.into_iter().map(|taker| u64::from(taker.join().unwrap())).sum::<u64>();
             assert!(used <= 2 * 4096, "more than was ever allowed at that time");

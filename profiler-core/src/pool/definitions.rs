@@ -1,8 +1,8 @@
-//! The definitions region: everything an entry refers to by number, never overwritten.
+//! The definitions region: everything that an entry refers to by number, never overwritten.
 //!
-//! Appended to by recording threads the first time a call site, category, marker type or
-//! counter is used; read through the file by `reader`. A ring overwrite of entries never loses
-//! a name, because names are not in the ring.
+//! Recording threads append to it at the first use of a call site, category, marker type or
+//! counter; `reader` reads it through the file. Overwriting entries in the ring never loses a name,
+//! because names are not in the ring.
 //!
 //! ```text
 //! record:  word 0   payload bytes (low 32) | state (high 32): 1 = being written, 2 = ready
@@ -10,10 +10,10 @@
 //! region:  record, record, …, then zeros
 //! ```
 //!
-//! A writer claims the first zero word by compare-and-swap (length and "being written"), fills
-//! in the payload, and publishes with a release store of "ready". A writer that dies in between
-//! leaves a record that readers skip; nothing refers to it, because its number was never given
-//! out. The number of a record is its offset in words, plus one.
+//! A writer claims the first zero word by compare-and-swap (length and "being written"), fills in
+//! the payload, and publishes with a release store of "ready". A writer that dies in between leaves
+//! a record that readers skip; nothing refers to it, because its number was never returned. The
+//! number of a record is its offset in words, plus one.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub const BUSY: u64 = 1;
 /// State of a complete record.
 pub const READY: u64 = 2;
 
-/// Something that entries refer to.
+/// A definition that entries refer to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Definition {
     /// A category with its colour and subcategories; subcategory 0 is "Other" and not listed.
@@ -48,7 +48,7 @@ pub enum Definition {
         /// Keys of the payload's values, in the order in which they are encoded.
         keys: Vec<String>,
     },
-    /// What all markers of one call site have in common.
+    /// The properties shared by all markers of one call site.
     Site {
         /// Name of the marker; empty when each entry carries its own.
         name: String,
@@ -70,14 +70,15 @@ pub enum Definition {
         /// What it counts.
         description: String,
     },
-    /// A file whose code ran here: the program, a library, or what the system gives every process.
-    /// One that is unloaded and loaded again, at any address, is the same.
+    /// A file whose code runs in the process: the program, a library, or code that the system maps
+    /// into every process. A file that is unloaded and loaded again, at any address, is the same
+    /// module.
     Module {
-        /// Its file; `[vdso]` and the like where there is none.
+        /// Path of the file; a name such as `[vdso]` if there is no file.
         path: String,
         /// The linker's identity of its contents (ELF: the GNU build id); empty if it has none.
         build_id: Vec<u8>,
-        /// Where its address 0 was in this process when it was first seen: frames are relative to
+        /// Address 0 of the file in this process when it was first seen: frames are relative to
         /// this.
         base: u64,
         /// Its first mapped address.
@@ -98,20 +99,20 @@ pub enum Definition {
         /// Line in it; 0 if unknown.
         line: u32,
     },
-    /// A group that work is done for.
+    /// A group of work.
     Group {
         /// Row in the group table.
         cell: GroupIndex,
-        /// What it stands for, see `groups::GroupKind`.
+        /// The kind of the group, see `groups::GroupKind`.
         kind: String,
         /// Shown name.
         name: String,
-        /// What else is known of it.
+        /// Further labels.
         labels: Vec<(String, String)>,
-        /// Whether it is measured only if somebody wants fine groups.
+        /// Whether it is measured only while fine groups are requested.
         is_fine: bool,
     },
-    /// What is missing from the process's profile, and why, in words.
+    /// A description of data missing from the process's profile, with the reason.
     Notice {
         /// A sentence without a full stop.
         text: String,
@@ -121,11 +122,11 @@ pub enum Definition {
 /// A file whose code ran in the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleDefinition {
-    /// Its file, as the process saw it; `[vdso]` and the like where there is none.
+    /// Path of the file as the process saw it; a name such as `[vdso]` if there is no file.
     pub path: String,
     /// The linker's identity of its contents; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Where its address 0 lay in the process.
+    /// Address 0 of the file in the process.
     pub base: u64,
     /// Its first mapped address.
     pub start: u64,
@@ -214,26 +215,26 @@ mod loom_tests {
     const PLACES: usize = 6;
 
     /// A definitions region of a few words that begins at offset 0.
-    struct Shared {
+    struct ModelledRegion {
         words: [AtomicU64; PLACES],
         writer: DefinitionWriter,
         budget: Budget,
     }
 
-    impl Words for Shared {
+    impl Words for ModelledRegion {
         fn word(&self, offset: u64) -> Option<&AtomicU64> {
             self.words.get(usize::try_from(offset / 8).ok()?)
         }
     }
 
-    impl Shared {
+    impl ModelledRegion {
         fn new() -> Self {
             let writer = DefinitionWriter {
                 region: Extent { offset: 0, len: PLACES as u64 * 8 },
                 tail: AtomicU64::new(0),
                 booked: BookedPages::new(4096),
             };
-            // Room for one page only, so booking races too.
+            // Room for one page only, so that booking races too.
             let budget = Budget::new(ByteLimit::new(2 * 4096), 0, 4096);
             Self { words: std::array::from_fn(|_| AtomicU64::new(0)), writer, budget }
         }
@@ -242,7 +243,7 @@ mod loom_tests {
             self.writer.define(self, &self.budget, &category(name))
         }
 
-        /// The complete records, found as the reader does: from head to head.
+        /// Finds the complete records as the reader does: from head to head.
         fn read(&self) -> Vec<(u64, Definition)> {
             let mut found = Vec::new();
             let mut at = 0;
@@ -270,7 +271,7 @@ mod loom_tests {
     #[test]
     fn loom_two_definers_get_records_of_their_own_and_a_reader_sees_no_half_one() {
         loom::model(|| {
-            let shared = Arc::new(Shared::new());
+            let shared = Arc::new(ModelledRegion::new());
             let definers = ["a", "b"].map(|name| {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || (name, shared.define(name).unwrap()))
@@ -288,10 +289,10 @@ mod loom_tests {
     #[test]
     fn loom_a_reader_walks_over_the_record_of_a_definer_that_died() {
         loom::model(|| {
-            let shared = Arc::new(Shared::new());
+            let shared = Arc::new(ModelledRegion::new());
             let dying = {
                 let shared = Arc::clone(&shared);
-                // Claims, and never comes to fill its record.
+                // Claims a record and never fills it.
                 thread::spawn(move || shared.writer.claim(&*shared, &shared.budget, 5, 16).unwrap())
             };
             let id = shared.define("b").unwrap();
@@ -303,7 +304,7 @@ mod loom_tests {
     #[test]
     fn loom_a_committed_entry_never_refers_to_a_definition_that_is_not_there() {
         loom::model(|| {
-            let shared = Arc::new((Shared::new(), Chunk::new()));
+            let shared = Arc::new((ModelledRegion::new(), Chunk::new()));
             let writer = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
@@ -314,7 +315,7 @@ mod loom_tests {
                 })
             };
             let (pool, chunk) = &*shared;
-            // As the snapshot: chunks first, names after.
+            // Same order as the snapshot: chunks first, then names.
             let entries = chunk.copy().map_or_else(Vec::new, |(_, entries)| entries);
             let known = pool.read();
             for entry in entries {

@@ -1,7 +1,7 @@
-//! The header page: who the pool belongs to, what clock it uses, where its parts lie.
+//! The header page: the owner of the pool, its clock, the location of its parts.
 //!
-//! Written once by the maker (the parent, with `pwrite`, before the child exists) and read by
-//! the child when it attaches and by every reader. The process itself writes only its identity
+//! The maker (the parent, with `pwrite`, before the child exists) writes it once; the child reads
+//! it when it attaches, and so does every reader. The process itself writes only its identity
 //! (once, by compare-and-swap on the pid word), the pool's life and the session words.
 
 use std::fs::File;
@@ -27,9 +27,9 @@ pub enum HeaderError {
     /// A pool of another version or byte order.
     #[error("pool has ABI word {theirs:#x}, this build reads {ours:#x}")]
     WrongAbi {
-        /// What the pool says.
+        /// ABI word of the pool.
         theirs: u64,
-        /// What this build reads.
+        /// ABI word of this build.
         ours: u64,
     },
     /// The header contradicts itself or the length of the file.
@@ -37,10 +37,10 @@ pub enum HeaderError {
     Damaged(&'static str),
 }
 
-/// What a header says, checked.
+/// The contents of a header, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Where the parts lie.
+    /// Location of the parts.
     pub layout: Layout,
     /// The pool's random identity.
     pub id: PoolId,
@@ -52,9 +52,9 @@ pub struct Header {
     pub pid: ProcessId,
     /// Its start time.
     pub start: ProcessStart,
-    /// How far the pool has come.
+    /// Stage of the pool's life.
     pub life: Life,
-    /// Allowance that the maker granted at first.
+    /// Allowance that the maker granted first.
     pub allowance: ByteLimit,
     /// Epoch of the running session, 0 = none.
     pub epoch: u64,
@@ -62,9 +62,9 @@ pub struct Header {
     pub recording_start: Timestamp,
     /// Shown name of the process.
     pub name: String,
-    /// What the bytes lie in.
+    /// What holds the bytes.
     pub backing: Backing,
-    /// Boot of the machine in which a pool in a file was made; 0 where unknown.
+    /// Boot of the machine in which a pool in a file was made; 0 if unknown.
     pub boot: BootId,
     /// Parameters, unless they are too long for a header.
     pub params: Option<SessionParams>,
@@ -79,7 +79,7 @@ impl Header {
     /// Writes a new header page.
     ///
     /// # Errors
-    /// What writing says.
+    /// Errors of the write.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         let mut page = HeaderPage::default();
         page.put_numbers(self);
@@ -251,7 +251,7 @@ fn word_at(page: &[u8], offset: u64) -> Result<u64, HeaderError> {
     bytes.map(u64::from_ne_bytes).ok_or(HeaderError::Damaged("short header"))
 }
 
-/// `text` cut at `most` bytes, at a character.
+/// Returns `text`, cut at a character boundary to at most `most` bytes.
 pub(crate) fn cut(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {

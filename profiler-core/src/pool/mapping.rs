@@ -1,10 +1,10 @@
 //! The writer's view of its own pool: a shared mapping, handed out as atomic words only.
 //!
-//! Called by everything that writes (header, definitions, rows, slots, chunks). Invariants:
-//! no reference other than to atomics is ever made into the mapping, except a chunk's
-//! uncommitted room, which its one owner borrows as bytes while it encodes an entry; every
-//! offset is checked against the mapping's length before it becomes an address; the mapping
-//! outlives every pointer because whoever holds one holds the `Arc` of its pool.
+//! Called by everything that writes (header, definitions, rows, slots, chunks). Invariants: no
+//! reference into the mapping is ever made other than to atomics, except a chunk's uncommitted
+//! room, which its one owner borrows as bytes while it encodes an entry; every offset is checked
+//! against the mapping's length before it becomes an address; the mapping outlives every pointer
+//! because every holder of a pointer holds the `Arc` of its pool.
 //!
 //! Only the process that owns the pool maps it. The parent reads with `pread`.
 
@@ -31,7 +31,7 @@ pub(crate) unsafe trait SharedWords {}
 // SAFETY: it is the word itself.
 unsafe impl SharedWords for AtomicU64 {}
 
-/// Words by their offset in a pool. A trait, so that loom can check what is done with them.
+/// Words by their offset in a pool. A trait, so that loom can check the code that uses them.
 pub(crate) trait Words {
     /// The word at `offset`, if it is aligned and inside.
     fn word(&self, offset: u64) -> Option<&AtomicU64>;
@@ -73,7 +73,8 @@ impl Words for Mapping {
 #[derive(Debug)]
 pub(crate) struct Mapping {
     map: MmapRaw,
-    /// The memory is a file: a page that it has no room for kills whoever touches it.
+    /// Whether the memory is a file: touching a page that the file system has no room for kills the
+    /// process.
     may_fault: bool,
 }
 
@@ -81,7 +82,7 @@ impl Mapping {
     /// Maps all of `file` for reading and writing, hidden from forked children.
     ///
     /// # Errors
-    /// What `mmap` says.
+    /// Errors of `mmap`.
     pub(crate) fn new(file: &File, len: u64) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let map = MmapOptions::new().len(len).map_raw(file)?;
@@ -94,7 +95,7 @@ impl Mapping {
     /// allocated by [`Words::secure`] before it is touched.
     ///
     /// # Errors
-    /// What `mmap` says; `Unsupported` where the system cannot allocate pages ahead.
+    /// Errors of `mmap`; `Unsupported` where the system cannot allocate pages ahead.
     pub(crate) fn of_file(file: &File, len: u64) -> io::Result<Self> {
         let map = Self { may_fault: true, ..Self::new(file, len)? };
         map.populate(Extent { offset: 0, len: super::layout::header::LEN })?;
@@ -129,14 +130,15 @@ impl Mapping {
         NonNull::new(unsafe { self.map.as_mut_ptr().add(offset) })
     }
 
-    /// Allocates the pages of a range, leaving what is there. The caller has booked its bytes.
+    /// Allocates the pages of a range and keeps their contents. The caller has booked the bytes.
     pub(crate) fn populate(&self, range: Extent) -> io::Result<()> {
         let (address, len) = self.checked(range)?;
         // SAFETY: the range lies inside the mapping, which lives as long as `self`.
         unsafe { sys::populate(address.as_ptr(), len, self.may_fault) }
     }
 
-    /// Gives the pages of a range back. The caller owns the range; it reads as zero after.
+    /// Returns the pages of a range to the system. The caller owns the range; it reads as zero
+    /// afterwards.
     pub(crate) fn release(&self, range: Extent) -> io::Result<()> {
         let (address, len) = self.checked(range)?;
         // SAFETY: the range lies inside the mapping, and the caller owns it exclusively.

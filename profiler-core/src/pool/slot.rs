@@ -1,7 +1,7 @@
-//! A chunk's slot in the directory: the protocol by which one thread writes entries and
-//! anybody reads them, while the process may die at any instruction.
+//! A chunk's slot in the directory: the protocol by which one thread writes entries and any process
+//! reads them, while the writer may die at any instruction.
 //!
-//! Written by the chunk's owner (hot line) and by whoever hands the chunk over (cold line);
+//! Written by the chunk's owner (hot line) and by the thread that hands the chunk over (cold line);
 //! read by `reader::snapshot` through the file. Model-checked with loom below.
 //!
 //! ```text
@@ -26,13 +26,14 @@
 //! |---|---|---|
 //! | fields 1–6, commit, begun before *open* | relaxed | the release of *open* |
 //! | generation in *open* | release | the reader's acquire of an odd generation |
-//! | begun | relaxed, before the entry's bytes | program order is enough for a killed process on x86; elsewhere `commit` bounds it |
+//! | begun | relaxed, before the entry's bytes | killed process: x86 program order; else `commit` |
 //! | entry bytes | plain | the release of `commit` |
 //! | commit | release | the reader's acquire |
-//! | generation in *close* | release, then a full fence before the memory is reused | the reader's second look |
+//! | generation in *close* | release, then a full fence before reuse | the reader's second read |
 //!
-//! A reader copies, then looks at the generation again: the same odd number means that
-//! everything it copied belongs to one life of the chunk.
+//! A reader copies, then reads the generation again: the same odd number means that everything it
+//! copied belongs to one life of the chunk. The order of `begun` only matters if the process is
+//! killed between two stores: program order suffices on x86; elsewhere `commit` bounds it.
 
 #![allow(unsafe_code)]
 
@@ -88,7 +89,7 @@ impl Commit {
     }
 }
 
-/// What a slot says about the thread that opens it.
+/// The contents of a slot about the thread that opens it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     pub(crate) thread: ThreadIndex,
@@ -106,7 +107,7 @@ impl ChunkSlot {
         self.size_thread.store(u64::from(bytes), Ordering::Relaxed);
     }
 
-    /// Makes the chunk hold entries of one thread. The caller took it from the ready slots.
+    /// Opens the chunk for entries of one thread. The caller took it from the ready slots.
     pub(crate) fn open(&self, opening: Opening) {
         let size = self.size_thread.load(Ordering::Relaxed) & 0xffff_ffff;
         let thread = u64::from(opening.thread.get()) << 32;
@@ -121,17 +122,17 @@ impl ChunkSlot {
         self.generation.store(generation.wrapping_add(1), Ordering::Release);
     }
 
-    /// Which of its lives the chunk is in. For its owner.
+    /// The number of the chunk's present life. For its owner.
     pub(crate) fn life(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Says that the owner has left the chunk.
+    /// Notes that the owner has left the chunk.
     pub(crate) fn finish(&self, done: Timestamp) {
         self.done.store(done.raw(), Ordering::Release);
     }
 
-    /// Makes the chunk hold nothing. After it the memory may be reused or given back.
+    /// Empties the chunk. Afterwards the memory may be reused or returned to the system.
     pub(crate) fn close(&self) {
         let generation = self.generation.load(Ordering::Relaxed);
         self.generation.store(generation.wrapping_add(1), Ordering::Release);
@@ -145,7 +146,7 @@ impl ChunkSlot {
         self.begun.store(committed.entries().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Takes the note back: the entry was given up.
+    /// Withdraws the note after the entry was abandoned.
     pub(crate) fn abandon(&self, committed: Commit) {
         self.begun.store(committed.entries(), Ordering::Relaxed);
     }
@@ -156,7 +157,7 @@ impl ChunkSlot {
         self.commit.store(commit.0, Ordering::Release);
     }
 
-    /// Sets a flag bit. Only the owner does.
+    /// Sets a flag bit. Called only by the owner.
     pub(crate) fn set_flag(&self, flag: u64) {
         let flags = self.flags.load(Ordering::Relaxed);
         self.flags.store(flags | flag, Ordering::Relaxed);
@@ -213,7 +214,7 @@ mod tests {
     }
 }
 
-/// A chunk in a loom model: its slot and its memory, and what owner and reader do with them.
+/// A chunk in a loom model: its slot, its memory, and the operations of owner and reader.
 #[cfg(all(test, loom))]
 pub(crate) mod model {
     use super::*;
@@ -258,7 +259,7 @@ pub(crate) mod model {
             }
         }
 
-        /// What the reader does over the file: generation, fields, data, generation.
+        /// The reader's steps over the file: generation, fields, data, generation.
         pub(crate) fn copy(&self) -> Option<(u64, Vec<u64>)> {
             let before = self.slot.generation.load(Ordering::Acquire);
             let first = self.slot.first_entry.load(Ordering::Relaxed);
@@ -270,8 +271,8 @@ pub(crate) mod model {
             (before == after && before & 1 == 1).then_some((first, data))
         }
 
-        /// Copies, and fails unless every entry is committed and of the life that its first
-        /// number tells.
+        /// Copies, and fails unless every entry is committed and belongs to the life that the first
+        /// number indicates.
         pub(crate) fn check_copy(&self) {
             let Some((first, data)) = self.copy() else { return };
             for (index, value) in data.iter().enumerate() {
@@ -289,7 +290,7 @@ mod loom_tests {
     use super::model::Chunk;
     use super::*;
 
-    /// Runs a writer and, twice, a reader; what the writer leaves is what is there in the end.
+    /// Runs a writer and, twice, a reader; checks that the chunk finally holds `last`.
     fn against_a_reader(writer: fn(&Chunk), last: (u64, Vec<u64>)) {
         loom::model(move || {
             let chunk = Arc::new(Chunk::new());

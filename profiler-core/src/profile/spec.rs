@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::ProcessId;
 use crate::entry_counts::EntryCounts;
+use crate::ids::ProcessId;
 use crate::time::{Anchor, Timestamp};
 
 /// One row of a profile's category list.

@@ -1,7 +1,7 @@
 //! One chunk's entries, copied and re-checked.
 //!
-//! The copy is accepted only if the chunk's generation is the same afterwards. The committed
-//! bytes of an accepted copy never change, so entries can be decoded at leisure.
+//! The copy is accepted only if the chunk's generation is the same afterwards. The committed bytes
+//! of an accepted copy never change, so entries can be decoded at any time.
 
 use std::io;
 
@@ -14,12 +14,12 @@ use crate::pool::layout::Layout;
 #[derive(Debug, Default)]
 pub struct ChunkBuffer(Vec<u8>);
 
-/// What became of reading a chunk.
+/// Result of reading a chunk.
 #[derive(Debug)]
 pub enum ChunkRead<'a> {
     /// Its committed entries.
     Entries(Entries<'a>),
-    /// It was destroyed meanwhile; its entries count as evicted.
+    /// The chunk was destroyed meanwhile; its entries count as evicted.
     Evicted,
 }
 
@@ -50,15 +50,15 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// So many entries, in bytes that were copied and re-checked.
+    /// `entries` entries, in bytes that were copied and re-checked.
     pub(super) const fn new(bytes: &'a [u8], entries: u64) -> Self {
         Self { bytes, at: 0, left: entries, damaged: false }
     }
 }
 
 impl Entries<'_> {
-    /// Whether decoding stopped early because the bytes are not entries. Never so for a pool
-    /// that only our writer touched.
+    /// Whether decoding stopped early because the bytes are not entries. Never true for a pool that
+    /// only our writer touched.
     pub const fn is_damaged(&self) -> bool {
         self.damaged
     }
@@ -70,7 +70,7 @@ impl Entries<'_> {
 }
 
 impl<'a> Entries<'a> {
-    /// The next entry with its bytes, from which [`entry::decode`] makes it again.
+    /// The next entry with its bytes, which [`entry::decode`] decodes again.
     pub fn next_with_bytes(&mut self) -> Option<(Entry<'a>, &'a [u8])> {
         if self.left == 0 || self.damaged {
             return None;

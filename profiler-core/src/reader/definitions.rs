@@ -1,8 +1,8 @@
 //! The definitions of a pool, by number.
 //!
-//! Records that are not complete, do not decode, or contradict themselves are left out: whoever
-//! looks their number up gets nothing and shows a placeholder. A forged region whose decoded
-//! form would take more memory than the pool is long is read up to there.
+//! Records that are incomplete, do not decode, or contradict themselves are left out: a lookup of
+//! their number returns nothing, and the caller shows a placeholder. Of a forged region whose
+//! decoded form would take more memory than the pool's length, only the part that fits is read.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,7 +14,7 @@ use crate::pool::definitions::{Definition, ModuleDefinition, READY};
 use crate::pool::layout::{Layout, Region};
 use crate::schema::MarkerSchema;
 
-/// What all markers of a call site have in common.
+/// The properties shared by all markers of a call site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Name; empty when each entry carries its own.
@@ -87,13 +87,13 @@ pub struct Definitions {
     notices: Vec<String>,
 }
 
-/// The most notices of a process; a healthy process has a few.
+/// Maximum number of notices of a process; a healthy process has a few.
 const MOST_NOTICES: usize = 32;
-/// The longest text of a notice that is shown.
+/// Maximum length of a notice's text that is shown.
 const LONGEST_NOTICE: usize = 500;
 
 impl Definitions {
-    /// What is missing from the process's profile, and why, in words.
+    /// Descriptions of data missing from the process's profile, with the reasons.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
@@ -138,14 +138,14 @@ impl Definitions {
         self.modules.get(&id)
     }
 
-    /// All such files with their numbers, in the order in which they were seen.
+    /// All modules with their numbers, in the order in which they were seen.
     pub fn modules(&self) -> Vec<(DefinitionId, &ModuleDefinition)> {
         let mut all: Vec<_> = self.modules.iter().map(|(id, module)| (*id, module)).collect();
         all.sort_unstable_by_key(|(id, _)| *id);
         all
     }
 
-    /// Whether there is any such file.
+    /// Whether there are any modules.
     pub fn has_modules(&self) -> bool {
         !self.modules.is_empty()
     }
@@ -204,8 +204,8 @@ fn in_order<T>(by_id: &HashMap<DefinitionId, T>) -> Vec<&T> {
     all.into_iter().map(|(_, value)| value).collect()
 }
 
-/// About how many bytes a decoded definition takes; more than its encoded form, because an empty
-/// text takes one byte there and 24 here.
+/// Approximate size of a decoded definition in bytes; larger than its encoded form, because an
+/// empty text takes one byte there and 24 here.
 fn weight(definition: &Definition) -> u64 {
     let text = |text: &String| 32 + text.len() as u64;
     let texts = |texts: &[String]| texts.iter().map(text).sum::<u64>();
@@ -227,7 +227,7 @@ fn weight(definition: &Definition) -> u64 {
     }
 }
 
-/// Records that were being written when they were passed and are looked at again; more are not.
+/// Maximum number of unfinished records that are read again; further ones are skipped.
 const MAX_UNFINISHED: usize = 64;
 
 /// Reads the region from its start to the first word that was never written.
@@ -237,19 +237,19 @@ pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Defi
     Ok(reader.definitions)
 }
 
-/// Reads the region as it grows.
+/// Reads the region incrementally as it grows.
 #[derive(Debug, Default)]
 pub(super) struct DefinitionsReader {
     definitions: Definitions,
-    /// Where the first record that was not there begins.
+    /// Offset of the first record that did not exist yet.
     at: u64,
-    /// What the records that were read take in memory.
+    /// Memory taken by the records read so far.
     weight: u64,
-    /// Where records begin that were being written.
+    /// Offsets of the records that were being written.
     unfinished: Vec<u64>,
 }
 
-/// A record as far as its first word tells.
+/// The contents of a record's first word.
 struct RecordHead {
     len: u32,
     is_ready: bool,
@@ -257,12 +257,12 @@ struct RecordHead {
 }
 
 impl DefinitionsReader {
-    /// All that was read so far.
+    /// The definitions read so far.
     pub(super) const fn definitions(&self) -> &Definitions {
         &self.definitions
     }
 
-    /// Reads what was added since the last time. If nothing was, that costs one look.
+    /// Reads the records added since the last call. Costs one read if there are none.
     pub(super) fn read_on(&mut self, source: &impl ByteSource, layout: &Layout) -> io::Result<()> {
         for at in std::mem::take(&mut self.unfinished) {
             if let Some(head) = head(source, layout, at)? {
@@ -302,7 +302,7 @@ impl DefinitionsReader {
     }
 }
 
-/// The record that begins there; `None` where none was ever written.
+/// The head of the record at `at`; `None` if none was ever written there.
 fn head(source: &impl ByteSource, layout: &Layout, at: u64) -> io::Result<Option<RecordHead>> {
     let region = layout.region(Region::Definitions);
     if at.saturating_add(8) > region.len {

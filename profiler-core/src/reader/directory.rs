@@ -1,9 +1,8 @@
 //! The chunk directory as a reader sees it.
 //!
-//! A slot is accepted only if two looks at it, one before and one after its fields were read,
-//! show the same odd generation; its numbers are clamped to what the layout allows before anyone
-//! uses them. Chunks that are accepted do not overlap, so together they are no larger than the
-//! pool, whatever a forged directory says.
+//! A slot is accepted only if its generation, read before and after its fields, is the same odd
+//! number; its numbers are clamped to the layout's limits before they are used. Accepted chunks do
+//! not overlap, so together they are no larger than the pool, even if the directory is forged.
 
 use std::io;
 
@@ -13,12 +12,12 @@ use crate::pool::layout::{Extent, Layout, Region, SIZE_CLASSES, SLOT_BYTES};
 use crate::pool::slot::{Commit, HAS_FOREIGN};
 use crate::time::Timestamp;
 
-/// What a slot says about a chunk that holds entries, checked.
+/// The contents of the slot of a chunk that holds entries, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkInfo {
     /// Row in the directory.
     pub index: ChunkIndex,
-    /// Life of the chunk; a copy is good while this stays.
+    /// Number of the chunk's life; a copy is valid while this stays the same.
     pub generation: u64,
     /// Its memory.
     pub extent: Extent,
@@ -26,7 +25,7 @@ pub struct ChunkInfo {
     pub thread: ThreadIndex,
     /// When the thread took it.
     pub start: Timestamp,
-    /// When the thread left it; `None` while it writes.
+    /// When the thread left it; `None` while the thread writes into it.
     pub done: Option<Timestamp>,
     /// Number of its first entry among all entries of the thread.
     pub first_entry: u64,
@@ -51,7 +50,7 @@ impl ChunkInfo {
         }
         let commit = Commit::from_word(word(slot, 8));
         let done = word(slot, 4);
-        // An entry has at least two words: more entries than that are a lie.
+        // An entry has at least two words, so a higher number of entries is invalid.
         let bytes = commit.bytes().min(extent.len);
         let entries = commit.entries().min(bytes / 16);
         Some(Self {
@@ -78,7 +77,7 @@ pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Vec<
     let slots_per_page = u32::try_from(layout.page / SLOT_BYTES).unwrap_or(0);
     for page in 0..region.len / layout.page {
         pages.read(source, region.offset.saturating_add(page * layout.page))?;
-        // Numbers are given out lowest first, so an untouched page is the end.
+        // Slot numbers are allocated lowest first, so an untouched page is the end.
         if pages.fields.iter().all(|byte| *byte == 0) {
             break;
         }
@@ -89,8 +88,8 @@ pub(super) fn read(source: &impl ByteSource, layout: &Layout) -> io::Result<Vec<
     without_overlap(source, layout, chunks)
 }
 
-/// Three looks at one page of slots. A copy of a page is not made in any promised order, so the
-/// generations around the fields are copies of their own.
+/// Three reads of one page of slots. A copy of a page has no guaranteed order, so the generations
+/// before and after the fields come from separate copies.
 struct SlotPages {
     before: Vec<u8>,
     fields: Vec<u8>,
@@ -111,7 +110,7 @@ impl SlotPages {
         source.read_at(&mut self.after, offset)
     }
 
-    /// The fields of each slot whose generation stayed.
+    /// The fields of each slot whose generation stayed the same.
     fn slots(&self) -> impl Iterator<Item = Option<&[u8]>> {
         let [before, fields, after] =
             [&self.before, &self.fields, &self.after].map(|page| page.chunks_exact(SLOT_BYTES as usize));
@@ -122,8 +121,8 @@ impl SlotPages {
     }
 }
 
-/// Leaves out chunks whose memory another has. In the pool of a busy process one of the two was
-/// closed after we read it; in a forged one neither was, and the first in the directory stays.
+/// Removes chunks whose memory overlaps another's. In the pool of a busy process one of the two was
+/// closed after it was read; in a forged pool neither was, and the one at the lower address stays.
 fn without_overlap(
     source: &impl ByteSource,
     layout: &Layout,
@@ -147,7 +146,7 @@ fn without_overlap(
     Ok(kept)
 }
 
-/// What one slot says now: `None` if it holds nothing, or changed under our eyes.
+/// The present contents of one slot: `None` if it holds nothing, or changed during the read.
 pub(super) fn read_slot(
     source: &impl ByteSource,
     layout: &Layout,
@@ -163,7 +162,7 @@ pub(super) fn read_slot(
     Ok(if is_stable { ChunkInfo::parse(layout, index.get(), &slot) } else { None })
 }
 
-/// The generation that a slot shows now.
+/// The present generation of a slot.
 pub(super) fn generation(source: &impl ByteSource, layout: &Layout, index: ChunkIndex) -> io::Result<u64> {
     let region = layout.region(Region::Directory);
     let offset = region.row(u64::from(index.get()), SLOT_BYTES).ok_or(io::ErrorKind::InvalidInput)?;

@@ -1,10 +1,10 @@
-//! Bytes back to typed events: the one decoder of pools.
+//! The decoder of pools: turns bytes into typed events. There is no other.
 //!
-//! Used on the own pool, on a live, frozen or dead child's, and on a file that all processes
-//! left behind; by the profile writers, by the parent's books and by the tests. It reads through
-//! [`ByteSource`] into memory of its own, so nothing can change under it, and trusts nothing:
-//! any bytes give either an error or something well-formed, never a panic, never more memory
-//! than the pool is long.
+//! Used on the process's own pool, on the pool of a live, frozen or dead child, and on a file that
+//! all processes left behind; called by the profile writers, by the parent's accounting and by the
+//! tests. It reads through [`ByteSource`] into memory of its own, so nothing can change under it,
+//! and trusts nothing: any bytes give either an error or something well-formed, never a panic, and
+//! never take more memory than the pool's length.
 //!
 //! Reading a pool that is being written needs no cooperation: see the protocols drawn in
 //! `pool::slot` and `pool::definitions`.

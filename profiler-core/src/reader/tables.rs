@@ -1,4 +1,4 @@
-//! The live tables as a reader sees them: threads with their books, counters, paused ranges.
+//! The live tables as a reader sees them: threads with their counts, counters, paused ranges.
 
 use std::collections::HashMap;
 use std::io;
@@ -6,12 +6,12 @@ use std::io;
 use super::definitions::{CounterDefinition, Definitions};
 use super::directory::ChunkInfo;
 use super::source::{ByteSource, high, word};
-use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
 use crate::entry_counts::{DropReason, Drops, EntryCounts};
+use crate::ids::{CounterIndex, ThreadId, ThreadIndex};
 use crate::pool::layout::{
     COUNTER_BYTES, Extent, Layout, MAX_PAUSES, MAX_THREAD_NAME_BYTES, Region, THREAD_BYTES,
 };
-use crate::pool::live::gone::{Moves, SUMS, sums};
+use crate::pool::live::exited_threads::{Moves, SUMS, sums};
 use crate::pool::live::{MAIN_THREAD, row};
 use crate::time::Timestamp;
 
@@ -34,7 +34,7 @@ pub struct ThreadInfo {
     pub dropped: Drops,
     /// Entries evicted so far, by the writer's own count.
     pub evicted: u64,
-    /// Entries in chunks that the thread had left.
+    /// Entries in chunks that the thread has left.
     pub sealed: u64,
     /// Its chunks, in the order of their entries.
     pub chunks: Vec<ChunkInfo>,
@@ -64,7 +64,7 @@ impl ThreadInfo {
         })
     }
 
-    /// Entries that the thread ever committed in this session.
+    /// Entries that the thread has committed in this session.
     pub fn committed(&self) -> u64 {
         let end = |chunk: &ChunkInfo| chunk.first_entry.saturating_add(chunk.entries);
         self.chunks.iter().map(end).max().unwrap_or(0).max(self.sealed)
@@ -75,8 +75,8 @@ impl ThreadInfo {
         self.chunks.iter().any(|chunk| chunk.unfinished)
     }
 
-    /// Whether each chunk begins where the one before ends. Oldest goes first, so a hole means
-    /// that the directory was changing while it was read.
+    /// Whether each chunk begins where the previous one ends. The oldest chunk is destroyed first,
+    /// so a gap means that the directory changed while it was read.
     pub(super) fn is_contiguous(&self) -> bool {
         self.chunks.windows(2).all(|pair| match pair {
             [a, b] => a.first_entry.saturating_add(a.entries) == b.first_entry,
@@ -88,7 +88,7 @@ impl ThreadInfo {
 /// A counter and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CounterInfo {
-    /// What it is.
+    /// The counter's definition.
     pub definition: CounterDefinition,
     /// Its value since the session started.
     pub value: i64,
@@ -101,14 +101,14 @@ pub struct CounterInfo {
 pub struct PausedRange {
     /// When it began.
     pub start: Timestamp,
-    /// When it ended; `None` if it lasts.
+    /// When it ended; `None` if it is still open.
     pub end: Option<Timestamp>,
 }
 
-/// The process's own row: losses that no thread could count, and the books of those that are gone.
+/// The row of the process: losses that no thread could count, and the counts of exited threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessRow {
-    /// Tells what the row says about moved books now from what it said before.
+    /// Identifies the moved counts in the row: differs after each move.
     moves: Moves,
     pub(crate) counts: EntryCounts,
 }
@@ -125,15 +125,15 @@ impl ProcessRow {
     }
 }
 
-/// Books as they stand in the rows.
+/// The counts in the rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Books {
     pub(crate) process: Option<ProcessRow>,
-    /// All threads whose rows are in use and whose books are their own still.
+    /// All threads whose rows are in use and whose counts have not been moved.
     pub(crate) threads: Vec<ThreadInfo>,
 }
 
-/// The books of the process and of all its threads.
+/// Reads the counts of the process and of all its threads.
 fn read_books(source: &impl ByteSource, layout: &Layout) -> io::Result<Books> {
     let mut books = Books::default();
     for_each_row(source, layout, Region::Threads, THREAD_BYTES, |index, row| match index {
@@ -145,8 +145,8 @@ fn read_books(source: &impl ByteSource, layout: &Layout) -> io::Result<Books> {
     Ok(books)
 }
 
-/// The books before and after `between`, what that gave, and whether the books after it are of one
-/// moment, as far as moves from row to row go.
+/// Returns the counts before and after `between`, its result, and whether the later counts are from
+/// one instant as far as moves between rows are concerned.
 pub(crate) fn read_books_around<T>(
     source: &impl ByteSource,
     layout: &Layout,
@@ -157,7 +157,7 @@ pub(crate) fn read_books_around<T>(
     let found = between()?;
     let after = read_books(source, layout)?;
     crate::sync::full_fence();
-    // While the process's own row names the same move, no thread's books were moved there.
+    // While the row of the process names the same move, no counts were moved into it.
     let moves = |row: Option<ProcessRow>| row.map(|row| row.moves);
     let settled = moves(before.process) == moves(read_process_row(source, layout)?);
     Ok((before, found, after, settled))
@@ -176,7 +176,7 @@ pub(super) fn read_thread(
     Ok(ThreadInfo::parse(index.get(), &row))
 }
 
-/// The books of one moment; `None` while some are being moved.
+/// The counts at one instant; `None` while some are being moved.
 pub(super) fn read_settled_books(source: &impl ByteSource, layout: &Layout) -> io::Result<Option<Books>> {
     let (_, (), books, is_settled) = read_books_around(source, layout, || Ok(()))?;
     Ok(is_settled.then_some(books))

@@ -1,16 +1,16 @@
-//! Trying again for a moment: a lock that is held is mostly free within a microsecond.
+//! Retries for a short time: a held lock is usually free within a microsecond.
 //!
-//! Used by recording threads where giving up at once would drop an entry that need not be lost.
-//! Invariant: nothing here blocks. Both ways end after a fixed number of tries, so a holder that
-//! never lets go (this very thread, interrupted by a signal) costs time and nothing else.
+//! Used by recording threads where giving up at once would drop an entry unnecessarily. Invariant:
+//! nothing here blocks. Both functions end after a fixed number of tries, so a lock that is never
+//! released (held by this very thread, interrupted by a signal) costs only time.
 
-/// Tries without a system call: some tens of microseconds, in which a holder that runs is done. Whoever holds the lock
-/// may be making a chunk, and giving up would lose an entry.
+/// Tries without a system call: some tens of microseconds, in which a running holder finishes. The
+/// holder may be making a chunk, and giving up would lose an entry.
 const SPINS: u32 = if cfg!(loom) { 100 } else { 2000 };
-/// Tries that let other threads run: the holder may be waiting for this very processor.
+/// Tries that let other threads run: the holder may need this processor.
 const YIELDS: u32 = 100;
 
-/// For a chunk switch: spins.
+/// Spins. For a chunk switch.
 pub(crate) fn spin<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     (0..SPINS).find_map(|_| {
         let found = attempt();
@@ -21,8 +21,8 @@ pub(crate) fn spin<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     })
 }
 
-/// Spins, then yields. Used for steps that happen once per thread or group: until such a step succeeds, every
-/// entry is lost.
+/// Spins, then yields. For steps that happen once per thread or group: every entry is lost until
+/// such a step succeeds.
 pub(crate) fn spin_then_yield<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     spin(&mut attempt).or_else(|| {
         (0..YIELDS).find_map(|_| {

@@ -1,36 +1,37 @@
-//! The handshake by which a thread's chunk can be taken away without a fence on its fast way.
+//! A biased lock: another thread can take a thread's chunk, and the owner's fast path needs no
+//! fence.
 //!
-//! Held by every `record::recorder`. The *owner* is the thread that records; a *seizer* is the thread
-//! that stops the session, or the maintenance thread when the owner has been idle (`record::reclaim`).
-//! Model-checked with loom below, with the barrier as a fence on both sides.
+//! Held by every `record::recorder`. The *owner* is the thread that records. A *seizer* is the
+//! thread that stops the session, or the maintenance thread when the owner has been idle
+//! (`record::reclaim`). Model-checked with loom below, with the barrier as a fence on both sides.
 //!
 //! ```text
 //! owner:   busy = 1 · compiler fence · armed == gate? · write entry · commit · busy = 0 (release)
 //!          not armed: armed = gate · renew the chunk's word (RMW): none left? take a new chunk
-//! seizer:  look at the word · armed = NEVER · barrier on all threads · busy == 0 (acquire)?
-//!          · take the chunk by CAS on the word that was looked at
+//! seizer:  read the word · armed = NEVER · barrier on all threads · busy == 0 (acquire)?
+//!          · take the chunk by CAS on the word that was read
 //! ```
 //!
-//! The barrier makes the owner's plain stores and loads as good as sequentially consistent for
-//! the seizer: if it sees `busy == 0`, the owner's next turn sees that it is not armed, and goes the slow
-//! way. There it renews the word of its chunk before it writes. So either the seizer's CAS fails,
-//! or the owner finds its chunk gone: that holds while the gate stays open, too. The owner arms
-//! itself *before* it renews: a seizer that saw the renewed word disarms after that.
+//! The barrier makes the owner's plain stores and loads sequentially consistent for the seizer: if
+//! the seizer sees `busy == 0`, the owner's next turn sees that it is not armed and takes the slow
+//! path. There it renews the word of its chunk before it writes. So either the seizer's CAS fails,
+//! or the owner finds its chunk gone, also while the gate stays open. The owner arms itself
+//! *before* it renews: a seizer that saw the renewed word disarms after that.
 //!
-//! Invariants: [`NEVER`] equals no word of the gate, also not the closed one, so a disarmed owner
-//! always goes the slow way; whoever takes the number out of [`OpenChunk`] (owner by swap, seizer
-//! by CAS) hands the chunk over, and nobody else does; one seizer at a time.
+//! Invariants: [`NEVER`] equals no word of the gate, including the closed one, so a disarmed owner
+//! always takes the slow path. Only the thread that takes the number out of [`OpenChunk`] (owner by
+//! swap, seizer by CAS) hands the chunk over. There is one seizer at a time.
 
 use crate::ids::ChunkIndex;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, light_fence};
 
-/// Armed for no session.
+/// The value of `armed` for no session.
 const NEVER: u64 = u64::MAX;
 
-/// Whose turn it is.
+/// The lock state of one owner.
 #[derive(Debug)]
 pub(crate) struct BiasedLock {
-    /// The gate's word that the owner is set up for.
+    /// The gate's word for which the owner is set up.
     armed: AtomicU64,
     busy: AtomicU32,
 }
@@ -40,7 +41,7 @@ impl BiasedLock {
         Self { armed: AtomicU64::new(NEVER), busy: AtomicU32::new(0) }
     }
 
-    /// Begins the owner's turn; false if it is within one already.
+    /// Begins the owner's turn; false if a turn is in progress.
     #[inline(always)]
     pub(crate) fn begin(&self) -> bool {
         if self.busy.load(Ordering::Relaxed) != 0 {
@@ -51,13 +52,13 @@ impl BiasedLock {
         true
     }
 
-    /// Ends the owner's turn. What it wrote is visible to a seizer that sees it ended.
+    /// Ends the owner's turn. A seizer that sees the end also sees what the owner wrote.
     #[inline(always)]
     pub(crate) fn end(&self) {
         self.busy.store(0, Ordering::Release);
     }
 
-    /// Whether the owner is within a turn. Asked by the owner's own thread.
+    /// Whether a turn is in progress. Called by the owner's own thread.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed) != 0
     }
@@ -73,8 +74,9 @@ impl BiasedLock {
         self.armed.store(gate, Ordering::Relaxed);
     }
 
-    /// Makes the owner's next turn go the slow way. Called by a seizer, or by the owner itself within its turn or between
-    /// two: then it is what the owner's own next `is_armed_for` reads, and no seizer acts on it.
+    /// Makes the owner's next turn take the slow path. Called by a seizer, or by the owner itself,
+    /// within its turn or between turns. A store by the owner is what its own next `is_armed_for`
+    /// reads; no seizer acts on it.
     pub(crate) fn disarm(&self) {
         self.armed.store(NEVER, Ordering::SeqCst);
     }
@@ -88,19 +90,19 @@ impl BiasedLock {
 /// The number of the owner's open chunk, or none: low half of its pool's tag (high 16), a version
 /// (16), number + 1 (low 32).
 ///
-/// The tag keeps a seizer's hands off the chunk of an owner that was held up in the middle of an
-/// entry while its session stopped and another one, with another pool, ran. The version makes
-/// the word another one whenever the owner has opened or renewed its chunk.
+/// The tag protects the chunk of an owner that was suspended within an entry while its session
+/// stopped and another one, with another pool, ran. The version changes the word whenever the owner
+/// opens or renews its chunk.
 #[derive(Debug)]
 pub(crate) struct OpenChunk {
     word: AtomicU64,
-    /// Touched by the owner only.
+    /// Accessed by the owner only.
     version: AtomicU32,
 }
 
-/// A chunk in an owner's hands, as a seizer saw it.
+/// An owner's open chunk, as a seizer saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenChunk {
     word: u64,
     /// Its number.
     pub(crate) index: ChunkIndex,
@@ -113,7 +115,7 @@ impl OpenChunk {
         Self { word: AtomicU64::new(0), version: AtomicU32::new(0) }
     }
 
-    /// Names the chunk that the owner has opened.
+    /// Stores the number of the chunk that the owner has opened.
     pub(crate) fn put(&self, tag: u64, index: ChunkIndex) {
         let word = (tag << 48) | self.next_version() | u64::from(index.get().wrapping_add(1));
         self.word.store(word, Ordering::Release);
@@ -125,7 +127,7 @@ impl OpenChunk {
         (u64::from(version) << 32) & VERSION
     }
 
-    /// The owner, armed again, makes sure of its chunk. False if there is none any more.
+    /// Renews the word after the owner has armed itself again. False if its chunk was taken.
     pub(crate) fn renew(&self) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         if word == 0 {
@@ -135,20 +137,20 @@ impl OpenChunk {
         self.word.compare_exchange(word, renewed, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The owner takes its chunk out, unless a seizer was faster.
+    /// Takes the chunk out for the owner, unless a seizer was faster.
     pub(crate) fn take(&self) -> Option<ChunkIndex> {
         unpack(self.word.swap(0, Ordering::AcqRel))
     }
 
-    /// What the owner has open, if it belongs to the pool with this tag.
-    pub(crate) fn look(&self, tag: u64) -> Option<Seen> {
+    /// The owner's open chunk, if it belongs to the pool with this tag.
+    pub(crate) fn look(&self, tag: u64) -> Option<SeenChunk> {
         let word = self.word.load(Ordering::Acquire);
         let index = unpack(word).filter(|_| word >> 48 == tag & 0xffff)?;
-        Some(Seen { word, index })
+        Some(SeenChunk { word, index })
     }
 
-    /// A seizer takes the chunk out that it saw, unless the owner has renewed it or is faster.
-    pub(crate) fn seize(&self, seen: Seen) -> bool {
+    /// Takes out the chunk that the seizer saw, unless the owner has renewed or taken it.
+    pub(crate) fn seize(&self, seen: SeenChunk) -> bool {
         self.word.compare_exchange(seen.word, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
@@ -214,16 +216,16 @@ mod loom_tests {
     const OPEN: u64 = 5;
     const TAG: u64 = 1;
 
-    /// What owner and seizer share; `chunk` stands for the chunk's memory and finds every
-    /// access that is not ordered against all others.
-    struct Shared {
+    /// The state shared by owner and seizer. `chunk` stands for the chunk's memory and detects
+    /// every access that is not ordered against all others.
+    struct ModelledLock {
         gate: AtomicU64,
         handshake: BiasedLock,
         open: OpenChunk,
         chunk: UnsafeCell<u64>,
     }
 
-    impl Shared {
+    impl ModelledLock {
         fn armed() -> Arc<Self> {
             let shared = Self {
                 gate: AtomicU64::new(OPEN),
@@ -238,12 +240,12 @@ mod loom_tests {
 
         #[allow(unsafe_code)]
         fn touch(&self) {
-            // SAFETY: what the model is to show; loom reports any concurrent access.
+            // SAFETY: this is what the model checks; loom reports any concurrent access.
             self.chunk.with_mut(|value| unsafe { *value += 1 });
         }
 
-        /// As `Recorder::fixed`: the fast way if armed and with room `left`, else the slow way.
-        /// False if there was no chunk to write to.
+        /// Like `Recorder::fixed`: the fast path if armed and with room `left`, otherwise the slow
+        /// path. False if there was no chunk to write to.
         fn record(&self, left: &mut bool) -> bool {
             assert!(self.handshake.begin());
             let gate = self.gate.load(Ordering::Relaxed);
@@ -260,19 +262,19 @@ mod loom_tests {
             writes
         }
 
-        /// Records twice; says what came of it.
+        /// Records twice; returns both results.
         fn record_twice(&self) -> [bool; 2] {
             let mut left = true;
             [self.record(&mut left), self.record(&mut left)]
         }
 
-        /// As a stop: the chunk, if the owner is between turns.
+        /// Like a stop: takes the chunk if the owner is between turns.
         fn stop(&self) -> bool {
             self.gate.store(0, Ordering::SeqCst);
             self.seize()
         }
 
-        /// As `record::reclaim`, while the gate stays open.
+        /// Like `record::reclaim`, while the gate stays open.
         fn seize(&self) -> bool {
             let Some(seen) = self.open.look(TAG) else { return false };
             self.handshake.disarm();
@@ -288,7 +290,7 @@ mod loom_tests {
     #[test]
     fn loom_a_seized_chunk_is_never_written_by_its_former_owner() {
         loom::model(|| {
-            let shared = Shared::armed();
+            let shared = ModelledLock::armed();
             let owner = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || shared.record_twice())
@@ -302,7 +304,7 @@ mod loom_tests {
     #[test]
     fn loom_an_idle_owner_keeps_its_chunk_or_finds_it_gone_while_recording_goes_on() {
         loom::model(|| {
-            let shared = Shared::armed();
+            let shared = ModelledLock::armed();
             let owner = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || shared.record_twice())
@@ -317,7 +319,7 @@ mod loom_tests {
     #[test]
     fn loom_two_looks_at_a_busy_owner_take_its_chunk_at_most_once() {
         loom::model(|| {
-            let shared = Shared::armed();
+            let shared = ModelledLock::armed();
             let owner = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || shared.record_twice())
@@ -331,7 +333,7 @@ mod loom_tests {
     #[test]
     fn loom_an_ending_thread_and_a_seizer_hand_the_chunk_over_once() {
         loom::model(|| {
-            let shared = Shared::armed();
+            let shared = ModelledLock::armed();
             let owner = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {

@@ -1,34 +1,36 @@
-//! What one thread does to add an entry: the fast way, and the slow way behind it.
+//! Adds one thread's entries: the fast path, and the slow path behind it.
 //!
-//! Each recording thread owns one [`Recorder`], found through `record::local`. The fast way is
-//! straight-line code: a look at the gate, the entry's words into the chunk, one release store.
-//! No system call, no lock, no allocation. The slow way takes the next chunk, or joins a session.
+//! Each recording thread owns one [`Recorder`], found through `record::local`. The fast path is
+//! straight-line code: it checks the gate, writes the entry's words into the chunk, and publishes
+//! them by one release store. It makes no system call, takes no lock and allocates nothing. The
+//! slow path takes the next chunk, or joins a session.
 //!
-//! Invariants: [`Own`] is touched by the owner only, and only within its turn of the
-//! [`BiasedLock`]; `chunk` names the open chunk, and whoever takes it out of there releases it.
+//! Invariants: [`Own`] is accessed by the owner only, and only within its turn of the
+//! [`BiasedLock`]. `chunk` holds the number of the open chunk; the thread that takes it out
+//! releases the chunk.
 
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
 use std::ptr;
 
-use super::session_state;
-use super::biased_lock::{BiasedLock, OpenChunk, Seen};
 use super::backoff::{spin, spin_then_yield};
-use super::writer::{Front, ThreadContext, Own, PayloadBuffer, Tail};
+use super::biased_lock::{BiasedLock, OpenChunk, SeenChunk};
+use super::session_state;
+use super::writer::{Front, Own, PayloadBuffer, Tail, ThreadContext};
 use crate::entry::{MAX_ENTRY_BYTES, is_foreign, length_bits};
-use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::entry_counts::DropReason;
+use crate::ids::{ChunkIndex, ThreadId, ThreadIndex};
 use crate::manager::ChunkManager;
 use crate::manager::chunks::class_of;
-use crate::manager::done::Slots;
+use crate::manager::full_chunks::Slots;
 use crate::manager::ready::ReadyChunks;
 use crate::pool::layout::{Layout, SIZE_CLASSES};
 use crate::pool::slot::{ChunkSlot, Commit, Opening};
 use crate::sync::Ordering;
 use crate::time::Timestamp;
 
-/// Why the slow way did not end with room for the entry.
+/// Why the slow path found no room for the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotRecorded {
     /// Nothing to count: the session is off or the thread is not selected.
@@ -37,7 +39,7 @@ pub(crate) enum NotRecorded {
     Dropped(DropReason),
 }
 
-/// One thread's way into the pool.
+/// One thread's access to the pool.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Recorder {
@@ -74,7 +76,7 @@ impl Recorder {
         if !self.handshake.begin() {
             return self.count_reentrant();
         }
-        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        // SAFETY: within our turn, so there is no other reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         if self.handshake.is_armed_for(session_state::word()) && own.left >= N && !foreign {
             // SAFETY: armed for this session, so the recorder has a chunk with `left` words.
@@ -107,7 +109,7 @@ impl Recorder {
             return self.count_reentrant();
         }
         let _turn = Turn(self);
-        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        // SAFETY: within our turn, so there is no other reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         let minimum = Front::MOST_WORDS.saturating_add(tail.name.len().div_ceil(8));
         let is_ready = self.handshake.is_armed_for(session_state::word()) && own.left >= minimum;
@@ -124,7 +126,7 @@ impl Recorder {
         }
     }
 
-    /// Encodes into a fresh chunk, since the last one had not enough left, then into ones four
+    /// Encodes into a fresh chunk, since the last one had too little room, then into chunks four
     /// times as large each.
     #[cold]
     #[inline(never)]
@@ -149,7 +151,7 @@ impl Recorder {
         }
     }
 
-    /// Joins the session that the gate speaks of, unless that is done already.
+    /// Joins the session of the gate's word, unless the thread has already joined it.
     fn enter(&self, own: &mut Own) -> Result<u64, NotRecorded> {
         let word = session_state::word();
         if word & session_state::ACTIVE == 0 {
@@ -163,8 +165,8 @@ impl Recorder {
         Ok(word)
     }
 
-    /// Outside the allocator a thread has another name than inside: its row gets that one, and if its first was
-    /// not selected, it is asked for anew.
+    /// Renames the row when the thread leaves the allocator, where it has only the system's name.
+    /// If that name was not selected, the filter is asked again.
     fn name_anew(&self, own: &mut Own) {
         let home = own.home.as_mut().filter(|home| home.is_named_by_system);
         let Some(home) = home.filter(|_| !super::local::is_in_allocator()) else { return };
@@ -177,11 +179,11 @@ impl Recorder {
         }
     }
 
-    /// Has the owner's next entry look for the thread's name, if only the system's is known.
+    /// Makes the owner's next entry read the thread's name, if only the system's is known.
     pub(crate) fn disarm_if_named_by_system(&self) {
         if self.handshake.begin() {
             let _turn = Turn(self);
-            // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+            // SAFETY: within our turn, so there is no other reference (module invariant).
             let own = unsafe { &*self.own.get() };
             if own.home.as_ref().is_some_and(|home| home.is_named_by_system) {
                 self.handshake.disarm();
@@ -190,10 +192,10 @@ impl Recorder {
     }
 
     /// Makes the recorder ready for an entry of `words` words whose site belongs to the pool with
-    /// this tag (its low bits), or says why not.
+    /// this tag (its low bits), or returns the reason why not.
     fn prepare(&self, own: &mut Own, words: usize, tag: u64) -> Result<(), NotRecorded> {
         let word = self.enter(own)?;
-        // Another pool's numbers mean nothing here: the entry began in a session that is over.
+        // Another pool's numbers are invalid here: the entry began in an earlier session.
         let belongs = |home: &ThreadContext| home.selected && length_bits(home.manager.tag() ^ tag) == 0;
         if !own.home.as_ref().is_some_and(belongs) {
             return Err(NotRecorded::Off);
@@ -216,8 +218,9 @@ impl Recorder {
             return Err(NotRecorded::Dropped(DropReason::Oversize));
         }
         let now = Timestamp::now();
-        // Still open after `now`, so a chunk of this start time belongs to this session or, if we
-        // are held up until the next one, is known by its start time not to belong to that.
+        // The session is still open after `now`. So a chunk with this start time belongs to this
+        // session; if the thread is suspended until the next one, the start time shows that it does
+        // not belong to that.
         if own.home.as_ref().is_none_or(|home| home.epoch != session_state::epoch_of(session_state::word())) {
             return Err(NotRecorded::Off);
         }
@@ -230,8 +233,8 @@ impl Recorder {
         })
     }
 
-    /// A chunk of the wished class, or of one that at least holds `words`: ready if possible,
-    /// else by the slow way, once.
+    /// A chunk of the wished class, or of a smaller one that holds `words`: a ready one if
+    /// possible, otherwise by the slow path, once.
     fn take_chunk(&self, own: &Own, wished: u8, words: usize) -> Result<ChunkIndex, DropReason> {
         let home = own.home.as_ref().ok_or(DropReason::Full)?;
         let manager = &*home.manager;
@@ -243,7 +246,8 @@ impl Recorder {
         let ready = (least..=wished).rev().find_map(|class| manager.ready.take(class));
         let taken =
             ready.ok_or(DropReason::Full).or_else(|_| slow_chunk(manager, least, wished, own.slot.is_null()));
-        // Only now: woken before, the maintenance thread would hold the lock that we try.
+        // Notify only now: an earlier wake-up would make the maintenance thread hold the lock that
+        // we try.
         manager.work.notify();
         taken
     }
@@ -265,11 +269,11 @@ impl Recorder {
         Ok(())
     }
 
-    /// Gives the open chunk, if there is one, to the manager.
+    /// Hands the open chunk, if there is one, to the manager.
     fn leave(&self, own: &mut Own, now: Timestamp) {
         own.left = 0;
         if let (Some(home), Some(index)) = (own.home.as_ref(), self.chunk.take()) {
-            // A chunk of an earlier session is to be destroyed, not to be ready in this one.
+            // A chunk of an earlier session must be destroyed, not made ready in this one.
             let is_current = home.epoch == session_state::epoch_of(session_state::word());
             let (pool, ready) = (home.manager.pool(), &home.manager.ready);
             if !is_current || !put_back(pool, ready, pool.layout(), index) {
@@ -278,62 +282,61 @@ impl Recorder {
         }
     }
 
-    /// Gives up the open chunk and the row of the session that the thread had joined.
+    /// Releases the open chunk and the row of the session that the thread had joined.
     fn leave_session(&self, own: &mut Own, now: Timestamp) {
         self.leave(own, now);
         if let Some(home) = own.home.take() {
             home.leave(now);
             home.manager.work.notify();
         }
-        // Nothing of the session that is left says anything about the next.
+        // No state of the left session applies to the next.
         *own = Own { waiting: own.waiting.take(), ..Own::nowhere() };
     }
 
-    /// Ends the thread's part in the session, for good. Called by the owner, when its thread
-    /// ends. False, and nothing is done, if that is in the middle of an entry.
+    /// Ends the thread's participation in the session for good. Called by the owner when its thread
+    /// ends. Does nothing and returns false within an entry.
     pub(crate) fn close(&self) -> bool {
         if !self.handshake.begin() {
             return false;
         }
-        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        // SAFETY: within our turn, so there is no other reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         self.leave_session(own, Timestamp::now());
-        // The turn never ends: nothing is recorded through this recorder any more.
+        // The turn never ends, so this recorder records nothing more.
         true
     }
 
-    /// Whether the thread is in the middle of an entry. Asked by the thread itself.
+    /// Whether the thread is within an entry. Called by the thread itself.
     pub(crate) fn is_busy(&self) -> bool {
         self.handshake.is_busy()
     }
 
-    /// Runs `body` with the recorder's session, joining it first if need be. When there is none,
-    /// what is to be counted has been counted.
+    /// Runs `body` with the recorder's session, after joining it if necessary. If there is none,
+    /// any drop has been counted.
     pub(crate) fn with_home<T>(&self, body: impl FnOnce(&ThreadContext) -> T) -> Option<T> {
         if !self.handshake.begin() {
             self.count_reentrant();
             return None;
         }
         let _turn = Turn(self);
-        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        // SAFETY: within our turn, so there is no other reference (module invariant).
         let own = unsafe { &mut *self.own.get() };
         self.enter(own).ok()?;
         own.home.as_ref().map(body)
     }
 
-    /// The thread has another name: what was noted under the old one, while there was no row for
-    /// it, is void.
+    /// Discards the state kept under the thread's old name while there was no row for it.
     pub(crate) fn renamed(&self) {
         if self.handshake.begin() {
             let _turn = Turn(self);
-            // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+            // SAFETY: within our turn, so there is no other reference (module invariant).
             let own = unsafe { &mut *self.own.get() };
             own.waiting = None;
         }
     }
 
-    /// Runs `body` with the chunk manager of the running session if the thread records in it
-    /// already. `None` otherwise, also in the middle of an entry: the caller has another way.
+    /// Runs `body` with the chunk manager of the running session if the thread already records in
+    /// it. `None` otherwise, also within an entry: the caller then uses another way.
     #[inline]
     pub(crate) fn with_joined<T>(&self, body: impl FnOnce(&ChunkManager) -> T) -> Option<T> {
         if !self.handshake.begin() {
@@ -343,15 +346,15 @@ impl Recorder {
         if !self.handshake.is_armed_for(session_state::word()) {
             return None;
         }
-        // SAFETY: it is our turn, so nobody else has a reference (module invariant).
+        // SAFETY: within our turn, so there is no other reference (module invariant).
         let own = unsafe { &*self.own.get() };
         own.home.as_ref().map(|home| body(&home.manager))
     }
 
     /// Takes the open chunk away from a thread that is not recording right now.
     ///
-    /// Called with the manager's lock held, after `disarm` and a barrier on all threads. False
-    /// if the owner is in the middle of an entry: then it keeps its chunk until its next switch.
+    /// Called with the manager's lock held, after `disarm` and a barrier on all threads. False if
+    /// the owner is within an entry: then it keeps its chunk until its next switch.
     pub(crate) fn seize(&self, manager: &ChunkManager) -> bool {
         if !self.handshake.is_idle() {
             return false;
@@ -364,20 +367,20 @@ impl Recorder {
         true
     }
 
-    /// What the owner has open in this manager's pool.
-    pub(crate) fn open_chunk(&self, manager: &ChunkManager) -> Option<Seen> {
+    /// The owner's open chunk in this manager's pool.
+    pub(crate) fn open_chunk(&self, manager: &ChunkManager) -> Option<SeenChunk> {
         self.chunk.look(manager.tag())
     }
 
-    /// Takes the open chunk that was seen, with what was committed in it then, away from an owner that
-    /// has not recorded since, while recording goes on. Its last entry was written before `done`.
+    /// Takes an open chunk from an owner that has not recorded since it was seen, with what was
+    /// committed in it then, while recording goes on. Its last entry was written before `done`.
     ///
     /// Called with the manager's lock held, after `disarm` and a barrier on all threads. The row is
     /// sealed first: an owner that finds its chunk gone begins the next one where this one ends.
     pub(crate) fn reclaim(
         &self,
         manager: &ChunkManager,
-        seen: Seen,
+        seen: SeenChunk,
         committed: Commit,
         done: Timestamp,
     ) -> bool {
@@ -385,8 +388,8 @@ impl Recorder {
             return false;
         };
         let (row, end) = (slot.thread(), slot.first_entry().wrapping_add(committed.entries()));
-        // While the owner has it still, what was just read is the owner's, and not that of whoever
-        // opened the chunk next.
+        // If the owner still has the chunk, the value just read is the owner's, and not that of a
+        // thread that opened the chunk later.
         if slot.committed() != committed || self.open_chunk(manager) != Some(seen) {
             return false;
         }
@@ -395,14 +398,14 @@ impl Recorder {
         }
         let taken = self.chunk.seize(seen);
         if taken {
-            // Not sealed once more: the owner may have left further chunks by now.
+            // Do not seal again: the owner may have left further chunks since.
             slot.finish(done);
             manager.done.push(slot, seen.index);
         }
         taken
     }
 
-    /// Runs `body` as a payload's serialisation is run.
+    /// Runs `body` like a payload's serialisation.
     #[cfg(test)]
     pub(crate) fn within_an_entry(&self, body: impl FnOnce()) {
         assert!(self.handshake.begin());
@@ -410,7 +413,7 @@ impl Recorder {
         body();
     }
 
-    /// Makes the owner's next entry go the slow way.
+    /// Makes the owner's next entry take the slow path.
     pub(crate) fn disarm(&self) {
         self.handshake.disarm();
     }
@@ -422,9 +425,9 @@ impl Recorder {
     }
 }
 
-/// The slow way to a chunk, from the largest class that is wished to the least that will do. Makes no
-/// system call (but one to allocate a chunk in a file); what only giving memory back would bring is the
-/// maintenance thread's affair.
+/// The slow path to a chunk, from the largest wished class to the least sufficient one. Makes no
+/// system call except to allocate a chunk in a file. Reclaiming memory is left to the maintenance
+/// thread.
 #[cold]
 fn slow_chunk(
     manager: &ChunkManager,
@@ -434,15 +437,15 @@ fn slow_chunk(
 ) -> Result<ChunkIndex, DropReason> {
     manager.not_ready.fetch_add(1, Ordering::Relaxed);
     let state = || manager.try_lock();
-    // A thread without any chunk yet would lose its first entries, not one of many.
+    // A thread without a chunk would lose its first entries, so try for longer.
     let state = if is_first { spin_then_yield(state) } else { spin(state) };
     let mut state = state.ok_or(DropReason::Full)?;
     state.chunks.collect_done_quietly(manager);
     state.chunks.acquire_at_once(manager, least, wished).map_err(|_| DropReason::NoBudget)
 }
 
-/// Makes a chunk that nothing was written into ready again; nobody else need hear of it. False if
-/// something was written, or if no place is free: then it is as it was.
+/// Makes a chunk without entries ready again; no other thread is notified. False if the chunk has
+/// entries or no place is free: then it is unchanged.
 pub(crate) fn put_back(slots: &impl Slots, ready: &ReadyChunks, layout: &Layout, index: ChunkIndex) -> bool {
     let empty = |slot: &&ChunkSlot| slot.committed().entries() == 0;
     let Some(slot) = slots.slot(index).filter(empty) else { return false };
@@ -456,8 +459,8 @@ pub(crate) fn put_back(slots: &impl Slots, ready: &ReadyChunks, layout: &Layout,
     is_back
 }
 
-/// Gives a chunk to the manager: seals its entries in the thread's row and lists it as done. The
-/// row is its thread's still, whatever session that is of, because the thread has not let go of it.
+/// Gives a chunk to the manager: seals its entries in the thread's row and lists it as full. The
+/// row still belongs to its thread, in whichever session, because the thread has not released it.
 fn hand_over(manager: &ChunkManager, row: ThreadIndex, index: ChunkIndex, now: Timestamp) {
     let Some(slot) = manager.pool().slot(index) else { return };
     slot.finish(now);

@@ -1,8 +1,8 @@
-//! Where the owner of a chunk puts its next entry: the words, then the one store that publishes.
+//! Writes the entries of a chunk's owner: the words, then the one store that publishes them.
 //!
-//! Used by [`super::recorder`] only, inside the owner's turn. Invariant: while `slot` is not
-//! null, `left` words of uncommitted room that nobody else touches begin at `next`, in a chunk
-//! of the pool that `home` keeps mapped.
+//! Used by [`super::recorder`] only, inside the owner's turn. Invariant: while `slot` is not null,
+//! `left` words of uncommitted room that only the owner accesses begin at `next`, in a chunk of the
+//! pool that `home` keeps mapped.
 
 #![allow(unsafe_code)]
 
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::entry::{MAX_ENTRY_BYTES, fixed_words, with_length};
-use crate::ids::ThreadIndex;
 use crate::entry_counts::DropReason;
+use crate::ids::ThreadIndex;
 use crate::manager::ChunkManager;
 use crate::manager::chunks::class_of;
 use crate::pool::layout::SIZE_CLASSES;
@@ -20,34 +20,34 @@ use crate::pool::live::{RowUse, ThreadRow};
 use crate::pool::slot::{ChunkSlot, Commit, HAS_FOREIGN};
 use crate::time::Timestamp;
 
-/// Where a recorder writes in a session.
+/// A recorder's session, row and filter result.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadContext {
     pub(crate) manager: Arc<ChunkManager>,
     pub(crate) epoch: u64,
     pub(crate) row: ThreadIndex,
     pub(crate) selected: bool,
-    /// The row has the system's short name, and the session's filter has seen no other.
+    /// The row has the system's short name, and the session's filter has been asked for no other.
     pub(crate) is_named_by_system: bool,
-    /// By what right the thread writes into the row.
+    /// The kind of ownership of the row.
     pub(crate) tenure: RowOwnership,
-    /// Ticks within which a filled chunk calls for a larger one.
+    /// A chunk that fills within this number of ticks calls for a larger one.
     pub(crate) fast_fill: u64,
 }
 
-/// By what right a thread writes into its row.
+/// How a thread owns its row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RowOwnership {
-    /// By none: it is not selected, and the row is the process's.
+    /// Not owned: the thread is not selected, and the row is the process's.
     None,
-    /// It is the thread's until the thread ends.
+    /// Owned until the thread ends.
     Own(RowUse),
-    /// It is the main thread's, and kept for it if it leaves.
+    /// The main thread's row, kept for it if it leaves.
     PendingSum(RowUse),
 }
 
 impl ThreadContext {
-    /// Lets go of the row.
+    /// Releases the row.
     pub(super) fn leave(&self, now: Timestamp) {
         let (threads, pool) = (&self.manager.threads, self.manager.pool());
         match self.tenure {
@@ -57,7 +57,7 @@ impl ThreadContext {
         }
     }
 
-    /// The thread's books.
+    /// The thread's row, which holds its counts.
     pub(crate) fn row(&self) -> Option<&ThreadRow> {
         self.manager.pool().thread_row(self.row)
     }
@@ -70,15 +70,15 @@ pub(super) struct Own {
     pub(super) left: usize,
     pub(super) commit: Commit,
     pub(super) slot: *const ChunkSlot,
-    /// Class wished for at the last switch; a smaller one may be what there was.
+    /// The class wished for at the last switch; the chunk may be smaller.
     pub(super) wish: u8,
     pub(super) taken: Timestamp,
     pub(super) home: Option<ThreadContext>,
-    /// Who the thread is, while there is no row for it.
+    /// The thread's identity while there is no row for it.
     pub(super) waiting: Option<Waiting>,
 }
 
-/// A selected thread that found no row: what it need not find out once more at every entry.
+/// A selected thread that found no row: cached so that later entries need not look it up again.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     /// The session that selected it.
@@ -88,28 +88,28 @@ pub(crate) struct Waiting {
     pub(crate) is_named_by_system: bool,
 }
 
-/// The fixed words of an entry with a tail, all but the lengths.
+/// The fixed words of an entry with a tail, without the lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Front {
     /// First word, with the low bits of the pool's tag in place of the length.
     pub(crate) head: u64,
-    /// Times and thread number, as many as the first word says.
+    /// Times and thread number; the first word tells how many.
     pub(crate) fixed: [u64; 3],
 }
 
 impl Front {
-    /// PayloadBuffer for the first word, the longest fixed part and the lengths.
+    /// Room for the first word, the longest fixed part and the lengths.
     pub(super) const MOST_WORDS: usize = 5;
 }
 
-/// Where a payload is encoded.
+/// The buffer for an encoded payload.
 #[derive(Debug)]
 pub(crate) struct PayloadBuffer<'a> {
     pub(crate) bytes: &'a mut [u8],
     slot: &'a ChunkSlot,
 }
 
-/// Tells a chunk from all others of its pool, before and after.
+/// Distinguishes a chunk's use from all earlier and later ones in its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkLife {
     slot: usize,
@@ -117,27 +117,27 @@ pub(crate) struct ChunkLife {
 }
 
 impl PayloadBuffer<'_> {
-    /// What is left of it behind `len` bytes.
+    /// The remaining room after `len` bytes.
     pub(crate) fn behind(self, len: usize) -> Option<Self> {
         Some(Self { bytes: self.bytes.get_mut(len..)?, slot: self.slot })
     }
 
-    /// The chunk that it is in. Not free: touches what recording leaves alone.
+    /// The chunk of this room. Has a cost: reads words that recording does not use.
     pub(crate) fn chunk(&self) -> ChunkLife {
         ChunkLife { slot: ptr::from_ref(self.slot).addr(), life: self.slot.life() }
     }
 }
 
-/// What follows the fixed words of an entry: inline name, then payload.
+/// The part after an entry's fixed words: inline name, then payload.
 pub(crate) struct Tail<'a, F> {
     pub(crate) name: &'a str,
-    /// Encodes the payload into the room and says how many bytes it took, or that the room
-    /// does not suffice (`Ok(None)`), or that it cannot be encoded.
+    /// Encodes the payload into the room. Returns its length in bytes, or `Ok(None)` if the room
+    /// does not suffice, or an error if it cannot be encoded.
     pub(crate) encode: F,
 }
 
 impl Own {
-    /// Nowhere yet.
+    /// The state without a chunk.
     pub(super) fn nowhere() -> Self {
         Self {
             next: ptr::null_mut(),
@@ -151,7 +151,8 @@ impl Own {
         }
     }
 
-    /// The chunk is not ours any more. Taken away for idleness, its size says nothing about the next.
+    /// Forgets the chunk after it was taken. It was taken for idleness, so its size does not
+    /// determine the next.
     pub(super) const fn forget_chunk(&mut self) {
         self.left = 0;
         self.taken = Timestamp::ZERO;
@@ -167,17 +168,17 @@ impl Own {
         let slot = unsafe { &*self.slot };
         slot.begin(self.commit);
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: `next` has `left >= entry.len()` words of uncommitted room that only we touch;
+        // SAFETY: `next` has `left >= entry.len()` words of uncommitted room that only we access;
         // `entry` is a caller's array and cannot overlap the pool.
         unsafe { ptr::copy_nonoverlapping(entry.as_ptr(), self.next, entry.len()) };
-        // SAFETY: still inside the chunk or one past its end.
+        // SAFETY: the result is inside the chunk or one past its end.
         unsafe { self.finish(slot, entry.len()) };
     }
 
     /// Publishes `words` words written at `next`.
     ///
     /// # Safety
-    /// As for [`Own::write`], and the words are written.
+    /// As for [`Own::write`], and the words have been written.
     #[inline(always)]
     unsafe fn finish(&mut self, slot: &ChunkSlot, words: usize) {
         self.commit = self.commit.plus(words as u64 * 8);
@@ -187,7 +188,7 @@ impl Own {
         self.left -= words;
     }
 
-    /// Tries to write an entry with a tail into what is left; `Ok(false)` if it does not fit.
+    /// Tries to write an entry with a tail into the remaining room; `Ok(false)` if it does not fit.
     #[inline]
     pub(super) fn try_tail<F>(&mut self, front: &Front, tail: &mut Tail<'_, F>) -> Result<bool, ()>
     where
@@ -202,8 +203,8 @@ impl Own {
         slot.begin(self.commit);
         let mut abandon = Abandon { slot, commit: self.commit, home: self.home.as_ref(), returned: false };
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: `left` words of uncommitted room begin at `next`; only we touch them, no
-        // reference into them exists elsewhere, and every bit pattern is a valid word.
+        // SAFETY: `left` words of uncommitted room begin at `next`; only we access them, no other
+        // reference to them exists, and every bit pattern is a valid word.
         let room = unsafe { std::slice::from_raw_parts_mut(self.next, self.left) };
         let filled = fill(room, slot, front, name, &mut tail.encode);
         abandon.returned = true;
@@ -232,8 +233,8 @@ impl Own {
         self.home.as_ref().and_then(ThreadContext::row)
     }
 
-    /// What to ask for when an empty chunk does not suffice: more than the next class holds, but
-    /// no more than the largest entry, unless that is what did not suffice.
+    /// The words to request when an empty chunk does not suffice: more than the next class holds,
+    /// but no more than the largest entry, unless that did not suffice.
     pub(super) fn larger_words(&self) -> usize {
         let most = MAX_ENTRY_BYTES / 8;
         if self.left < most { self.left.saturating_mul(2).saturating_add(1).min(most) } else { self.left + 1 }
@@ -241,9 +242,9 @@ impl Own {
 
     /// The class to wish for next: one up when this chunk filled fast, one down when slowly.
     ///
-    /// Not the class of the chunk itself: one that was smaller for want of a better says nothing
-    /// about the pace, and to grow from it once more would need many small chunks just
-    /// when there is a shortage.
+    /// Based on the wished class, not on the chunk's own: a chunk that was smaller because of a
+    /// shortage does not reflect the pace, and growing from it again would need many small chunks
+    /// just during the shortage.
     pub(super) fn wished_class(&self, now: Timestamp) -> u8 {
         let Some(home) = &self.home else { return 0 };
         if self.taken == Timestamp::ZERO || self.commit.entries() == 0 {
@@ -255,14 +256,14 @@ impl Own {
     }
 }
 
-/// Chunks stay below a sixteenth of the allowance, so that what is kept is kept finely.
+/// Limits chunks to a sixteenth of the allowance, so that data is dropped in small steps.
 fn largest_class(manager: &ChunkManager) -> u8 {
     let (_, allowed) = manager.pool().budget().used_and_allowed();
     let largest = (allowed / 16).max(manager.pool().layout().page);
     class_of(manager.pool().layout(), largest).min(SIZE_CLASSES - 1)
 }
 
-/// Fills in an entry with a tail; `None` if the room does not suffice.
+/// Writes an entry with a tail; `None` if the room does not suffice.
 #[inline]
 fn fill<F>(
     room: &mut [u64],
@@ -275,7 +276,7 @@ where
     F: FnMut(PayloadBuffer<'_>) -> Result<Option<usize>, ()>,
 {
     let [_, first, second, third, _, ..] = room else { return Ok(None) };
-    // Whatever the entry does not have of these, the lengths and the tail overwrite.
+    // The lengths and the tail overwrite the words that the entry does not use.
     [*first, *second, *third] = entry.fixed;
     let Some((front, back)) = room.split_at_mut_checked(fixed_words(entry.head) + 2) else { return Ok(None) };
     // SAFETY: any word is eight valid bytes, and u8 has no alignment.
@@ -293,8 +294,8 @@ where
     Ok(Some(words))
 }
 
-/// Takes the note of a begun entry back unless the entry was finished; a panic of the payload's
-/// serialisation, which never returned, is counted.
+/// Undoes the note of a begun entry unless it was finished; counts a panic of the payload's
+/// serialisation.
 struct Abandon<'a> {
     slot: &'a ChunkSlot,
     commit: Commit,

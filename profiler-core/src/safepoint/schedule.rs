@@ -1,14 +1,15 @@
-//! When the next sample is due, and what has passed since the last one. Pure: ticks come from the caller.
+//! Computes when the next sample is due, and the time since the last one. Pure: ticks come from the
+//! caller.
 //!
-//! Due times lie on a fixed grid, the multiples of the interval, however late the polls come. A pause moves the due time,
-//! and is kept apart from the time that counts.
+//! Due times lie on a fixed grid, the multiples of the interval, however late the polls come. A
+//! pause moves the due time, and is counted separately from the sampled time.
 
 use crate::time::Timestamp;
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SafepointSchedule {
-    /// Ticks; not 0.
+    /// In ticks; not 0.
     interval: u64,
     due: Timestamp,
     last: Timestamp,
@@ -17,34 +18,34 @@ pub(super) struct SafepointSchedule {
     paused: u64,
 }
 
-/// What a sample stands for.
+/// The result of taking a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// The end of the pause before it, were that the first thing since the last sample.
+    /// The end of the pause before the sample, as if the pause came first after the last sample.
     pub(super) pause_until: Option<Timestamp>,
-    /// When it is taken.
+    /// The time of the sample.
     pub(super) at: Timestamp,
 }
 
 impl SafepointSchedule {
-    /// Begins now.
+    /// A schedule that begins now.
     pub(super) fn new(interval: u64, now: Timestamp) -> Self {
         let interval = interval.max(1);
         Self { interval, due: after(now, interval), last: now, paused_since: None, paused: 0 }
     }
 
-    /// Whether it is time.
+    /// Whether a sample is due.
     #[inline]
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         now >= self.due && self.paused_since.is_none()
     }
 
-    /// A pause begins, unless one has.
+    /// Begins a pause, unless one is in progress.
     pub(super) fn suspend(&mut self, now: Timestamp) {
         self.paused_since.get_or_insert(now);
     }
 
-    /// The pause ends, if there is one.
+    /// Ends the pause, if there is one.
     pub(super) fn resume(&mut self, now: Timestamp) {
         if let Some(since) = self.paused_since.take() {
             let pause = now.since(since);
@@ -53,9 +54,9 @@ impl SafepointSchedule {
         }
     }
 
-    /// A sample is taken; the next is due at the next point of the grid.
+    /// Takes a sample; the next is due at the next grid point.
     pub(super) fn take(&mut self, now: Timestamp) -> Taken {
-        // A clock that went back stands still.
+        // If the clock went back, use the last time.
         let at = now.max(self.last);
         let pause = std::mem::take(&mut self.paused).min(at.since(self.last));
         let pause_until = (pause > 0).then(|| Timestamp::from_raw(self.last.raw().saturating_add(pause)));
@@ -64,7 +65,7 @@ impl SafepointSchedule {
     }
 }
 
-/// The next point of the grid.
+/// The next grid point.
 fn after(now: Timestamp, interval: u64) -> Timestamp {
     let ticks = now.raw();
     Timestamp::from_raw(ticks.saturating_add(interval - ticks % interval))

@@ -1,4 +1,4 @@
-//! Counters over time: one entry per tick with what has changed.
+//! Samples counters: one entry per tick with the values that changed.
 //!
 //! Called by the sampler's thread at every tick. A counter that changes after it was constant for
 //! some ticks is also written with its old value at the tick before, so a graph shows a step and
@@ -23,16 +23,16 @@ static RESIDENT: Counter = Counter::new("Resident memory", "Memory", "Memory tha
 /// The counters that the profiler itself measures at every tick.
 #[derive(Debug)]
 struct Measured {
-    /// Processor time when the session began.
+    /// Processor time at the start of the session.
     cpu_before: Option<u64>,
     memory: Option<sys::ResidentMemory>,
 }
 
-/// A counter at the tick before.
+/// A counter's value at the previous tick.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     value: CounterValue,
-    /// The tick at which it was written last.
+    /// The tick at which it was last written.
     written: u64,
 }
 
@@ -46,14 +46,14 @@ pub(crate) struct CounterSampler {
     last: Vec<Last>,
     tick: u64,
     last_at: Timestamp,
-    /// Counters of the tick before, and of this one.
+    /// Counters at the previous tick, and at this one.
     before: Vec<CounterValue>,
     now: Vec<CounterValue>,
 }
 
 impl CounterSampler {
-    /// For the session that runs in this pool. Every tick calls `flush` before it reads the
-    /// counters.
+    /// Makes the sampler of the session that runs in this pool. Every tick calls `flush` before it
+    /// reads the counters.
     pub(crate) fn new(manager: Arc<ChunkManager>, features: Features, flush: fn()) -> Self {
         let wants = |feature| features.contains(feature);
         let cpu_before = wants(Features::PROCESS_CPU).then(sys::process_cpu_ns).flatten();
@@ -63,7 +63,7 @@ impl CounterSampler {
         Self { manager, flush, measured, last, tick: 0, last_at: Timestamp::ZERO, before, now }
     }
 
-    /// Writes what has changed since the tick before; at the first one everything.
+    /// Writes the values that changed since the previous tick; at the first tick, all.
     pub(crate) fn tick(&mut self, writer: &mut SampleWriter, at: Timestamp) {
         (self.flush)();
         self.measured.take();
@@ -78,7 +78,7 @@ impl CounterSampler {
         self.last_at = at;
     }
 
-    /// Finds what has changed.
+    /// Finds the values that changed.
     fn look(&mut self) {
         let Self { manager, last, tick, before, now, .. } = self;
         before.clear();
@@ -98,7 +98,8 @@ impl CounterSampler {
                     now.push(value);
                 }
                 None => {
-                    // A new counter was zero before. At the first tick its past is unknown.
+                    // A new counter was zero before. At the first tick its earlier value is
+                    // unknown.
                     if *tick > 1 {
                         before.push(CounterValue { value: 0, number: 0, ..value });
                     }
@@ -128,7 +129,7 @@ fn set(counter: &'static Counter, value: u64) {
     }
 }
 
-// A session of its own is not needed: what is written is what was found.
+// These tests need no session: they check the values found, not the entries.
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -162,7 +163,7 @@ mod tests {
 
     type Written = Vec<(u32, i64, u64)>;
 
-    /// What a tick writes: for the tick before, and for itself.
+    /// The values that a tick writes: for the previous tick, and for itself.
     fn tick(sampler: &mut CounterSampler) -> (Written, Written) {
         sampler.tick += 1;
         sampler.look();

@@ -1,4 +1,4 @@
-//! What frames refer to, for programs that have a sampler of their own.
+//! Defines modules and labels for programs that have a sampler of their own.
 //!
 //! A definition lasts as long as the session's pool and is never removed: define each module and
 //! label once per session. Not for signal handlers. In a forked child nothing can be defined.
@@ -8,8 +8,8 @@ use crate::ids::DefinitionId;
 use crate::pool::definitions::{Definition, ModuleDefinition};
 use crate::record::local;
 
-/// Defines a file whose code ran. `None` while no session runs, and if the pool has no room left
-/// for names.
+/// Defines a file of executable code. `None` while no session runs, and if the pool has no room
+/// left for names.
 pub fn define_module(module: &ModuleDefinition) -> Option<DefinitionId> {
     let ModuleDefinition { path, build_id, base, start, end } = module.clone();
     local::with_manager(|manager| {

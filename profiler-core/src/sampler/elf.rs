@@ -1,10 +1,10 @@
-//! What unwinding needs of a loaded ELF file, read from the memory it is loaded to.
+//! Reads the unwinding data of a loaded ELF file from memory.
 //!
-//! From memory and not from the file: all of it is loaded anyway, the file may be replaced, deleted or out of
-//! reach of a sandbox, and what has no file (vdso) is read the same way. Copied, because a library
-//! may be unloaded while we unwind.
+//! Memory is read rather than the file: all the data is loaded anyway, the file may have been
+//! replaced, deleted or hidden by a sandbox, and modules without a file (vdso) are read the same
+//! way. The data is copied, because a library may be unloaded during unwinding.
 //!
-//! Invariant: any bytes are accepted; what makes no sense is left out.
+//! Invariant: any bytes are accepted; invalid parts are left out.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ const LOAD: u32 = 1;
 const NOTE: u32 = 4;
 const EH_FRAME_HDR: u32 = 0x6474_e550;
 const BUILD_ID: u32 = 3;
-/// Most bytes of one module's unwinding tables.
+/// The most bytes of one module's unwinding tables.
 const MAX_TABLES: u64 = 64 << 20;
 const MAX_NOTES: u64 = 1 << 16;
 
-/// A section of a loaded file: its addresses as the file has them, and its bytes.
+/// A section of a loaded file: its addresses in the file's own numbering, and its bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) addresses: Range<u64>,
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// A loaded file. Addresses are the file's own; `bias` is what was added to them.
+/// A loaded file. Addresses are the file's own; `bias` was added to them on loading.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     pub(super) bias: u64,
-    /// From the first to after the last loaded address.
+    /// From the first loaded address to the end of the last.
     pub(super) addresses: Range<u64>,
     pub(super) build_id: Vec<u8>,
-    /// The index of the unwinding tables, and they themselves.
+    /// The index of the unwinding tables, and the tables.
     pub(super) tables: Option<(Section, Section)>,
 }
 
@@ -51,7 +51,7 @@ impl Segment {
 }
 
 impl Image {
-    /// The file whose first bytes are loaded at `header`.
+    /// Reads the file whose first bytes are loaded at `header`.
     pub(super) fn read(memory: &OwnMemory, header: u64) -> Option<Self> {
         let segments = read_segments(memory, header)?;
         let loads = || segments.iter().filter(|segment| segment.kind == LOAD);
@@ -89,7 +89,7 @@ fn bytes(memory: &OwnMemory, address: u64, len: u64) -> Option<Arc<[u8]>> {
     let mut done = 0;
     while let Some(room) = bytes.get_mut(done..).filter(|room| !room.is_empty()) {
         match memory.read(address.checked_add(done as u64)?, room) {
-            0 => break, // the last page of a segment may not be there to its end
+            0 => break, // the last page of a segment may be partly unmapped
             read => done += read,
         }
     }
@@ -101,7 +101,7 @@ fn read_segments(memory: &OwnMemory, header: u64) -> Option<Vec<Segment>> {
     let mut head = [0; 64];
     let is_elf64 = memory.read(header, &mut head) == 64 && head.starts_with(b"\x7fELF\x02\x01");
     let (at, size, count) = (u64_at(&head, 32)?, u16_at(&head, 54)?, u16_at(&head, 56)?);
-    // More than any linker writes: what is not a module may begin like one.
+    // More segments than any linker writes: other data may begin like a module.
     if !is_elf64 || !(56..=256).contains(&size) || count > 1024 {
         return None;
     }
@@ -112,7 +112,7 @@ fn read_segments(memory: &OwnMemory, header: u64) -> Option<Vec<Segment>> {
     Some(table.chunks_exact(usize::from(size)).filter_map(segment).collect())
 }
 
-/// Where the tables begin that an index belongs to; only the one encoding that linkers write.
+/// The start of the tables of an index. Supports only the encoding that linkers write.
 fn frames_start(index: &Section) -> Option<u64> {
     let relative_to_place_signed_4 = 0x1b;
     let head = index.bytes.get(..8)?;
@@ -123,7 +123,7 @@ fn frames_start(index: &Section) -> Option<u64> {
     Some(index.addresses.start.wrapping_add(4).wrapping_add_signed(distance))
 }
 
-/// How long the tables are: up to the record that ends them, or the last that fits.
+/// The length of the tables: up to the terminating record, or the last record that fits.
 fn frames_len(bytes: &[u8]) -> usize {
     let mut at = 0_usize;
     loop {
@@ -143,7 +143,7 @@ fn frames_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// The linker's identity of the file's contents among notes.
+/// The build id in the notes: identifies the file's contents.
 fn build_id(notes: &[u8]) -> Option<Vec<u8>> {
     let mut at = 0_usize;
     loop {

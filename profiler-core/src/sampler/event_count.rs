@@ -1,15 +1,16 @@
-//! Waiting for the threads that were asked, and telling that one has answered.
+//! Lets the sampler wait until a thread has answered.
 //!
-//! The sampler waits; handlers ring. A handler that has to wake the sampler holds its thread for twice as long, so the
-//! sampler watches for the answer for some microseconds before it sleeps, and a handler makes a system call only if
-//! somebody sleeps. Where watching did not help, because no processor is free for the thread that is asked, it is tried
-//! for less long.
+//! The sampler waits; handlers ring. Waking the sampler doubles the time that a handler holds its
+//! thread. So the sampler polls for the answer for some microseconds before it sleeps, and a
+//! handler makes a system call only if the sampler sleeps. If polling did not help, because no
+//! processor is free for the asked thread, the next polls are shorter.
 //!
-//! Invariant, by two full fences: whoever rings sees the sleeper, or the sleeper sees what was told before the ring.
+//! Invariant, by two full fences: either the ringing handler sees the sleeper, or the sleeper sees
+//! the writes made before the ring.
 //!
 //! ```text
-//! handler: slot full ─▶ rung + 1 ─▶ fence ─▶ is anybody asleep? wake
-//! sampler: asleep = 1 ─▶ fence ─▶ rung? ─▶ slot full? ─▶ sleep unless it rang meanwhile
+//! handler: slot full ─▶ rung + 1 ─▶ fence ─▶ asleep? wake
+//! sampler: asleep = 1 ─▶ fence ─▶ rung? ─▶ slot full? ─▶ sleep unless rung meanwhile
 //! ```
 
 use std::time::{Duration, Instant};
@@ -19,10 +20,11 @@ use crate::sync::{AtomicU32, Ordering, full_fence};
 #[cfg(not(loom))]
 use crate::sys::native::wake;
 
-/// How long an answer is watched for at most, and at least: delivering a signal takes some microseconds.
+/// The shortest and the longest time to poll for an answer: delivering a signal takes some
+/// microseconds.
 const WATCH: (Duration, Duration) = (Duration::from_micros(2), Duration::from_micros(40));
 
-/// One for all slots.
+/// The event count shared by all slots.
 #[derive(Debug)]
 pub(super) struct EventCount {
     rung: AtomicU32,
@@ -34,7 +36,7 @@ impl EventCount {
         Self { rung: AtomicU32::new(0), asleep: AtomicU32::new(0) }
     }
 
-    /// Somebody has answered. For signal handlers: the caller keeps `errno`.
+    /// Reports an answer. For signal handlers: the caller preserves `errno`.
     pub(super) fn ring(&self) {
         if self.must_wake() {
             #[cfg(not(loom))]
@@ -48,7 +50,7 @@ impl EventCount {
         self.asleep.load(Ordering::Relaxed) != 0
     }
 
-    /// What to sleep on; `None` if the answer is there.
+    /// Announces a sleep and returns the value to sleep on; `None` if the answer is there.
     fn lie_down(&self, is_there: impl Fn() -> bool) -> Option<u32> {
         self.asleep.store(1, Ordering::Relaxed);
         full_fence();
@@ -56,7 +58,7 @@ impl EventCount {
         (!is_there()).then_some(rung)
     }
 
-    /// Sleeps until the answer is there, or the time is over. False if it is not there then.
+    /// Sleeps until the answer is there or the deadline has passed. False if there is no answer.
     fn sleep(&self, until: Instant, is_there: impl Fn() -> bool) -> bool {
         let mut came = true;
         while let Some(_rung) = self.lie_down(&is_there) {
@@ -73,7 +75,7 @@ impl EventCount {
     }
 }
 
-/// The sampler's way of waiting.
+/// The sampler's side: polls, then sleeps.
 #[derive(Debug)]
 pub(super) struct Patience {
     watch: Duration,
@@ -84,7 +86,7 @@ impl Patience {
         Self { watch: WATCH.1 }
     }
 
-    /// Waits until the answer is there, or the time is over. False if it is not there then.
+    /// Waits until the answer is there or the deadline has passed. False if there is no answer.
     pub(super) fn wait(&mut self, bell: &EventCount, until: Instant, is_there: impl Fn() -> bool) -> bool {
         if is_there() {
             return true;
@@ -100,11 +102,11 @@ impl Patience {
     }
 }
 
-/// Watches for the answer for so long.
+/// Polls for the answer for at most this time.
 fn watch(at_most: Duration, is_there: impl Fn() -> bool) -> bool {
     let end = now() + at_most;
     loop {
-        // Looking at the clock takes as long as some looks.
+        // Reading the clock takes as long as several polls.
         for _ in 0..16 {
             if is_there() {
                 return true;
@@ -156,7 +158,7 @@ mod tests {
         }
         assert_eq!(patience.watch, WATCH.0);
         let looks = std::cell::Cell::new(0);
-        // On a machine that preempts this thread between two looks, an answer is late.
+        // If the machine preempts this thread between two polls, an answer is late.
         let is_longest = (0..10_000).any(|_| {
             looks.set(0);
             let at_the_second_look = || looks.replace(looks.get() + 1) == 1;
@@ -186,7 +188,7 @@ mod models {
                 })
             };
             let slept_on = bell.lie_down(|| slot.load(Ordering::Acquire) == 1);
-            // The system looks at the word once more before it lets anybody sleep on it.
+            // The system compares the word again before it puts a thread to sleep on it.
             let sleeps = slept_on.is_some_and(|rung| bell.rung.load(Ordering::Relaxed) == rung);
             let woke = handler.join().unwrap();
             assert!(woke || !sleeps, "nobody wakes it");

@@ -1,6 +1,6 @@
 //! The list of this process's mappings, line by line.
 //!
-//! Read by `modules` to find code, and by `targets` to find the stack that an address lies in.
+//! Read by `modules` to find code, and by `targets` to find the stack that contains an address.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,11 +12,11 @@ pub(super) struct Mapping<'a> {
     pub(super) end: u64,
     pub(super) readable: bool,
     pub(super) executable: bool,
-    /// Where in its file it begins.
+    /// The offset in its file.
     pub(super) offset: u64,
-    /// Device and file number as text; of no file "00:00 0".
+    /// The file number; 0 without a file.
     pub(super) inode: u64,
-    /// File, or a name in brackets, or nothing.
+    /// The file, a name in brackets, or empty.
     pub(super) path: &'a str,
 }
 
@@ -26,14 +26,14 @@ impl Mapping<'_> {
     }
 }
 
-/// The list as it was when it was read last.
+/// The list as of the last read.
 #[derive(Debug, Default)]
 pub(super) struct Maps {
     text: Vec<u8>,
 }
 
 impl Maps {
-    /// Reads it anew.
+    /// Reads the list again.
     pub(super) fn read(&mut self) -> io::Result<()> {
         self.text.clear();
         File::open("/proc/self/maps")?.read_to_end(&mut self.text).map(drop)
@@ -44,7 +44,7 @@ impl Maps {
         self.text.split(|byte| *byte == b'\n').filter_map(|line| parse(std::str::from_utf8(line).ok()?))
     }
 
-    /// The mapping that an address lies in.
+    /// The mapping that contains an address.
     pub(super) fn at(&self, address: u64) -> Option<Mapping<'_>> {
         self.iter().find(|mapping| mapping.contains(address))
     }

@@ -1,11 +1,11 @@
-//! Which files' code is loaded where, and what unwinding needs of them.
+//! Finds the files whose code is loaded, their addresses and their unwinding data.
 //!
-//! Owned by the sampler's thread. A look reads the list of mappings, reads what is new from memory, defines it in
-//! the pool, and makes a new [`Snapshot`] if anything changed. Nothing is asked of the loader, whose lock the
-//! program may hold for as long as it likes.
+//! Owned by the sampler's thread. A refresh reads the list of mappings, reads new modules from
+//! memory, defines them in the pool, and makes a new [`Snapshot`] if anything changed. It asks
+//! nothing of the loader, because the program may hold the loader's lock for any length of time.
 //!
-//! A frame's address is relative to the module's bias, so it is the address that the file itself uses
-//! (ELF: `p_vaddr`), whatever kind of file it is; a program that is not relocated has bias 0.
+//! A frame's address is relative to the module's bias, so it is the address that the file itself
+//! uses (ELF: `p_vaddr`), for every kind of file. A program that is not relocated has bias 0.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 use crate::sys::native::memory::OwnMemory;
 
-/// Of a main thread's stack without a limit, so much is believed to be one.
+/// The assumed size of a main thread's stack that has no limit.
 const LARGEST_MAIN_STACK: u64 = 128 << 20;
 
-/// A file by what tells it from another that is loaded at the same place later.
+/// A file and its place, to distinguish it from another file loaded there later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     header: u64,
@@ -30,12 +30,12 @@ struct Key {
     path: String,
 }
 
-/// What identifies a file for the reader of a profile, at whatever address it is loaded.
+/// The identity of a file for readers of a profile, at any load address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     path: String,
     build_id: Vec<u8>,
-    /// The inode of a file without a build id: another file may have its name later.
+    /// The inode of a file without a build id: another file may get its name later.
     inode: u64,
     /// The start and end of its code, relative to its bias.
     extent: (u64, u64),
@@ -62,14 +62,14 @@ struct Loaded {
     id: DefinitionId,
 }
 
-/// All modules that are known.
+/// All known modules.
 #[derive(Debug)]
 pub(super) struct Modules {
     maps: Maps,
     loaded: HashMap<Key, Loaded>,
     defined: DefinedFiles,
     main_stack: (u64, u64),
-    /// The fingerprint of the last look.
+    /// The fingerprint of the last list of mappings.
     seen: u64,
     snapshot: Arc<Snapshot>,
 }
@@ -80,17 +80,17 @@ impl Modules {
         Self { maps: Maps::default(), loaded: HashMap::new(), defined: DefinedFiles::default(), main_stack: (0, 0), seen: 0, snapshot }
     }
 
-    /// The modules as they were at the last look.
+    /// The modules as of the last refresh.
     pub(super) const fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }
 
-    /// The list of mappings as it was at the last look.
+    /// The list of mappings as of the last refresh.
     pub(super) const fn maps(&self) -> &Maps {
         &self.maps
     }
 
-    /// Looks again. True if there is a new snapshot. New files are defined in the pool.
+    /// Refreshes the modules. True if there is a new snapshot. Defines new files in the pool.
     pub(super) fn look(&mut self, memory: &OwnMemory, manager: &ChunkManager, notices: &mut Notices) -> bool {
         if let Err(error) = self.maps.read() {
             notices.tell(Notice::Files, || {
@@ -134,14 +134,13 @@ fn load(
 ) -> Option<Loaded> {
     let image = Image::read(memory, key.header)?;
     let mut loaded = Loaded { image, id: DefinitionId::NONE };
-    // Without room for it its addresses are unknown ones; unwinding goes on.
+    // Without room for the definition, addresses in it are unknown; unwinding still works.
     loaded.id = defined.number(told, key, &loaded).unwrap_or(DefinitionId::NONE);
     Some(loaded)
 }
 
 impl DefinedFiles {
-    /// The number of a file, which is defined if it was not before. `None` if there is no room for
-    /// it.
+    /// The number of a file, which is defined here if it is new. `None` if there is no room for it.
     fn number(
         &mut self,
         (manager, notices): (&ChunkManager, &mut Notices),
@@ -176,7 +175,7 @@ fn placed(loaded: &Loaded) -> Placed {
     Placed { start: at(addresses.start), end: at(addresses.end), bias: *bias, id: loaded.id }
 }
 
-/// A number that changes when the files do that are mapped, or their places. Allocates nothing.
+/// A number that changes when the mapped files or their addresses change. Allocates nothing.
 fn fingerprint(maps: &Maps) -> u64 {
     use std::hash::{Hash, Hasher};
     let mut hasher = std::hash::DefaultHasher::new();
@@ -188,7 +187,7 @@ fn is_file(line: &Mapping<'_>) -> bool {
     line.readable && (line.inode != 0 || line.path == "[vdso]")
 }
 
-/// The files that code is mapped from, each by the mapping of its first bytes.
+/// The files with mapped code, each by the mapping of its first bytes.
 fn code(maps: &Maps) -> Vec<Key> {
     let mut found: Vec<Key> = Vec::new();
     let mut header: Option<Mapping<'_>> = None;
@@ -209,7 +208,7 @@ fn code(maps: &Maps) -> Vec<Key> {
     found
 }
 
-/// Where the main thread's stack may be: it grows down.
+/// The range that the main thread's stack may occupy: it grows down.
 fn main_stack(maps: &Maps) -> (u64, u64) {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
     let most = limit.unwrap_or(LARGEST_MAIN_STACK).min(LARGEST_MAIN_STACK);

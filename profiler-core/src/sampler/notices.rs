@@ -8,16 +8,16 @@ use std::sync::Arc;
 use crate::manager::ChunkManager;
 use crate::pool::definitions::Definition;
 
-/// What cannot be seen.
+/// The subject of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// Where threads wait.
+    /// Where threads wait is unknown.
     Waits,
-    /// Which threads run.
+    /// Which threads run is unknown.
     States,
-    /// Which threads there are.
+    /// The list of threads is unknown.
     Threads,
-    /// Which files code is mapped from.
+    /// The files with mapped code are unknown.
     Files,
     /// There is no room for more files.
     ManyFiles,
@@ -42,7 +42,7 @@ impl Notices {
         let bit = 1 << notice as u32;
         if self.told & bit == 0 {
             self.told |= bit;
-            // If there is no room for it, the profile says that definitions are missing.
+            // If there is no room for it, the profile reports that definitions are missing.
             let _ = self.manager.pool().define(&Definition::Notice { text: why() });
         }
     }

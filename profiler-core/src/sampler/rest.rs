@@ -1,43 +1,43 @@
-//! Threads at rest: those that used no processor time since their last sample.
+//! Idle threads: those that used no processor time since their last sample.
 //!
-//! Such a thread costs one entry when it falls asleep, which is its last sample, and one when it
-//! wakes: "as before until then, at this number of ticks". A thread that sleeps for long also gets
-//! an entry after each [`TOLD`], so that captures during the rest, and captures of a short range,
-//! contain it. In each tick only [`LOOKS`] of the threads at rest are looked at, in turn, so that
-//! thousands cost no more than dozens. When a thread's turn comes, its clock still says how much
+//! An idle period costs one entry when the thread falls asleep, which is its last sample, and one
+//! when it wakes, which repeats that sample for the number of ticks. In a long idle period an entry
+//! is also written after each [`TOLD`], so that captures during the period, and captures of a short
+//! range, contain the thread. Each tick checks only [`LOOKS`] of the idle threads, in turn, so
+//! thousands cost no more than dozens. A thread's clock still shows the processor time it used when
+//! its turn comes.
 //! processor time it used.
 
 use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// How many threads at rest are looked at in one tick.
+/// The most idle threads that are checked in one tick.
 pub(super) const LOOKS: usize = 32;
-/// How long a rest lasts before an entry records it so far.
+/// The longest idle time without an entry.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// The part of a thread's rest that is not recorded yet.
+/// The unrecorded part of a thread's idle period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rest {
-    /// How many ticks there were at which the thread did the same as before.
+    /// The number of ticks at which the thread was idle.
     ticks: u64,
     /// The time of the last of these ticks.
     until: Timestamp,
 }
 
 impl Rest {
-    /// A rest of no ticks.
+    /// An idle period of no ticks.
     pub(super) const fn new() -> Self {
         Self { ticks: 0, until: Timestamp::ZERO }
     }
 
-    /// Adds `ticks` at which the thread did the same as before. `until` is the time of the last
-    /// one.
+    /// Adds `ticks` at which the thread was idle. `until` is the time of the last one.
     pub(super) const fn go_on(&mut self, ticks: u64, until: Timestamp) {
         (self.ticks, self.until) = (self.ticks.saturating_add(ticks), until);
     }
 
-    /// Takes what is not recorded yet, for the caller to record.
+    /// Takes the unrecorded part, for the caller to record.
     pub(super) fn take(&mut self) -> Option<(u64, Timestamp)> {
         let Self { ticks, until } = std::mem::replace(self, Self::new());
         (ticks > 0).then_some((ticks, until))
@@ -49,7 +49,7 @@ impl Rest {
     }
 }
 
-/// Ticks of a rest after which an entry is due.
+/// The number of idle ticks after which an entry is due.
 pub(super) fn most_untold(interval: Duration) -> u64 {
     let ticks = TOLD.as_nanos() / interval.as_nanos().max(1);
     u64::try_from(ticks).unwrap_or(u64::MAX).max(1)

@@ -1,14 +1,14 @@
-//! From a copied stack to a recorded sample: modules, unwinding, writing.
+//! Turns a copied stack into a recorded sample: reads modules, unwinds, writes.
 //!
-//! Owned by the sampler's thread. Allocates nothing per sample once every thread was sampled at its deepest,
-//! and no module is new.
+//! Owned by the sampler's thread. Allocates nothing per sample once every thread has been sampled
+//! at its deepest and no module is new.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::schedule::now;
 use super::capture::{Bounds, STACK_BYTES, Seen};
-use super::control::{Shared, count};
+use super::control::{SamplerShared, count};
 use super::modules::Modules;
 use super::notices::{Notice, Notices};
 use super::rest::Rest;
@@ -28,23 +28,24 @@ use crate::sys::native::memory::OwnMemory;
 use crate::sys::native::tasks::{self, Doing, Wait};
 use crate::time::Timestamp;
 
-/// Time between two looks at the modules, if nothing calls for one: a library may have taken another's place.
+/// The time between two refreshes of the modules without another reason: a library may have
+/// replaced another.
 const CALM: Duration = Duration::from_secs(1);
-/// Shortest time between two looks: where code is made at run time, unknown addresses never end.
+/// The shortest time between two refreshes: code made at run time always has unknown addresses.
 const PRESSED: Duration = Duration::from_millis(20);
-/// The same for a look that only says where a new thread's stack is.
+/// The shortest time between refreshes that only find a new thread's stack.
 const NEW_THREAD: Duration = Duration::from_millis(5);
 
-/// What turns stacks into samples.
+/// Turns stacks into samples.
 #[derive(Debug)]
 pub(super) struct SampleRecorder {
     pub(super) manager: Arc<ChunkManager>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SamplerShared>,
     pub(super) writer: SampleWriter,
     pub(super) notices: Notices,
     memory: OwnMemory,
     modules: Modules,
-    /// Snapshots that a capturing thread may still have.
+    /// Old snapshots that a capturing thread may still use.
     old: Vec<Arc<Snapshot>>,
     cache: Cache,
     frames: Vec<PlacedFrame>,
@@ -52,13 +53,13 @@ pub(super) struct SampleRecorder {
     words: Vec<u64>,
     finder: LabelFinder,
     looked: Option<Instant>,
-    /// How long unknown addresses are left unknown; grows while looks do not help.
-    patience: Duration,
+    /// How long unknown addresses wait for a refresh; grows while refreshes find nothing new.
+    refresh_after: Duration,
     measures_cpu: bool,
 }
 
 impl SampleRecorder {
-    pub(super) fn new(manager: Arc<ChunkManager>, shared: Arc<Shared>, measures_cpu: bool) -> Self {
+    pub(super) fn new(manager: Arc<ChunkManager>, shared: Arc<SamplerShared>, measures_cpu: bool) -> Self {
         Self {
             notices: Notices::new(Arc::clone(&manager)),
             manager,
@@ -73,26 +74,27 @@ impl SampleRecorder {
             words: vec![0; STACK_BYTES / 8],
             finder: LabelFinder::default(),
             looked: None,
-            patience: PRESSED,
+            refresh_after: PRESSED,
             measures_cpu,
         }
     }
 
-    /// Looks at the modules anew, and has threads capture with what it sees. True if there is something new.
+    /// Refreshes the modules, and publishes the new snapshot to capturing threads. True if there is
+    /// one.
     pub(super) fn look(&mut self) -> bool {
         let changed = self.modules.look(&self.memory, &self.manager, &mut self.notices);
         if changed {
             self.old.extend(self_unwind::publish(Some(Arc::clone(self.modules.snapshot()))));
         }
-        // Given back by us, never by a thread that captures.
+        // Only this thread drops snapshots, never a capturing thread.
         self.old.retain(|old| Arc::strong_count(old) > 1);
         self.looked = Some(now());
         changed
     }
 
-    /// Looks, if the last look is long ago or a thread has met an unknown address.
+    /// Refreshes the modules if the last refresh is long ago or a thread met an unknown address.
     pub(super) fn look_if_due(&mut self) {
-        let met_unknown = self_unwind::has_met_unknown() && self.is_older_than(self.patience);
+        let met_unknown = self_unwind::has_met_unknown() && self.is_older_than(self.refresh_after);
         if met_unknown || self.is_older_than(CALM) {
             self.look();
         }
@@ -102,29 +104,29 @@ impl SampleRecorder {
         self.looked.is_none_or(|looked| looked.elapsed() >= age)
     }
 
-    /// Nobody captures any more.
+    /// Stops captures, and waits for those in progress, up to about a second.
     pub(super) fn close(&mut self) {
         self.old.extend(self_unwind::publish(None));
         for _ in 0..1000 {
             let latest = self.modules.snapshot();
-            // Ours are the one in the list and, of the latest, that of the modules.
+            // The remaining references are the list's and, for the latest snapshot, the modules'.
             self.old.retain(|old| Arc::strong_count(old) > 1 + usize::from(Arc::ptr_eq(old, latest)));
             if self.old.is_empty() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // A thread is held up in the middle of a capture; the last one gives it back.
+        // A thread is suspended within a capture; it drops the last reference.
         self.old.clear();
     }
 
-    /// Finds out where a thread's stack is, from what its handler said. True if it knows more now.
+    /// Finds the bounds of a thread's stack from the handler's answer. True if they are new.
     pub(super) fn learn(&mut self, target: &mut Target, sp: u64, thread_pointer: u64) -> bool {
         let is_main = target.tid.get() == u64::from(std::process::id());
         let find = |modules: &Modules| {
             let stack = modules.maps().at(sp)?;
-            // The C library puts a thread's control block at the upper end of its stack; the main thread's is
-            // elsewhere, and its stack ends where its mapping does.
+            // The C library puts a thread's control block at the upper end of its stack. The main
+            // thread's is elsewhere, and its stack ends where its mapping ends.
             let end = match (is_main, stack.contains(thread_pointer)) {
                 (true, _) if stack.path == "[stack]" => stack.end,
                 (false, true) if sp < thread_pointer => thread_pointer,
@@ -143,7 +145,7 @@ impl SampleRecorder {
         found.is_some() && target.bounds != known
     }
 
-    /// Records what a handler copied.
+    /// Records the stack that a handler copied.
     pub(super) fn record_seen(&mut self, target: &mut Target, seen: &Seen<'_>, cpu_ns: u64) {
         count(&self.shared.counts.taken, 1);
         target.is_exact = true;
@@ -151,10 +153,10 @@ impl SampleRecorder {
         self.write(target, seen.at, cpu_ns, walked, seen.labels);
     }
 
-    /// Records a thread that waits, without disturbing it; false if it does not wait there any more.
+    /// Records a waiting thread without disturbing it; false if it no longer waits there.
     ///
-    /// Registers other than the two that the system tells are unknown; a function that kept its frame pointer
-    /// is found again by the look of its frame.
+    /// The system reports only two registers. The frame of a function that kept its frame pointer
+    /// is found by searching the stack for it.
     pub(super) fn peek(&mut self, target: &mut Target, wait: Wait, cpu_ns: u64) -> bool {
         let start = wait.sp & !7;
         let mut words = std::mem::take(&mut self.words);
@@ -163,7 +165,8 @@ impl SampleRecorder {
         let at = Timestamp::now();
         let labels = self.open_labels(target.tid);
         let read = words.get_mut(..most).map_or(0, |room| self.memory.read_words(start, room));
-        // Still there, and it has not run in between: so what was read is one stack.
+        // The thread still waits and has not run in between, so the stack that was read is
+        // consistent.
         let is_whole = tasks::doing(target.tid) == Doing::Waiting(wait)
             && tasks::cpu_ns(target.tid) == Some(target.cpu);
         if is_whole {
@@ -178,7 +181,7 @@ impl SampleRecorder {
         is_whole
     }
 
-    /// Records that a thread does what it did before.
+    /// Records that a thread does the same as at its last sample.
     pub(super) fn repeat(&mut self, target: &Target, cpu_ns: u64) {
         let cpu_ns = self.measures_cpu.then_some(cpu_ns);
         if self.writer.repeat(target.tid, Timestamp::now(), cpu_ns) {
@@ -186,7 +189,7 @@ impl SampleRecorder {
         }
     }
 
-    /// Records the part of a thread's rest that is not recorded yet.
+    /// Records the unrecorded part of a thread's idle period.
     pub(super) fn tell_rest(&mut self, thread: ThreadId, rest: &mut Rest) {
         let Some((ticks, until)) = rest.take() else { return };
         let cpu_ns = self.measures_cpu.then_some(0);
@@ -195,7 +198,7 @@ impl SampleRecorder {
         }
     }
 
-    /// Records a sample whose stack is not walked: the open labels alone.
+    /// Records a sample without a stack: processor time and open labels.
     pub(super) fn record_cpu(&mut self, target: &mut Target, cpu_ns: u64) {
         if std::mem::take(&mut target.is_hidden) {
             count(&self.shared.counts.hidden, 1);
@@ -205,7 +208,7 @@ impl SampleRecorder {
         self.write(target, Timestamp::now(), cpu_ns, Walked::default(), labels.open());
     }
 
-    /// Says once why there are samples without stacks.
+    /// Records once why there are samples without stacks.
     fn tell_what_is_hidden(&mut self) {
         match tasks::why_unknown() {
             Some(error) => self.notices.tell(Notice::States, || {
@@ -217,12 +220,12 @@ impl SampleRecorder {
         }
     }
 
-    /// Where a thread notes its labels, if it has any.
+    /// The label stack of a thread, if it has one.
     pub(super) fn labels_of(&mut self, thread: ThreadId) -> Option<&'static LabelStack> {
         self.finder.of(thread)
     }
 
-    /// The labels that a thread has open, read from here.
+    /// Reads a thread's open labels from this thread.
     fn open_labels(&mut self, thread: ThreadId) -> OpenLabels {
         let mut labels = OpenLabels { all: [(Frame::Unknown(0), 0); MAX_LABELS], count: 0 };
         let found = self.finder.of(thread).and_then(|stack| stack.copy(pool_tag(), &mut labels.all));
@@ -233,9 +236,9 @@ impl SampleRecorder {
     fn unwind(&mut self, registers: Registers, stack: &Copied<'_>) -> Walked {
         let begin = now();
         let mut walked = self.walk(registers, stack);
-        if walked.unknown.is_some() && self.is_older_than(self.patience) {
+        if walked.unknown.is_some() && self.is_older_than(self.refresh_after) {
             let helped = self.look();
-            self.patience = if helped { PRESSED } else { (self.patience * 2).min(CALM) };
+            self.refresh_after = if helped { PRESSED } else { (self.refresh_after * 2).min(CALM) };
             if helped {
                 walked = self.walk(registers, stack);
             }
@@ -271,7 +274,7 @@ impl SampleRecorder {
     }
 }
 
-/// The labels that a thread has open.
+/// The open labels of a thread.
 struct OpenLabels {
     all: [PlacedFrame; MAX_LABELS],
     count: usize,

@@ -1,17 +1,18 @@
-//! When the next tick is due. Pure.
+//! Computes when the next tick is due. Pure.
 //!
-//! A tick that comes late is not made up for by a burst of others: the schedule begins anew. However long ticks take,
-//! the sampler sleeps at least a quarter of the interval between two.
+//! A late tick does not cause a burst of others: the schedule begins anew. The sampler sleeps for
+//! at least a quarter of the interval between two ticks, even if ticks take long.
 
 use std::time::{Duration, Instant};
 
-/// The system's monotonic time, in which sleeps and deadlines count, whatever clock stamps entries.
+/// The system's monotonic time, used for sleeps and deadlines. Entries may be stamped by another
+/// clock.
 #[allow(clippy::disallowed_methods)] // not a timestamp
 pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// The rhythm of ticks.
+/// The schedule of ticks.
 #[derive(Debug)]
 pub(super) struct Schedule {
     interval: Duration,
@@ -24,7 +25,7 @@ impl Schedule {
         Self { interval, next: now }
     }
 
-    /// A tick has ended; how long to sleep.
+    /// A tick has ended; returns how long to sleep.
     pub(super) fn after_tick(&mut self, now: Instant) -> Duration {
         self.next += self.interval;
         if self.next <= now {

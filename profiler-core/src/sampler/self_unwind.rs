@@ -1,11 +1,12 @@
-//! The stack of the calling thread, now: for markers and allocations.
+//! Captures the stack of the calling thread, for markers and allocations.
 //!
-//! Called from anywhere a program records, also from inside its allocator. Allocates nothing (but the
-//! C library may, when a thread asks for the first time where its stack is), waits for no lock: what is not to
-//! be had at once is no stack. Modules are those that the sampler's thread saw last. Reads only between the own
-//! stack pointer and the end of the own stack.
+//! Called wherever a program records, including inside its allocator. It waits for no lock, and
+//! allocates nothing; the C library may allocate when a thread first asks for the bounds of its
+//! stack. If anything is not available at once, the stack is left out. Uses the modules that the
+//! sampler's thread published last. Reads only between the thread's stack pointer and the end of
+//! its stack.
 //!
-//! Invariant: a snapshot is given back by the sampler's thread only, never by one that captures.
+//! Invariant: only the sampler's thread drops a snapshot, never a capturing thread.
 
 #![allow(unsafe_code)]
 
@@ -19,28 +20,29 @@ use crate::sync::fixed::{AtomicU64, Ordering};
 use crate::sys::native::alternate_stack::signal_frame_bytes;
 use crate::sys::native::machine::{Registers, own_stack};
 
-/// So many threads may capture at the same time; one more finds no place.
+/// The most threads that capture at the same time; further ones get no stack.
 const CACHES: usize = 4;
 
 static CURRENT: RwLock<Option<Arc<Snapshot>>> = RwLock::new(None);
-/// Whether a captured stack had an address in no module that is known.
+/// Whether a captured stack had an address in no known module.
 static MET_UNKNOWN: AtomicU64 = AtomicU64::new(0);
 static CAPTURING: [Mutex<Option<Cache>>; CACHES] = [const { Mutex::new(None) }; CACHES];
 
 /// The most stack of the calling thread that the unwinder uses, as the sum of its frames;
-/// `docs/failure-modes.md` says how that was measured. An unwinder that is built without
-/// optimization uses more.
+/// `docs/failure-modes.md` describes the measurement. An unwinder built without optimization uses
+/// more.
 const WALK_BYTES: u64 = if cfg!(debug_assertions) { 6912 } else { 5376 };
-/// The same for the sampler's signal handler, which may interrupt it.
+/// The stack use of the sampler's signal handler, which may interrupt the unwinder.
 const HANDLER_BYTES: u64 = 512;
 
 thread_local! {
-    /// Where the thread's stack is; (0, 0) not asked yet, (1, 1) not to be known.
+    /// The bounds of the thread's stack; (0, 0) not asked yet, (1, 1) unknown.
     static STACK: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// Captures the stack of the calling thread: the return addresses of all functions but this one, outermost
-/// first. `None` while no session walks stacks. A stack that cannot be walked now is left out, and
+/// Captures the stack of the calling thread: the return addresses of all functions but this one,
+/// outermost first. `None` while no session walks stacks. A stack that cannot be walked now is left
+/// out, and marked as cut.
 /// marked as cut.
 #[inline(never)]
 pub(crate) fn capture(frames: &mut [PlacedFrame]) -> Option<Captured> {
@@ -69,7 +71,7 @@ fn try_capture(snapshot: &Snapshot, registers: Registers, frames: &mut [PlacedFr
         MET_UNKNOWN.store(1, Ordering::Relaxed);
     }
     let all = frames.len();
-    // The innermost ones are in this file.
+    // The innermost frame is in this file.
     let len = walked.len.checked_sub(1)?;
     frames.copy_within(all - walked.len..all - 1, 0);
     Some(Captured { len, cut: walked.cut || walked.failed })
@@ -84,7 +86,7 @@ fn bounds(sp: u64, main: (u64, u64)) -> Option<(u64, u64)> {
     }
     let known = STACK.with(|stack| {
         if stack.get() == (0, 0) {
-            stack.set((1, 1)); // should asking capture a stack
+            stack.set((1, 1)); // in case asking captures a stack
             stack.set(own_stack().unwrap_or((1, 1)));
         }
         stack.get()
@@ -92,7 +94,7 @@ fn bounds(sp: u64, main: (u64, u64)) -> Option<(u64, u64)> {
     contains(known).then_some(known)
 }
 
-/// The part of the calling thread's stack that is in use.
+/// The used part of the calling thread's stack.
 struct OwnStack {
     start: u64,
     end: u64,
@@ -101,8 +103,8 @@ struct OwnStack {
 impl StackWords for OwnStack {
     fn word(&self, address: u64) -> Option<u64> {
         let is_in = self.start <= address && address <= self.end.checked_sub(8)? && address.is_multiple_of(8);
-        // SAFETY: aligned, and between the stack pointer of a function that has not returned and the upper end
-        // of the stack it runs on, which is mapped as long as the thread lives.
+        // SAFETY: the address is aligned and lies between the stack pointer of a function that has
+        // not returned and the upper end of its stack, which is mapped while the thread lives.
         is_in.then(|| unsafe { (address as *const u64).read_volatile() })
     }
 
@@ -111,8 +113,8 @@ impl StackWords for OwnStack {
     }
 }
 
-/// Makes a snapshot the one that threads capture with; gives back the one before. Called by the
-/// sampler's thread, which keeps that until nobody else has it.
+/// Publishes a snapshot for capturing threads; returns the previous one. Called by the sampler's
+/// thread, which keeps the previous one until no other thread uses it.
 pub(super) fn publish(snapshot: Option<Arc<Snapshot>>) -> Option<Arc<Snapshot>> {
     if snapshot.is_some() {
         for place in &CAPTURING {
@@ -122,7 +124,7 @@ pub(super) fn publish(snapshot: Option<Arc<Snapshot>>) -> Option<Arc<Snapshot>> 
     std::mem::replace(&mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner), snapshot)
 }
 
-/// Whether a captured stack had an unknown address since the last time this was asked.
+/// Whether a captured stack had an unknown address since the last call.
 pub(super) fn has_met_unknown() -> bool {
     MET_UNKNOWN.load(Ordering::Relaxed) != 0 && MET_UNKNOWN.swap(0, Ordering::Relaxed) != 0
 }
@@ -137,7 +139,7 @@ mod tests {
     use crate::ids::DefinitionId;
     use crate::sys::native::memory::OwnMemory;
 
-    /// All files of this process, none of them defined.
+    /// All files of this process, without definitions.
     fn snapshot() -> Snapshot {
         let (mut maps, memory) = (Maps::default(), OwnMemory::open());
         maps.read().unwrap();
@@ -183,7 +185,7 @@ mod tests {
         let is_in = |frame: &PlacedFrame, function: *const ()| {
             matches!(frame.0, Frame::Unknown(address) if (function as u64..function as u64 + 300).contains(&address))
         };
-        // The two may lie close to each other.
+        // The two functions may be close to each other.
         let outer = frames.iter().position(|frame| is_in(frame, outer as *const ())).unwrap();
         let inner = frames.iter().rposition(|frame| is_in(frame, inner as *const ())).unwrap();
         assert!(outer < inner, "{frames:?}");

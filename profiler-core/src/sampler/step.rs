@@ -1,28 +1,28 @@
-//! Decides what to do with a thread at a tick. The rule: no thread is signalled that waits or may
-//! be about to wait.
+//! Decides how to sample a thread at a tick. The rule: never signal a thread that waits or may be
+//! about to wait.
 //!
 //! A signal ends many waiting calls with `EINTR`, which few programs expect. A thread that runs
-//! when it is looked at may wait when the signal arrives, so one look is not enough. `thread` calls
-//! this for one thread after the other.
+//! when it is checked may wait when the signal arrives, so one check is not enough. `thread` calls
+//! this for each thread in turn.
 //!
 //! | since its last sample the thread | and now it | result |
 //! |---|---|---|
-//! | used no processor time | – | at rest: nothing is recorded until it wakes, see `rest` |
+//! | used no processor time | – | idle: nothing is recorded until it wakes, see `rest` |
 //! | used less than a [`MOMENT`] | runs | left for the next tick |
-//! | used some | runs, did not wait since the last look | signalled, to copy its stack |
-//! | used some | runs, waited since the last look | left for the next tick, unless it is [calm] |
-//! | used some | waits where it waited before | a sample "as before", with the time that it used |
+//! | used some | runs, did not wait since the last check | signalled, to copy its stack |
+//! | used some | runs, waited since the last check | left for the next tick, unless it is [calm] |
+//! | used some | waits where it waited before | the previous sample again, with the time used |
 //! | used some | waits for anything else | stack read from outside |
-//! | used some | waits, the system does not say where | a sample of its processor time and labels |
-//! | used some | not known to run or to wait | the same |
+//! | used some | waits, at an unknown place | a sample of its processor time and labels |
+//! | used some | not known to run or to wait | a sample of its processor time and labels |
 //!
-//! In one kind of wait the program does not notice a signal: a wait for a futex, without a timeout,
-//! while calls that our signal interrupts are restarted. Only in that wait is a thread signalled,
-//! to get its registers, without which its stack may have gaps: a calm thread at once, other
-//! threads when they have been there for [`SETTLED`] ticks.
+//! A program does not notice a signal in one kind of wait: a wait for a futex, without a timeout,
+//! while the system restarts calls that our signal interrupts. Only in that wait is a thread
+//! signalled, to get its registers, without which its stack may have gaps: a calm thread at once,
+//! other threads after [`SETTLED`] ticks in the wait.
 //!
 //! A thread that used less than a [`MOMENT`] may be about to wait again. A thread that is [calm] is
-//! signalled even if it waited since the last look.
+//! signalled even if it waited since the last check.
 //!
 //! [calm]: Habit::is_calm
 
@@ -32,20 +32,20 @@ use crate::sys::native::signal;
 use crate::sys::native::tasks::{self, Doing, Wait};
 
 /// In nanoseconds. A thread that wakes for less than this and waits again, as idle event loops do,
-/// is not signalled while it is awake: the signal would arrive when the thread waits already.
+/// is not signalled while it is awake: the signal would arrive after the thread waits again.
 const MOMENT: u64 = 30_000;
-/// After how many harmless waits in a row a thread counts as calm.
+/// The number of harmless waits in a row after which a thread counts as calm.
 const CALM: u8 = 8;
-/// After how many ticks in the same futex wait a thread is not expected to wake in the microseconds
-/// that a signal takes.
+/// The number of ticks in the same futex wait after which a thread is not expected to wake in the
+/// microseconds that a signal takes.
 const SETTLED: u64 = 64;
-/// After how many ticks without a sample a thread that runs gets one without a stack.
+/// The number of ticks without a sample after which a running thread gets one without a stack.
 const MOST_UNSEEN: u8 = 16;
 
-/// What to do with a thread.
+/// How to sample a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Not now: the time that it used is recorded with its next sample.
+    /// Not now: the time used is recorded with its next sample.
     Nothing,
     Rest,
     Repeat,
@@ -54,19 +54,19 @@ pub(super) enum Step {
     Ask,
 }
 
-/// What is known about how a thread waits.
+/// The observed waits of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Habit {
     /// It was seen in a wait that a signal ends.
     is_delicate: bool,
-    /// How many waits it was seen in that a signal does not end.
+    /// The number of waits seen that a signal does not end.
     calm: u8,
-    /// How often it had waited when it was last seen running.
+    /// The number of its waits when it was last seen running.
     waits: Option<u64>,
 }
 
 impl Habit {
-    /// Nothing is known.
+    /// No waits seen yet.
     pub(super) const fn new() -> Self {
         Self { is_delicate: false, calm: 0, waits: None }
     }
@@ -76,20 +76,20 @@ impl Habit {
         self.calm = self.calm.saturating_add(1);
     }
 
-    /// It was seen in several waits, and a signal would have ended none of them.
+    /// Several waits were seen, and a signal would have ended none of them.
     const fn is_calm(&self) -> bool {
         !self.is_delicate && self.calm >= CALM
     }
 
-    /// Whether it runs and has not waited since the previous look. Counts as a look.
+    /// Whether it runs and has not waited since the previous check. Counts as a check.
     fn has_run_on(&mut self, thread: ThreadId) -> bool {
         let waits = tasks::waits_of_running(thread);
         waits.is_some() && std::mem::replace(&mut self.waits, waits) == waits
     }
 }
 
-/// What to do with a thread that used `cpu_ns` of processor time since its last sample, at tick
-/// number `tick`.
+/// Chooses the step for a thread that used `cpu_ns` of processor time since its last sample, at
+/// tick number `tick`.
 pub(super) fn step(target: &mut Target, cpu_ns: u64, tick: u64, may_ask: bool) -> Step {
     let may_ask = may_ask && target.left_alone == 0;
     if cpu_ns == 0 && target.has_sample {
@@ -136,7 +136,7 @@ fn waiting(target: &mut Target, wait: Wait, cpu_ns: u64, tick: u64, may_ask: boo
     Step::Peek(wait)
 }
 
-/// Whether a thread at rest is signalled once to replace a stack that was only read from outside.
+/// Whether an idle thread is signalled once to replace a stack that was only read from outside.
 fn is_worth_asking(target: &mut Target, tick: u64) -> bool {
     let is_settled = tick.saturating_sub(target.waits_since) >= SETTLED;
     let Some(wait) = target.wait.filter(|wait| !target.is_exact && is_settled && wait.bears_signals()) else {
@@ -146,8 +146,8 @@ fn is_worth_asking(target: &mut Target, tick: u64) -> bool {
     signal::begins_calls_anew() && tasks::doing(target.tid) == Doing::Waiting(wait)
 }
 
-/// Whether a signal that is sent now finds the thread as it was when it was chosen. This is the
-/// last look before the signal is sent: the sampler may have waited for other threads meanwhile.
+/// Whether a signal sent now finds the thread in the state in which it was chosen. This is the last
+/// check before the signal: the sampler may have waited for other threads since the choice.
 pub(super) fn may_be_signalled(target: &mut Target) -> bool {
     match target.wait {
         Some(wait) => tasks::doing(target.tid) == Doing::Waiting(wait),
@@ -204,7 +204,8 @@ pub(super) mod tests {
     fn a_thread_that_runs_is_not_signalled_before_it_ran_from_one_look_to_the_next() {
         let mut own = target_of(sys::current_thread_id());
         assert!(!may_be_signalled(&mut own), "nothing is known of it");
-        let runs_on = (0..1000).any(|_| may_be_signalled(&mut own)); // unless it loses its processor to a fault
+        // Several tries: a page fault may take the processor away.
+        let runs_on = (0..1000).any(|_| may_be_signalled(&mut own));
         assert!(runs_on);
         std::thread::sleep(Duration::from_millis(1));
         assert!(!may_be_signalled(&mut own), "it has waited since");
@@ -215,7 +216,7 @@ pub(super) mod tests {
         beside_a_waiting_thread(|tid, wait| {
             let mut target = target_of(tid);
             assert_eq!(step(&mut target, 100_000, 10, true), Step::Peek(wait));
-            (target.wait, target.has_sample) = (Some(wait), true); // as after that
+            (target.wait, target.has_sample) = (Some(wait), true); // as after a sample
             assert_eq!(step(&mut target, 0, 9 + SETTLED, true), Step::Rest);
             let asks = if signal::begins_calls_anew() { Step::Ask } else { Step::Rest };
             assert_eq!(step(&mut target, 0, 10 + SETTLED, true), asks);

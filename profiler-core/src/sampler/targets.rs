@@ -1,11 +1,12 @@
-//! Who is sampled: the threads that joined the session, and those that never recorded anything.
+//! Lists the threads to sample: those that joined the session, and those that never recorded.
 //!
-//! Threads that joined are found by their rows, at the tick after. All others are found by a list of the
-//! system's at intervals, and get rows that are kept for them: one that records later makes it its own. The
-//! profiler's own threads are never sampled.
+//! Joined threads are found by their rows, at the next tick. All others are found by listing the
+//! system's threads at intervals, and get reserved rows: a thread that records later takes over its
+//! row. The profiler's own threads are never sampled.
 //!
-//! Invariants: a target's row is held (`manager::rows`), so that the samples of a thread that has ended belong to
-//! somebody as long as it is among the last [`MOST_GONE`] that did; of one thread number there is one target.
+//! Invariants: each target's row is held (`manager::rows`), so the samples of an ended thread stay
+//! attributed to it while it is among the last [`MOST_GONE`] ended ones. Each thread number has one
+//! target.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -24,30 +25,31 @@ use crate::sys::native::tasks::{self, Wait};
 use crate::thread_filter::ThreadFilter;
 use crate::time::Timestamp;
 
-/// Time between two lists of all threads: a hundred times what one costs, within these bounds. So threads that
-/// live for some milliseconds are found, and a process with thousands of threads is not held up.
+/// Time between two lists of all threads: a hundred times the cost of one, within these bounds. So
+/// threads that live for some milliseconds are found, and a process with thousands of threads is
+/// not slowed down.
 const LISTING: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
 const LISTING_SHARE: u64 = 100;
 /// A thread may get its name some time after its start.
 const NAMING: Duration = Duration::from_millis(100);
-/// So many ended threads keep their rows for the sake of their samples.
+/// The number of ended threads that keep their rows for their samples.
 const MOST_GONE: usize = 1024;
-/// What the names of the profiler's own threads begin with.
+/// The prefix of the names of the profiler's own threads.
 const OWN_THREADS: &str = "profiler-";
 
-/// A thread that is sampled.
+/// A sampled thread.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) tid: ThreadId,
     row: ThreadIndex,
-    /// Its stack is walked; else only its processor time is noted.
+    /// Its stack is walked; otherwise only its processor time is recorded.
     pub(super) walk: bool,
-    /// Processor time at the last look.
+    /// Processor time at the last check.
     pub(super) cpu: u64,
     pub(super) bounds: Bounds,
-    /// Where it waited when it was sampled last, if it did.
+    /// Where it waited at its last sample, if it did.
     pub(super) wait: Option<Wait>,
-    /// The tick at which it was found there.
+    /// The tick at which it was first found in that wait.
     pub(super) waits_since: u64,
     pub(super) habit: Habit,
     /// Its registers in this wait are known, or were requested.
@@ -58,18 +60,19 @@ pub(super) struct Target {
     /// The number of ticks in a row at which it ran and no sample was taken.
     pub(super) unseen: u8,
     pub(super) rest: Rest,
-    /// It used no processor time between the last two looks.
+    /// It used no processor time between the last two checks.
     pub(super) is_at_rest: bool,
-    /// The tick of the last look.
+    /// The tick of the last check.
     pub(super) looked: u64,
-    /// Signals that it did not answer in a row, and ticks for which it is left alone.
+    /// The number of signals in a row that it did not answer, and the ticks for which it is
+    /// skipped.
     pub(super) missed: u32,
     pub(super) left_alone: u32,
-    /// Whether it blocks the signal is to be looked at before it is asked.
+    /// Its signal mask must be checked before it is asked.
     pub(super) may_be_deaf: bool,
-    /// It has ended, or its number is another's by now.
+    /// It has ended, or another thread has its number.
     pub(super) is_gone: bool,
-    /// When it was found, as long as its name may still be that of the thread that made it.
+    /// When it was found, while its name may still be that of its creator.
     found: Option<Instant>,
 }
 
@@ -100,7 +103,8 @@ impl Target {
         }
     }
 
-    /// There is no sample of it after all: the time that it used is told with its next one, and that says where it is.
+    /// Cancels its sample: the time used is recorded with its next sample, which also tells where
+    /// it is.
     pub(super) const fn put_back(&mut self, cpu_before: u64) {
         (self.cpu, self.wait) = (cpu_before, None);
     }
@@ -109,25 +113,26 @@ impl Target {
 /// A thread that is not sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stranger {
-    /// It was there for the first time. One that the profiler has made itself may not have said so yet.
+    /// First seen. A thread that the profiler created may not have registered as its own yet.
     New,
-    /// It was not wanted when it was looked at first, at this time.
+    /// Not selected when it was first checked, at this time.
     Unwanted(Instant),
 }
 
-/// All threads that are sampled.
+/// All sampled threads.
 #[derive(Debug)]
 pub(super) struct Targets {
     all: Vec<Target>,
     filter: ThreadFilter,
     features: Features,
-    /// Threads that are not sampled, and until when they may still get another name; or that were new.
+    /// Threads that are not sampled because they are new, or with the time of their first check
+    /// because their name may change.
     ignored: HashMap<ThreadId, Stranger>,
     gone: VecDeque<ThreadIndex>,
     listed: Vec<ThreadId>,
     seen_changes: Option<u64>,
     next_listing: Instant,
-    /// The unrecorded rests of threads that have ended or are no longer sampled.
+    /// The unrecorded idle periods of threads that have ended or are no longer sampled.
     untold: Vec<(ThreadId, Rest)>,
 }
 
@@ -162,13 +167,13 @@ impl Targets {
         self.all.iter_mut()
     }
 
-    /// The unrecorded rests of threads that are forgotten.
+    /// Takes one unrecorded idle period of a removed thread.
     pub(super) fn take_untold(&mut self) -> Option<(ThreadId, Rest)> {
         self.untold.pop()
     }
 
-    /// Finds new threads, and forgets those that are gone; true if any are. Allocates only if something changed
-    /// or a listing is due.
+    /// Finds new threads and removes ended ones; true if any were removed. Allocates only if
+    /// something changed or a listing is due.
     pub(super) fn refresh(&mut self, manager: &ChunkManager, notices: &mut Notices) -> bool {
         let before = self.all.len();
         self.forget_gone(manager);
@@ -189,7 +194,7 @@ impl Targets {
         forgot
     }
 
-    /// What is to be done with a thread of this name: nothing, or with or without its stack.
+    /// Whether a thread with these names is sampled (`None`: no), and whether with its stack.
     fn choose(&self, tid: ThreadId, names: &[&str]) -> Option<bool> {
         let is_own =
             tid == sys::current_thread_id() || names.iter().any(|name| name.starts_with(OWN_THREADS));
@@ -199,7 +204,7 @@ impl Targets {
         (wanted && !is_own).then_some(walk)
     }
 
-    /// Threads that have rows: they joined, or are the main thread.
+    /// Adds threads that have rows: they joined, or are the main thread.
     fn add_joined(&mut self, manager: &ChunkManager) {
         let pool = manager.pool();
         let alive: Vec<_> = manager.threads.alive(pool).collect();
@@ -210,7 +215,7 @@ impl Targets {
                 continue;
             }
             if let Some(known) = known {
-                // It joined while a row was made for it, or has a new one.
+                // It joined while its row was being reserved, or has a new one.
                 let old = self.all.swap_remove(known);
                 self.end(manager, &old);
             }
@@ -223,11 +228,11 @@ impl Targets {
         }
     }
 
-    /// Threads that the system knows and we do not.
+    /// Adds threads that the system lists and that are not known yet.
     fn add_found(&mut self, manager: &ChunkManager, notices: &mut Notices) {
         let mut listed = std::mem::take(&mut self.listed);
         if let Err(error) = tasks::list(&mut listed) {
-            // Known threads still exist, as far as their clocks say.
+            // Without a list, the clocks of known threads show whether these still exist.
             notices.tell(Notice::Threads, || {
                 format!("threads that record nothing are not sampled: the list of threads cannot be read: {error}")
             });
@@ -252,7 +257,7 @@ impl Targets {
         if is_settled || self.contains(tid) {
             return;
         }
-        // One that has not run yet has no name of its own, and nothing to show.
+        // A thread that has not run yet has no name of its own, and no stack worth showing.
         if seen_before.is_none() || tasks::cpu_ns(tid) == Some(0) {
             self.ignored.entry(tid).or_insert(Stranger::New);
             return;
@@ -265,15 +270,15 @@ impl Targets {
             return;
         };
         let thread = NewThread { tid, is_main: false, name: &name, at: Timestamp::now() };
-        // Without a row it is tried again at the next listing.
+        // Without a row it is retried at the next listing.
         let Some(row) = manager.threads.keep_found(manager.pool(), thread) else { return };
         self.ignored.remove(&tid);
         self.add(manager, tid, row, walk, Some(now()));
     }
 
-    /// Looks again at the names of threads that were found by the system's, until they have been there for a while.
+    /// Checks the names of found threads again until they have existed for a while.
     fn name_again(&mut self, manager: &ChunkManager) {
-        // From the end, since one that is taken out has the last in its place.
+        // From the end, since removal moves the last one to the removed place.
         for index in (0..self.all.len()).rev() {
             let Some(target) = self.all.get_mut(index).filter(|target| target.found.is_some()) else { continue };
             let Some(name) = tasks::name(target.tid) else { continue };
@@ -307,7 +312,7 @@ impl Targets {
         }
     }
 
-    /// Lets go of the row of a thread that is not sampled any more, if not at once.
+    /// Releases the row of a thread that is no longer sampled, possibly later.
     fn end(&mut self, manager: &ChunkManager, target: &Target) {
         self.untold.push((target.tid, target.rest));
         let (pool, threads) = (manager.pool(), &manager.threads);

@@ -1,21 +1,23 @@
-//! The sampler's thread: one tick after the other.
+//! The sampler's thread: runs one tick after the other.
 //!
-//! A tick looks for new threads, reads counters, and records one sample of every thread that used
+//! A tick finds new threads, reads counters, and records one sample of every thread that used
 //! processor time since its last one. `step` chooses the method that disturbs the thread least.
 //!
-//! Up to [`SLOTS`] threads are asked at once, so that threads which wait for a processor are waited for together.
-//! A thread that does not answer within [`ANSWER`] is counted as missed and left alone for some ticks. That is the time
-//! for all threads of a tick together: who is not reached in it comes first in the next.
+//! Up to [`SLOTS`] threads are asked at once, so the waits for threads without a processor overlap.
+//! A thread that does not answer within [`ANSWER`] is counted as missed and skipped for some ticks.
+//! That limit covers all threads of a tick together: threads that were not reached come first in
+//! the next tick.
 //!
-//! A thread that blocks the signal is not asked, so that none is left waiting in it: that is looked at before its first
-//! signal and after every rest. The processor time of a thread of which there is no sample is told with its next one.
+//! A thread that blocks the signal is not asked, so no signal stays pending in it. This is checked
+//! before its first signal and after every idle period. The processor time of a thread without a
+//! sample is recorded with its next one.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::capture::{Captures, SLOTS, Ticket};
-use super::control::{SamplerConfig, Shared, count, is_periodic};
+use super::control::{SamplerConfig, SamplerShared, count, is_periodic};
 use super::counters::CounterSampler;
 use super::sample_recorder::SampleRecorder;
 use super::notices::Notice;
@@ -30,15 +32,15 @@ use crate::sys;
 use crate::sys::native::{alternate_stack, signal, tasks};
 use crate::time::Timestamp;
 
-/// So long a tick waits for threads. One that waits for a processor for longer counts as missed.
+/// How long a tick waits for answers. A thread that gets no processor for longer counts as missed.
 const ANSWER: Duration = Duration::from_millis(100);
-/// Most ticks for which a thread that does not answer is left alone.
+/// The most ticks for which a thread that does not answer is skipped.
 const LONGEST_REST: u32 = 512;
-/// Without periodic samples the modules are looked at so often, for the stacks of markers.
+/// Time between refreshes of the modules without periodic samples, for the stacks of markers.
 const IDLE: Duration = Duration::from_millis(250);
 
-/// Starts the thread. `None` if the system gives none.
-pub(super) fn run(shared: Arc<Shared>, config: SamplerConfig) -> Option<JoinHandle<()>> {
+/// Starts the thread. `None` if the system cannot create one.
+pub(super) fn run(shared: Arc<SamplerShared>, config: SamplerConfig) -> Option<JoinHandle<()>> {
     let body = move || {
         let _last = Ending(Arc::clone(&shared));
         let interval = config.interval;
@@ -48,8 +50,8 @@ pub(super) fn run(shared: Arc<Shared>, config: SamplerConfig) -> Option<JoinHand
     sys::spawn_quiet("profiler-stacks", body).ok()
 }
 
-/// Says that the sampler has ended, also if that is by a panic: nobody waits for it then.
-struct Ending(Arc<Shared>);
+/// Reports the end of the sampler, also by a panic, so no thread keeps waiting for it.
+struct Ending(Arc<SamplerShared>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -57,71 +59,72 @@ impl Drop for Ending {
     }
 }
 
-/// A thread that was asked.
+/// An asked thread.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     target: usize,
     ticket: Ticket,
     cpu_ns: u64,
-    /// At its last sample.
+    /// Processor time at its last sample.
     cpu_before: u64,
 }
 
-/// What came of asking a thread.
+/// The result of asking a thread.
 #[derive(Clone, Copy, Debug)]
 enum Asking {
     Sent(Ticket),
-    /// All slots are waited for, or out of use: a thread may have lost the processor in its handler.
+    /// All slots have pending tickets or are unusable: a thread may have lost the processor in its
+    /// handler.
     NoSlot,
-    /// This tick has waited long enough.
+    /// The time limit of this tick has passed.
     Late,
-    /// It is gone or deaf, or nobody may be asked any more.
+    /// It has ended or blocks the signal, or no thread may be asked any more.
     No,
     Failed,
 }
 
 #[derive(Debug)]
 struct Ticker {
-    shared: Arc<Shared>,
-    eye: SampleRecorder,
+    shared: Arc<SamplerShared>,
+    recorder: SampleRecorder,
     targets: Targets,
     captures: Option<Captures>,
     asked: Vec<Asked>,
-    /// When this tick has waited long enough.
+    /// The time limit of this tick's waits.
     until: Instant,
-    /// The first thread that it did not reach.
+    /// The first thread that this tick did not reach.
     left_over: Option<usize>,
     features: Features,
     counters: CounterSampler,
-    /// The time at which this tick began, and its number.
+    /// The start time of this tick, and its number.
     at: Timestamp,
-    /// When the tick before it began.
+    /// The start time of the previous tick.
     previous_at: Timestamp,
     number: u64,
-    /// The position at which the looks at threads at rest continue.
+    /// The position at which the checks of idle threads continue.
     next_at_rest: usize,
-    /// Ticks of a rest after which an entry is due.
+    /// The number of idle ticks after which an entry is due.
     most_untold: u64,
-    /// All rests of threads are recorded.
+    /// All idle periods are recorded.
     is_all_told: bool,
 }
 
-/// Nobody captures with our modules any more, also after a panic.
+/// Stops captures with this ticker's modules, also after a panic.
 impl Drop for Ticker {
     fn drop(&mut self) {
-        self.eye.close();
+        self.recorder.close();
     }
 }
 
 impl Ticker {
-    fn new(shared: Arc<Shared>, config: SamplerConfig) -> Self {
+    fn new(shared: Arc<SamplerShared>, config: SamplerConfig) -> Self {
         let SamplerConfig { manager, features, interval, filter, flush_counters } = config;
         local::select_always();
         let measures_cpu = features.contains(Features::CPU) || features.contains(Features::CPU_ALL_THREADS);
         let counters = CounterSampler::new(Arc::clone(&manager), features, flush_counters);
-        let mut eye = SampleRecorder::new(manager, Arc::clone(&shared), measures_cpu);
+        let mut recorder = SampleRecorder::new(manager, Arc::clone(&shared), measures_cpu);
         if features.contains(Features::STACK_WALK) {
-            eye.look();
+            recorder.look();
         }
         let asks = features.contains(Features::STACK_WALK) && is_periodic(features);
         let captures = if asks { Captures::new() } else { None };
@@ -130,7 +133,7 @@ impl Ticker {
         let (until, left_over) = (now(), None);
         Self {
             shared,
-            eye,
+            recorder,
             targets,
             captures,
             asked,
@@ -151,12 +154,12 @@ impl Ticker {
         let is_periodic = is_periodic(self.features);
         let mut schedule = Schedule::new(if is_periodic { interval } else { IDLE }, now());
         while let Some(is_running) = self.shared.begin_tick() {
-            // Nothing may happen between the two halves of a fork.
-            // While the session is paused every entry is refused: rests are recorded after it.
+            // No entry may be written between the two halves of a fork. While the session is paused
+            // every entry is refused: idle periods are recorded after it.
             if session_state::word() & session_state::PAUSED == 0 && !session_state::is_forking() {
                 match (is_running, is_periodic) {
                     (true, true) => self.tick(),
-                    (true, false) => self.eye.look_if_due(),
+                    (true, false) => self.recorder.look_if_due(),
                     (false, _) => self.tell_all_rests(),
                 }
             }
@@ -173,31 +176,31 @@ impl Ticker {
         self.read_counters(at);
         let counted = now();
         if self.features.contains(Features::STACK_WALK) {
-            self.eye.look_if_due();
+            self.recorder.look_if_due();
         }
-        let has_changed = self.targets.refresh(&self.eye.manager, &mut self.eye.notices);
+        let has_changed = self.targets.refresh(&self.recorder.manager, &mut self.recorder.notices);
         while let Some((thread, mut rest)) = self.targets.take_untold() {
-            self.eye.tell_rest(thread, &mut rest);
+            self.recorder.tell_rest(thread, &mut rest);
         }
         if has_changed {
             let targets = &self.targets;
-            self.eye.writer.keep_only(|thread| targets.contains(thread));
+            self.recorder.writer.keep_only(|thread| targets.contains(thread));
         }
         self.sample_all();
         count(&self.shared.counts.ticks, 1);
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        self.eye.writer.overhead(&OverheadEntry {
+        self.recorder.writer.overhead(&OverheadEntry {
             at,
-            locking_ns: 0, // no lock is waited for while others record
+            locking_ns: 0, // waits for no lock while others record
             counters_ns: ns(counted.duration_since(begin)),
             threads_ns: ns(counted.elapsed()),
             total_ns: ns(begin.elapsed()),
         });
     }
 
-    /// Counters of the process, once per tick.
+    /// Reads counters of the process, once per tick.
     fn read_counters(&mut self, at: Timestamp) {
-        self.counters.tick(&mut self.eye.writer, at);
+        self.counters.tick(&mut self.recorder.writer, at);
     }
 
     fn sample_all(&mut self) {
@@ -218,7 +221,7 @@ impl Ticker {
         }
     }
 
-    /// Looks at `looks` of the threads at rest.
+    /// Checks `looks` of the idle threads.
     fn sample_at_rest(&mut self, looks: usize, may_ask: bool) {
         let (first, all, mut left) = (self.next_at_rest, self.targets.len(), looks);
         for turn in 0..all {
@@ -235,7 +238,7 @@ impl Ticker {
         }
     }
 
-    /// Samples a thread. Returns false if the sampler is to end: a stop waits only for threads that
+    /// Samples a thread. Returns false if the sampler must end: a stop waits only for threads that
     /// were signalled already.
     fn go_on(&mut self, index: usize, may_ask: bool) -> bool {
         let goes_on = !self.shared.is_ending();
@@ -251,7 +254,7 @@ impl Ticker {
         let ticks = number.saturating_sub(std::mem::replace(&mut target.looked, number));
         let now = tasks::cpu_ns(target.tid);
         let Some(cpu_ns) = now.and_then(|now| now.checked_sub(target.cpu)) else {
-            target.is_gone = true; // or another has its number
+            target.is_gone = true; // or another thread has its number
             return;
         };
         target.left_alone = target.left_alone.saturating_sub(1);
@@ -260,7 +263,8 @@ impl Ticker {
         let step = step(target, cpu_ns, number, may_ask);
         let was_at_rest = std::mem::replace(&mut target.is_at_rest, step == Step::Rest);
         if was_at_rest && step != Step::Rest && ticks > 1 {
-            // It was not looked at in each tick, and woke in one of them: it rested until the last.
+            // It was not checked in each tick, and woke in one of them: count it as idle until the
+            // last.
             target.rest.go_on(ticks - 1, self.previous_at);
         }
         if step == Step::Rest {
@@ -270,14 +274,14 @@ impl Ticker {
         if step == Step::Rest && !target.rest.is_long(most_untold) {
             return;
         }
-        self.eye.tell_rest(target.tid, &mut target.rest);
+        self.recorder.tell_rest(target.tid, &mut target.rest);
         match step {
             Step::Rest => {}
             Step::Nothing => target.cpu = before,
-            Step::Repeat => self.eye.repeat(target, cpu_ns),
-            Step::Cpu => self.eye.record_cpu(target, cpu_ns),
+            Step::Repeat => self.recorder.repeat(target, cpu_ns),
+            Step::Cpu => self.recorder.record_cpu(target, cpu_ns),
             Step::Peek(wait) => {
-                if !self.eye.peek(target, wait, cpu_ns) {
+                if !self.recorder.peek(target, wait, cpu_ns) {
                     self.not_now(index, before); // it runs again: left for the next tick
                 }
             }
@@ -285,13 +289,13 @@ impl Ticker {
         }
     }
 
-    /// Records all rests so far, so that a reader of the pool sees them.
+    /// Records all idle periods so far, so that a reader of the pool sees them.
     fn tell_all_rests(&mut self) {
         if std::mem::replace(&mut self.is_all_told, true) {
             return;
         }
         for target in self.targets.iter_mut() {
-            self.eye.tell_rest(target.tid, &mut target.rest);
+            self.recorder.tell_rest(target.tid, &mut target.rest);
         }
     }
 
@@ -300,7 +304,7 @@ impl Ticker {
         let Some(target) = self.targets.get_mut(index) else { return };
         let cpu_ns = target.cpu.saturating_sub(cpu_before);
         match unless_unseen_for_long(target, Step::Nothing) {
-            Step::Cpu => self.eye.record_cpu(target, cpu_ns),
+            Step::Cpu => self.recorder.record_cpu(target, cpu_ns),
             _ => target.cpu = cpu_before,
         }
     }
@@ -322,7 +326,7 @@ impl Ticker {
                 target.put_back(cpu_before);
             }
             Asking::No => {
-                target.wait = None; // so its next sample says where it is
+                target.wait = None; // so its next sample tells where it is
                 self.not_now(index, cpu_before);
             }
             Asking::Failed => missed(&self.shared, target, cpu_before),
@@ -337,10 +341,10 @@ impl Ticker {
         if is_late {
             return Asking::Late;
         }
-        if is_deaf(&self.shared, target) || is_cramped(&mut self.eye, target) || !may_be_asked(&self.shared, target) {
+        if is_deaf(&self.shared, target) || is_cramped(&mut self.recorder, target) || !may_be_asked(&self.shared, target) {
             return Asking::No;
         }
-        match captures.ask(target.tid, target.bounds, self.eye.labels_of(target.tid)) {
+        match captures.ask(target.tid, target.bounds, self.recorder.labels_of(target.tid)) {
             Some(Ok(ticket)) => Asking::Sent(ticket),
             Some(Err(error)) if error.raw_os_error() == Some(libc::ESRCH) => {
                 target.is_gone = true;
@@ -351,7 +355,7 @@ impl Ticker {
         }
     }
 
-    /// Takes in what was asked for.
+    /// Waits for all pending answers and records them.
     fn collect(&mut self) {
         let until = self.until;
         while let Some(asked) = self.asked.pop() {
@@ -359,57 +363,59 @@ impl Ticker {
             else {
                 continue;
             };
-            take_in(captures, &mut self.eye, target, asked, until);
+            take_in(captures, &mut self.recorder, target, asked, until);
         }
     }
 }
 
-/// Waits for one thread and records what it did. One whose stack is not known yet is asked once more.
-fn take_in(captures: &mut Captures, eye: &mut SampleRecorder, target: &mut Target, asked: Asked, until: Instant) {
+/// Waits for one thread and records its answer. If its stack was not known yet, asks it once more.
+fn take_in(captures: &mut Captures, recorder: &mut SampleRecorder, target: &mut Target, asked: Asked, until: Instant) {
     let Some(seen) = captures.wait(asked.ticket, until) else {
-        return missed(&eye.shared, target, asked.cpu_before);
+        return missed(&recorder.shared, target, asked.cpu_before);
     };
     if !seen.stack.words.is_empty() {
         target.missed = 0;
-        return eye.record_seen(target, &seen, asked.cpu_ns);
+        return recorder.record_seen(target, &seen, asked.cpu_ns);
     }
     let (sp, thread_pointer) = (seen.registers.sp, seen.thread_pointer);
-    let has_learned = seen.is_at_home && eye.learn(target, sp, thread_pointer);
-    if !has_learned || now() >= until || !may_be_asked(&eye.shared, target) {
+    let has_learned = seen.is_at_home && recorder.learn(target, sp, thread_pointer);
+    if !has_learned || now() >= until || !may_be_asked(&recorder.shared, target) {
         target.missed = 0;
-        return eye.record_seen(target, &seen, asked.cpu_ns); // on a stack that is not the thread's own
+        // The thread ran on a stack other than its own.
+        return recorder.record_seen(target, &seen, asked.cpu_ns);
     }
-    let labels = eye.labels_of(target.tid);
+    let labels = recorder.labels_of(target.tid);
     let Some(Ok(ticket)) = captures.ask(target.tid, target.bounds, labels) else {
-        return missed(&eye.shared, target, asked.cpu_before);
+        return missed(&recorder.shared, target, asked.cpu_before);
     };
     match captures.wait(ticket, until) {
         Some(seen) => {
             target.missed = 0;
-            eye.record_seen(target, &seen, asked.cpu_ns);
+            recorder.record_seen(target, &seen, asked.cpu_ns);
         }
-        None => missed(&eye.shared, target, asked.cpu_before),
+        None => missed(&recorder.shared, target, asked.cpu_before),
     }
 }
 
-/// Looked at right before every signal: we may have waited for other threads meanwhile.
-fn may_be_asked(shared: &Shared, target: &mut Target) -> bool {
-    // Another that has its number has used less time than it had.
+/// Whether a signal may be sent. Called right before every signal: the tick may have waited for
+/// other threads since.
+fn may_be_asked(shared: &SamplerShared, target: &mut Target) -> bool {
+    // A thread that took over the number has used less time.
     let is_there = tasks::cpu_ns(target.tid).is_some_and(|now| now >= target.cpu);
     target.is_gone |= !is_there;
-    // Whoever took our place would get signals that it did not ask for.
+    // A program that replaced our handler would get signals it did not ask for.
     let may_ask = is_there && !shared.is_ending() && !session_state::is_forking() && signal::is_ours();
     may_ask && may_be_signalled(target)
 }
 
 /// Whether a signal would overflow a thread's alternate stack, for which the system would end the
 /// process.
-fn is_cramped(eye: &mut SampleRecorder, target: &mut Target) -> bool {
+fn is_cramped(recorder: &mut SampleRecorder, target: &mut Target) -> bool {
     let is_cramped = alternate_stack::is_small(target.tid);
     if is_cramped {
-        count(&eye.shared.counts.deaf, 1);
+        count(&recorder.shared.counts.deaf, 1);
         leave_alone(target);
-        eye.notices.tell(Notice::SmallStack, || {
+        recorder.notices.tell(Notice::SmallStack, || {
             let least = alternate_stack::least();
             format!("threads with an alternate signal stack of less than {least} bytes are not asked for stacks")
         });
@@ -417,9 +423,9 @@ fn is_cramped(eye: &mut SampleRecorder, target: &mut Target) -> bool {
     is_cramped
 }
 
-/// Whether a thread blocks the signal. A signal that waited in it would be found there by a `sigwait` or a `signalfd`
-/// that takes whatever comes.
-fn is_deaf(shared: &Shared, target: &mut Target) -> bool {
+/// Whether a thread blocks the signal. A pending signal could be consumed by a `sigwait` or a
+/// `signalfd` for any signal.
+fn is_deaf(shared: &SamplerShared, target: &mut Target) -> bool {
     target.may_be_deaf = target.may_be_deaf && tasks::blocks_signal(target.tid);
     if target.may_be_deaf {
         count(&shared.counts.deaf, 1);
@@ -428,14 +434,14 @@ fn is_deaf(shared: &Shared, target: &mut Target) -> bool {
     target.may_be_deaf
 }
 
-fn missed(shared: &Shared, target: &mut Target, cpu_before: u64) {
+fn missed(shared: &SamplerShared, target: &mut Target, cpu_before: u64) {
     count(&shared.counts.missed, 1);
     target.put_back(cpu_before);
     target.may_be_deaf = true;
     leave_alone(target);
 }
 
-/// For some ticks, each time more.
+/// Skips a thread for some ticks, more each time.
 fn leave_alone(target: &mut Target) {
     target.missed = target.missed.saturating_add(1);
     target.left_alone = (1 << target.missed.min(9)).min(LONGEST_REST);
@@ -457,7 +463,7 @@ mod tests {
             let mut target = target_of(tid);
             (target.cpu, target.wait, target.has_sample) = (500_000, Some(wait), true);
             assert_eq!(step(&mut target, 100_000, 1, true), Step::Repeat, "it waits where it waited");
-            let shared = Shared::default();
+            let shared = SamplerShared::default();
             missed(&shared, &mut target, 400_000);
             assert_eq!((target.cpu, shared.stats().missed), (400_000, 1));
             assert!(target.left_alone > 0 && target.may_be_deaf);
@@ -467,7 +473,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_blocks_the_signal_is_found_before_it_is_asked() {
-        let shared = Shared::default();
+        let shared = SamplerShared::default();
         let mut hears = target_of(sys::current_thread_id());
         assert!(!is_deaf(&shared, &mut hears) && !hears.may_be_deaf, "once is enough");
         assert_eq!((hears.left_alone, shared.stats().deaf), (0, 0));

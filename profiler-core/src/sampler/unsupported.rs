@@ -1,15 +1,15 @@
-//! The sampler of systems on which stacks cannot be walked: it samples and captures nothing.
+//! The sampler of systems without stack walking: it samples and captures nothing.
 //!
 //! It has the functions of the real one, so the rest of the profiler does not distinguish the two.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::control::{SamplerConfig, Shared};
+use super::control::{SamplerConfig, SamplerShared};
 use super::{Captured, PlacedFrame};
 
 /// Nothing is sampled here.
-pub(super) fn run(_shared: Arc<Shared>, _config: SamplerConfig) -> Option<JoinHandle<()>> {
+pub(super) fn run(_shared: Arc<SamplerShared>, _config: SamplerConfig) -> Option<JoinHandle<()>> {
     None
 }
 

@@ -1,7 +1,7 @@
-//! From registers and a piece of stack to frames. No allocation, no lock, no fault.
+//! Unwinds registers and a piece of stack into frames. No allocation, no lock, no fault.
 //!
-//! Used by the sampler's thread with a copied stack, and by [`super::here`] with the calling thread's own. All
-//! knowledge of modules is in the immutable [`Snapshot`].
+//! Used by the sampler's thread with a copied stack, and by [`super::self_unwind`] with the calling
+//! thread's own. The immutable [`Snapshot`] holds all data about modules.
 
 use framehop::{
     CacheNative, ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder, UnwinderNative, UnwindRegsNative,
@@ -18,22 +18,22 @@ use crate::sys::native::machine::Registers;
 
 type Tables = UnwinderNative<Arc<[u8]>, SmallRows>;
 
-/// A file whose code may be met, and its number in the pool.
+/// A file with code, and its number in the pool.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Where the file's address 0 lies; beyond all of it, if need be, in two's complement.
+    /// The address at which the file's address 0 is loaded; may wrap around (two's complement).
     pub(super) bias: u64,
     pub(super) id: DefinitionId,
 }
 
-/// The modules at one moment. Never changed: a newer one takes its place.
+/// The modules at one moment. Immutable: a newer one replaces it.
 pub(crate) struct Snapshot {
     tables: Tables,
-    /// By address.
+    /// Sorted by address.
     modules: Vec<Placed>,
-    /// The main thread's stack, from how deep it may grow to its upper end.
+    /// The main thread's stack, from its lowest possible address to its upper end.
     pub(super) main_stack: (u64, u64),
 }
 
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// Knows these modules.
+    /// Makes a snapshot of these modules.
     pub(super) fn new(mut modules: Vec<(Placed, &Image)>, main_stack: (u64, u64)) -> Self {
         modules.sort_unstable_by_key(|(placed, _)| placed.start);
         let mut tables = Tables::new();
@@ -54,7 +54,7 @@ impl Snapshot {
         Self { tables, modules: modules.into_iter().map(|(placed, _)| placed).collect(), main_stack }
     }
 
-    /// The module that an address lies in.
+    /// The module that contains an address.
     pub(super) fn module(&self, address: u64) -> Option<&Placed> {
         let after = self.modules.partition_point(|module| module.start <= address);
         self.modules.get(after.checked_sub(1)?).filter(|module| address < module.end)
@@ -81,7 +81,7 @@ fn module_of(placed: &Placed, image: &Image) -> Module<Arc<[u8]>> {
     Module::new(String::new(), placed.start..placed.end, placed.start, sections)
 }
 
-/// What an unwinder caches between stacks; about 16 KiB.
+/// The unwinder's cache across stacks; about 16 KiB.
 pub(super) struct Cache(CacheNative<SmallRows>);
 
 impl std::fmt::Debug for Cache {
@@ -96,21 +96,21 @@ impl Cache {
     }
 }
 
-/// Where the words of a stack come from.
+/// A source of a stack's words.
 pub(super) trait StackWords {
-    /// The word at an address of the stack, if that is there.
+    /// The word at an address of the stack, if available.
     fn word(&self, address: u64) -> Option<u64>;
-    /// Whether the stack goes on there, but not this piece of it.
+    /// Whether the address is in the stack but beyond the available piece.
     fn is_beyond(&self, address: u64) -> bool;
 }
 
-/// The start of a stack, copied.
+/// A copy of the start of a stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copied<'a> {
-    /// Where it was.
+    /// The address it was copied from.
     pub(super) start: u64,
     pub(super) words: &'a [u64],
-    /// Whether more of the stack was there.
+    /// Whether the stack was longer than the copy.
     pub(super) is_cut: bool,
 }
 
@@ -122,29 +122,29 @@ impl StackWords for Copied<'_> {
 
     fn is_beyond(&self, address: u64) -> bool {
         let end = self.start.saturating_add(self.words.len() as u64 * 8);
-        // A frame may reach over the end of the piece, not to anywhere.
+        // A frame may reach a limited distance past the end of the piece.
         self.is_cut && address >= end && address - end < 1 << 20
     }
 }
 
-/// How unwinding ended.
+/// The result of unwinding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Walked {
-    /// So many frames, at the end of the room for them: outermost first.
+    /// The number of frames, which are at the end of the buffer, outermost first.
     pub(super) len: usize,
     /// Frames further out are missing.
     pub(super) cut: bool,
-    /// There was a frame that could not be left.
+    /// A frame could not be unwound.
     pub(super) failed: bool,
-    /// An address in no module that is known.
+    /// An address in no known module.
     pub(super) unknown: Option<u64>,
 }
 
-/// In the place of a frame pointer that is not known: unwinding by it fails.
+/// Placeholder for an unknown frame pointer: unwinding by it fails.
 pub(super) const NO_FRAME_POINTER: u64 = 8;
 
-/// Unwinds from the innermost frame out. The frames end up at the end of `frames`, outermost first; of more
-/// than fit, the outermost are left out.
+/// Unwinds from the innermost frame out. The frames are stored at the end of `frames`, outermost
+/// first. If not all fit, the outermost are left out.
 pub(super) fn walk(
     snapshot: &Snapshot,
     cache: &mut Cache,
@@ -155,7 +155,7 @@ pub(super) fn walk(
     let mut walked = Walked::default();
     let mut walk = AssertUnwindSafe(&mut walked);
     let body = AssertUnwindSafe(|| walk_unguarded(snapshot, cache, registers, stack, frames, &mut walk));
-    // framehop has no unsafe code, but it indexes by what tables say.
+    // framehop has no unsafe code, but table contents may make it index out of bounds and panic.
     let body = catch_unwind(body);
     walked.failed |= body.is_err();
     walked
@@ -198,7 +198,7 @@ fn walk_unguarded(
         match outer {
             Ok(Some(Some(outer))) => at = outer,
             Ok(None | Some(None)) => return,
-            // A thread's outermost function returns to nowhere.
+            // A thread's outermost function has a null return address.
             Err(framehop::Error::ReturnAddressIsNull) => return,
             Err(_) => {
                 (walked.cut, walked.failed) = (beyond.get(), !beyond.get());
@@ -208,8 +208,8 @@ fn walk_unguarded(
     }
 }
 
-/// The first place above `sp` that looks like a frame pointer points to it: an address further up, and
-/// the address after a call.
+/// The first place above `sp` that looks like a saved frame pointer and return address: a word that
+/// points further up the stack, then an address in a module.
 fn likely_frame_pointer(snapshot: &Snapshot, stack: &impl StackWords, sp: u64) -> Option<u64> {
     const REACH: u64 = 4096;
     let looks_right = |place: &u64| {
@@ -240,7 +240,7 @@ fn set_frame_pointer(regs: &mut UnwindRegsNative, pointer: u64) {
     regs.set_bp(pointer);
 }
 
-/// Signed return addresses lose their signature: user addresses have 48 bits, or 52.
+/// Removes the signature from return addresses: user addresses have 48 bits, or 52.
 #[cfg(target_arch = "aarch64")]
 fn native(registers: Registers) -> UnwindRegsNative {
     let mask = framehop::aarch64::PtrAuthMask((1 << 48) - 1);

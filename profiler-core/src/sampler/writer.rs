@@ -1,8 +1,8 @@
-//! From frames to entries: what the sampler's thread records.
+//! Writes samples as entries.
 //!
-//! Used by the sampler, and by programs that bring a sampler of their own (an interpreter, a virtual
-//! machine). A writer belongs to one thread and one session. It allocates only when a thread is sampled for the
-//! first time or a stack is deeper than all before.
+//! Used by the sampler's thread, and by programs with a sampler of their own (an interpreter, a
+//! virtual machine). A writer belongs to one thread and one session. It allocates only when a
+//! thread is first sampled or a stack is deeper than all before.
 
 use std::collections::HashMap;
 
@@ -19,15 +19,16 @@ use crate::time::Timestamp;
 /// One sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// When.
+    /// The time of the sample.
     pub at: Timestamp,
-    /// Processor time since the thread's sample before, in nanoseconds; `None` if it was not measured.
+    /// Processor time since the thread's previous sample, in nanoseconds; `None` if it was not
+    /// measured.
     pub cpu_ns: Option<u64>,
-    /// Outermost first. Of more than [`MAX_FRAMES`] the outermost are left out.
+    /// Outermost first. Beyond [`MAX_FRAMES`] the outermost are left out.
     pub frames: &'a [Frame],
     /// Whether frames further out are missing.
     pub cut: bool,
-    /// Whether unwinding came to a frame that it could not leave.
+    /// Whether a frame could not be unwound.
     pub failed: bool,
 }
 
@@ -38,17 +39,17 @@ pub struct SampleWriter {
     threads: HashMap<ThreadId, LastStack>,
 }
 
-/// Where the next entry goes.
+/// The destination of the next entry.
 #[derive(Debug)]
 struct Place {
-    /// The pool whose definitions the frames name.
+    /// The pool whose definitions the frames refer to.
     tag: u64,
-    /// The chunk written to last, and its number among those that were.
+    /// The last chunk written to, and its number among the chunks written to.
     last: Option<ChunkLife>,
     chunk: u64,
 }
 
-/// The stack of a thread's sample before, and the chunk that it is in.
+/// The stack of a thread's previous sample, and the chunk that holds it.
 #[derive(Debug, Default)]
 struct LastStack {
     chunk: u64,
@@ -56,7 +57,7 @@ struct LastStack {
 }
 
 impl SampleWriter {
-    /// A writer for the session that runs now; in a later one it writes nothing.
+    /// A writer for the current session; in a later one it writes nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -79,18 +80,19 @@ impl SampleWriter {
         written
     }
 
-    /// Records that a thread does what it did at its last sample, and used no processor time since; false if
-    /// it has none, or if this one was dropped.
+    /// Records that a thread does the same as at its last sample and used no processor time since.
+    /// False if it has no sample, or if this one was dropped.
     pub fn same_as_before(&mut self, thread: ThreadId, at: Timestamp) -> bool {
         self.repeat(thread, at, Some(0))
     }
 
-    /// Records that a thread is where it was at its last sample, whatever it did meanwhile.
+    /// Records that a thread is where it was at its last sample, with any processor time used
+    /// since.
     pub fn repeat(&mut self, thread: ThreadId, at: Timestamp, cpu_ns: Option<u64>) -> bool {
         self.repeat_for(thread, at, cpu_ns, 1)
     }
 
-    /// The same for several ticks, of which the one at `at` is the last.
+    /// Like [`Self::repeat`], for several ticks; `at` is the last one.
     pub(crate) fn repeat_for(
         &mut self,
         thread: ThreadId,
@@ -102,7 +104,8 @@ impl SampleWriter {
         let more_ticks = u32::try_from(ticks.saturating_sub(1)).unwrap_or(u32::MAX);
         let head = SampleHead { cpu_ns, more_ticks, ..SampleHead::default() };
         let written = self.place.write(Kind::Sample, at, Some(thread), |chunk, room| {
-            // The one before is in another chunk, and may go before this one: then it is written anew.
+            // The previous stack is in another chunk, which may be dropped before this one: write
+            // it again.
             let shared = if last.chunk == chunk { last.frames.len() } else { 0 };
             write_sample(room, head, shared, last.frames.get(shared..)?.iter().copied())
         });
@@ -112,7 +115,7 @@ impl SampleWriter {
         written
     }
 
-    /// Forgets threads that are gone.
+    /// Removes threads that have ended.
     pub fn keep_only(&mut self, is_there: impl Fn(ThreadId) -> bool) {
         self.threads.retain(|thread, _| is_there(*thread));
     }
@@ -127,7 +130,7 @@ impl SampleWriter {
         })
     }
 
-    /// Records what a tick cost.
+    /// Records the cost of a tick.
     pub(crate) fn overhead(&mut self, overhead: &OverheadEntry) -> bool {
         let body = overhead.encode();
         self.place.write(Kind::Overhead, overhead.at, None, |_, room| {
@@ -138,7 +141,7 @@ impl SampleWriter {
 }
 
 impl LastStack {
-    /// How many of the outermost frames are those of the sample before, if that is in this chunk.
+    /// The number of outermost frames shared with the previous sample, if that is in this chunk.
     fn shared(&self, chunk: u64, frames: &[Frame]) -> usize {
         let same = self.frames.iter().zip(frames).take_while(|(before, now)| before == now);
         if self.chunk == chunk { same.count() } else { 0 }
@@ -152,7 +155,7 @@ impl Default for Place {
 }
 
 impl Place {
-    /// Writes an entry whose body `fill` writes, told the number of the chunk that it goes to.
+    /// Writes an entry; `fill` writes its body and gets the number of its chunk.
     fn write(
         &mut self,
         kind: Kind,
@@ -166,7 +169,7 @@ impl Place {
         let (chunk, last) = (self.chunk, self.last);
         let mut committed = None;
         let encode = |room: PayloadBuffer<'_>| {
-            // The thread may record other things in between, and change chunks for them.
+            // The thread may record other entries in between, and change chunks for them.
             let now = room.chunk();
             let number = if last == Some(now) { chunk } else { chunk + 1 };
             let len = fill(number, room.bytes);

@@ -1,4 +1,4 @@
-//! What the parent controls in a process: its pool, its allowance, its oldest chunks.
+//! The parent's control over a process: its pool, its allowance, its oldest chunks.
 //!
 //! Called by `profiler-child`'s control thread for the parent, and by the parent for itself.
 
@@ -14,11 +14,11 @@ use crate::record::session_state;
 use crate::sys;
 use crate::time::Timestamp;
 
-/// Takes the pool that a parent made, for the life of this process, and says who we are and
-/// what the parent wants recorded, if that fits into the header.
+/// Takes the pool that a parent made, for the life of this process. Returns the identity of this
+/// process and the parameters that the parent requests, if they fit into the header.
 ///
 /// # Errors
-/// [`StartError::Attach`] if it is not a pool, or not for us.
+/// [`StartError::Attach`] if it is not a pool, or not a pool for this process.
 pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartError> {
     if session_state::is_forked_child() {
         return Err(StartError::Forked);
@@ -33,7 +33,7 @@ pub fn attach(pool: File) -> Result<(ProcessKey, Option<SessionParams>), StartEr
     })
 }
 
-/// Says that this process writes no more. Its data stays where it is, for the parent; from now
+/// Announces that this process writes no more. Its data stays where it is, for the parent; from now
 /// on no session starts here: a message of the parent may still arrive, and a late start would
 /// destroy data that must stay.
 ///
@@ -45,7 +45,7 @@ pub fn close_pool() {
     }
     with_runtime(|runtime| {
         let running = runtime.running.take().map(|mut running| {
-            // Before the gate closes: the sampler records at its end how long threads have rested.
+            // Before the gate closes: the sampler finally records how long threads have waited.
             if let Some(sampler) = running.sampler.take() {
                 sampler.stop();
             }
@@ -74,13 +74,13 @@ pub fn pool_file() -> io::Result<File> {
     with_runtime(file)
 }
 
-/// Whether this process's pool is a file, which can be read when all processes are dead.
+/// Whether this process's pool is a file, which can be read after all processes have died.
 pub fn pool_outlives_all() -> bool {
     let backing = |runtime: &mut Runtime| runtime.manager.as_ref().map(|manager| manager.pool().is_file());
     with_runtime(backing).unwrap_or(false)
 }
 
-/// Sets what this process may hold; destroys its oldest chunks until it holds no more.
+/// Sets the bytes that this process may hold; destroys its oldest chunks until it holds no more.
 pub fn set_allowance(allowance: ByteLimit) {
     let manager = with_runtime(|runtime| runtime.manager.clone());
     if let Some(manager) = manager.filter(|_| !session_state::is_forked_child()) {
@@ -96,8 +96,8 @@ pub fn destroy_released_chunks_at_or_before(at: Timestamp) {
     }
 }
 
-/// Sets who hears of every change of the chunks; `None` for nobody. The one before hears
-/// `Final`. The listener runs on profiler threads and must not call this module.
+/// Sets the listener for every change of the chunks; `None` removes it. The previous listener
+/// receives `Final`. The listener runs on profiler threads and must not call this module.
 pub fn set_chunk_listener(listener: Option<Listener>) {
     let manager = with_runtime(|runtime| runtime.manager.clone());
     if let Some(manager) = manager {

@@ -1,4 +1,4 @@
-//! The end of the process: what may run inside `exit`.
+//! The end of the process: the code that may run inside `exit`.
 //!
 //! `exit` can be called anywhere: in a signal handler that interrupted `malloc` or a thread that
 //! holds a lock of the profiler, or in the child of a `vfork`, which uses its parent's memory. So

@@ -1,9 +1,9 @@
 //! A session from start to stop, in this process.
 //!
-//! Called by the parent's session, by the child's control thread, or directly by a program of
-//! one process. At most one session runs per process. Invariants: the gate is open exactly
-//! while a session runs; nothing is left after `stop` but the pool's names (and, where the
-//! system has no expedited barrier, the chunks that idle threads still own).
+//! Called by the parent's session, by the child's control thread, or directly by a program of one
+//! process. At most one session runs per process. Invariants: the gate is open exactly while a
+//! session runs; after `stop` only the pool's names are left (and, where the system has no
+//! expedited barrier, the chunks that idle threads still own).
 
 mod control;
 mod exit;
@@ -32,9 +32,9 @@ use crate::pool::header::Header;
 use crate::pool::layout::header as at;
 use crate::pool::tag::use_pool_tag;
 use crate::pool::{self, AttachError, Pool, PoolSpec};
-use crate::record::session_state;
 use crate::record::local::{self, ActiveSession};
 use crate::record::reclaim::Reclaimer;
+use crate::record::session_state;
 use crate::sampler::SamplingStats;
 use crate::sampler::control::{Sampler, SamplerConfig};
 use crate::sync::Ordering;
@@ -47,16 +47,16 @@ use crate::time::{Anchor, SessionClock, Timestamp, join_line, use_clock};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The system gave no memory or no thread.
+    /// The system provided no memory or no thread.
     #[error("cannot start the profiler: {0}")]
     System(#[from] std::io::Error),
     /// The pool could not be taken.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The allowance does not even hold the tables.
+    /// The allowance is smaller than the tables.
     #[error("an allowance of {0} bytes is too small to record anything")]
     NoBudget(ByteLimit),
-    /// The pool was closed for good; what it holds must stay.
+    /// The pool was closed permanently; its contents must stay.
     #[error("this process has ended its profiler")]
     Closed,
     /// This is a forked child of a recording process. It may start after an `exec`.
@@ -64,14 +64,14 @@ pub enum StartError {
     Forked,
 }
 
-/// How a session starts, beside its parameters.
+/// The options of a session's start, besides its parameters.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct StartOptions {
-    /// Bytes this process may hold at first; by default the session's whole limit.
+    /// Bytes that this process may hold initially; by default the session's whole limit.
     pub allowance: Option<ByteLimit>,
-    /// The largest allowance that this process can ever get: its own pool has addresses for that.
-    /// By default the session's limit.
+    /// The largest allowance that this process can ever get: its own pool reserves addresses for
+    /// it. By default the session's limit.
     pub pool_limit: Option<ByteLimit>,
     /// The session's clock; by default one that starts now.
     pub clock: Option<SessionClock>,
@@ -79,8 +79,8 @@ pub struct StartOptions {
     pub name: String,
     /// Identity of that pool; by default a new one.
     pub id: Option<PoolId>,
-    /// Where that pool lies; by default in memory that goes with the process. See
-    /// [`pool::create_in`] for what the file must be.
+    /// The file of that pool; by default the pool is in memory that is freed with the process. See
+    /// [`pool::create_in`] for the requirements on the file.
     pub file: Option<Arc<File>>,
 }
 
@@ -106,7 +106,7 @@ struct Runtime {
 
 static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
 
-/// Held by every unit test that starts a session: there is one per process.
+/// Every unit test that starts a session holds this lock, because there is one session per process.
 #[cfg(test)]
 pub(crate) static ALONE_IN_TESTS: Mutex<()> = Mutex::new(());
 
@@ -120,7 +120,7 @@ fn with_runtime<T>(body: impl FnOnce(&mut Runtime) -> T) -> T {
     body(guard.get_or_insert_with(Runtime::default))
 }
 
-/// Starts a session; a running one is stopped first and its data is gone.
+/// Starts a session; a running one is stopped first and its data is lost.
 ///
 /// # Errors
 /// [`StartError`]; recording is off then.
@@ -158,7 +158,7 @@ pub fn ensure_started(params: SessionParams, options: StartOptions) -> Result<()
     })
 }
 
-/// Stops the session; its data is gone. Nothing happens if none runs.
+/// Stops the session; its data is lost. Does nothing if none runs.
 #[doc(hidden)]
 pub fn stop() {
     if !session_state::is_forked_child() {
@@ -171,7 +171,7 @@ pub fn pause() {
     set_paused(true);
 }
 
-/// Goes on recording after [`pause`].
+/// Continues recording after [`pause`].
 pub fn resume() {
     set_paused(false);
 }
@@ -182,12 +182,12 @@ fn set_paused(paused: bool) {
     }
 }
 
-/// Stops periodic sampling until [`resume_sampling`]; markers are recorded as before.
+/// Stops periodic sampling until [`resume_sampling`]; markers are still recorded.
 pub fn pause_sampling() {
     with_runtime(|runtime| runtime.pause_sampling(true));
 }
 
-/// Goes on sampling after [`pause_sampling`].
+/// Continues sampling after [`pause_sampling`].
 pub fn resume_sampling() {
     with_runtime(|runtime| runtime.pause_sampling(false));
 }
@@ -204,15 +204,15 @@ pub fn wait_one_periodic_sampling() -> bool {
     with_runtime(running).is_some_and(|(sampler, bound)| sampler.wait_one(bound))
 }
 
-/// What the sampler has done in this session; `None` if it does not run.
+/// The sampler's statistics of this session; `None` if it does not run.
 #[doc(hidden)]
 pub fn sampling_stats() -> Option<SamplingStats> {
     let stats = |runtime: &mut Runtime| Some(runtime.running.as_ref()?.sampler.as_ref()?.shared().stats());
     with_runtime(stats)
 }
 
-/// How often threads of this process found no chunk ready and asked the chunk manager for one,
-/// which may allocate. For tests that must distinguish that from the usual case at any speed of the
+/// How often threads of this process found no chunk ready and requested one from the chunk manager,
+/// which may allocate. Lets tests distinguish this case from the usual one at any speed of the
 /// machine.
 #[doc(hidden)]
 pub fn chunks_not_ready() -> u64 {
@@ -298,7 +298,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// The pool to record into: the one that a parent gave, or a new one.
+    /// The pool to record into: the pool that a parent supplied, or a new one.
     fn pool_for(
         &mut self,
         params: &SessionParams,
@@ -354,8 +354,8 @@ impl Runtime {
         running.maintenance.stop();
         if let Some(manager) = &self.manager {
             seize_patiently(manager);
-            // Threads that have not joined may still be adding to the tables, which are cleared
-            // next.
+            // Threads that have not been joined may still be adding to the tables, which are
+            // cleared next.
             ended.into_iter().for_each(|ended| _ = wait_until_alone(ended, pause_a_moment));
             manager.pool().set_header(at::EPOCH, 0);
             manager.lock().chunks.clear(manager);
@@ -363,7 +363,7 @@ impl Runtime {
             clear_tables(manager);
         }
         if !self.attached {
-            // Threads that were set up for it keep it mapped until they record again or end.
+            // Threads with a recorder for this pool keep it mapped until they record again or end.
             self.manager = None;
             self.key = None;
         }
@@ -382,13 +382,14 @@ impl Runtime {
             return;
         }
         running.paused = paused;
-        let flags = if paused { session_state::ACTIVE | session_state::PAUSED } else { session_state::ACTIVE };
+        let flags =
+            if paused { session_state::ACTIVE | session_state::PAUSED } else { session_state::ACTIVE };
         session_state::set(session_state::word_of(self.epoch, flags));
         pauses::note(manager, paused);
     }
 }
 
-/// Prepares the tables for a session; `None` if the allowance does not hold them.
+/// Prepares the tables for a session; `None` if the allowance is smaller than the tables.
 fn begin(manager: &ChunkManager, now: Timestamp) -> Option<(ThreadId, crate::ids::ThreadIndex)> {
     let mut state = manager.lock();
     state.chunks.clear(manager); // a closed pool that is started again
@@ -408,7 +409,7 @@ fn clear_tables(manager: &ChunkManager) {
     state.rows.reset_groups(manager);
 }
 
-/// Takes all chunks from the threads, giving those in the middle of an entry 10 ms to finish.
+/// Takes all chunks from the threads; waits up to 10 ms for threads in the middle of an entry.
 fn seize_patiently(manager: &ChunkManager) {
     for _ in 0..PATIENCE {
         if local::seize_all(manager) == 0 {
@@ -438,7 +439,7 @@ fn wait_until_alone<T>(mut shared: Arc<T>, mut pause: impl FnMut()) -> bool {
     in_time || is_alone()
 }
 
-/// A chunk that fills within 50 ms calls for a larger one.
+/// A chunk that fills within 50 ms should be followed by a larger one. Returns that time in ticks.
 fn fast_fill_ticks(manager: &ChunkManager) -> u64 {
     manager.pool().clock().converter(Anchor::take()).ticks_in(50_000_000)
 }

@@ -2,9 +2,9 @@
 //!
 //! A program that becomes a daemon, or that prepares to execute another one, closes all descriptors
 //! from 3 on, without knowing which of them belong to the profiler. The system then reuses the
-//! numbers for files of the program, and a call with such a number acts on those files. So a
-//! descriptor that is kept for long is kept as an [`OwnDescriptor`], which remembers the file it
-//! was made for. Invariants: a number that refers to another file is neither used nor closed; it is
+//! numbers for files of the program, and a call with such a number acts on those files. A
+//! long-lived descriptor is therefore kept as an [`OwnDescriptor`], which remembers the file it was
+//! made for. Invariant: a number that refers to another file is neither used nor closed; it is
 //! forgotten, because it belongs to the program now. The check is one system call, `statx`. If the
 //! program closes our descriptor between the check and the use, the use acts on the program's file;
 //! no process can prevent that.
@@ -47,8 +47,9 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// The identity of the file that has this number now. Makes and closes no descriptor, because
-    /// closing any descriptor of a file releases all POSIX locks that the process holds on it.
+    /// The identity of the file that has this number now. Neither makes nor closes a descriptor,
+    /// because closing any descriptor of a file releases all POSIX locks that the process holds on
+    /// it.
     ///
     /// # Errors
     /// `EBADF` for a number that refers to no file.
@@ -57,8 +58,8 @@ impl FileIdentity {
     }
 }
 
-/// A value that closes a descriptor when it is dropped, unless the number refers to another file by
-/// then.
+/// A value that closes a descriptor when it is dropped, unless the number refers to another file at
+/// that time.
 #[derive(Debug)]
 pub struct OwnDescriptor<T> {
     value: ManuallyDrop<T>,
@@ -81,7 +82,7 @@ impl<T> OwnDescriptor<T> {
         Self { value: ManuallyDrop::new(value), known }
     }
 
-    /// The same value, after the caller has put another file of ours under the number.
+    /// The same value, after the caller has put another file of the profiler under the number.
     #[must_use]
     pub fn renewed(mut self) -> Self {
         self.known = self.known.and_then(|(number, _)| Some((number, FileIdentity::of_number(number).ok()?)));
@@ -93,13 +94,13 @@ impl<T> OwnDescriptor<T> {
         self.known.is_none_or(|(number, identity)| {
             match FileIdentity::of_number(number) {
                 Ok(now) => now == identity,
-                // A sandbox may refuse the question; then the number counts as ours.
+                // A sandbox may refuse the call; then the number counts as ours.
                 Err(error) => error.raw_os_error() != Some(libc::EBADF),
             }
         })
     }
 
-    /// The value, for one use now.
+    /// The value, for one immediate use.
     ///
     /// # Errors
     /// [`DescriptorLost`].
@@ -154,7 +155,7 @@ mod tests {
         assert!(own.get().is_ok());
         // The program closes it, and the system reuses the number for a file of the program.
         let (theirs, _) = pipe();
-        // SAFETY: both numbers are open; that of `own` is replaced on purpose.
+        // SAFETY: both numbers are open; `own`'s number is replaced on purpose.
         assert_eq!(unsafe { libc::dup2(theirs.as_raw_fd(), number) }, number);
         assert_eq!(own.get().err(), Some(DescriptorLost));
         drop(own);

@@ -1,6 +1,6 @@
-//! The operating system, behind one door: memory of pools, quiet threads, fork, identities.
+//! The interface to the operating system: memory of pools, quiet threads, fork, identities.
 //!
-//! Everything Linux-only is in `linux`; `portable` has the same functions for the rest and is
+//! All Linux-only code is in `linux`; `portable` has the same functions for other systems and is
 //! compiled and tested on Linux with `--cfg profiler_portable`. A port is a new file here.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
@@ -18,7 +18,7 @@ mod foreign_file;
 mod thread_end;
 mod threads;
 
-/// What sampling needs. Where it is missing nothing is sampled, see `sampler`.
+/// The system functions that sampling needs. Without them nothing is sampled, see `sampler`.
 #[cfg(all(
     target_os = "linux",
     not(profiler_portable),
@@ -42,7 +42,7 @@ use std::os::fd::AsFd;
 
 use crate::ids::{ProcessId, ProcessKey, ProcessStart, ThreadId};
 
-/// Finds out what later checks of alternate stacks need to know. May make a system call.
+/// Obtains the values that later checks of alternate stacks need. May make a system call.
 pub(crate) fn prepare_alternate_stack_checks() {
     #[cfg(all(
         target_os = "linux",
@@ -63,7 +63,7 @@ pub(crate) fn look_at_alternate_stack(_thread: ThreadId) {
     native::alternate_stack::look_at_own(_thread);
 }
 
-/// Forgets what was noted about the calling thread's alternate stack.
+/// Removes the note about the calling thread's alternate stack.
 pub(crate) fn forget_alternate_stack() {
     #[cfg(all(
         target_os = "linux",
@@ -99,12 +99,12 @@ pub fn own_process_start() -> ProcessStart {
     process_start(process_id())
 }
 
-/// The pool file of `key` still belongs to the process that runs under its pid now.
+/// Whether the process that runs under `key`'s pid now is still the owner of its pool file.
 pub fn is_alive(key: &ProcessKey) -> bool {
     key.pid.get() != 0 && process_start(key.pid) == key.start
 }
 
-/// Whether only this user may change the file: a regular one that it owns, closed to all others.
+/// Whether only this user may change the file: a regular file that the user owns, closed to others.
 pub(crate) fn is_private(file: &impl AsFd) -> bool {
     let own = rustix::process::geteuid().as_raw();
     rustix::fs::fstat(file).is_ok_and(|stat| {
@@ -113,7 +113,7 @@ pub(crate) fn is_private(file: &impl AsFd) -> bool {
     })
 }
 
-/// Size of a page of memory in bytes; the unit in which memory is taken and given back.
+/// Size of a page of memory in bytes; the unit in which memory is taken and returned.
 pub fn page_size() -> u64 {
     let size = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
     size.clamp(4096, 1 << 20)

@@ -28,14 +28,14 @@ impl ThreadEnd {
         Self { key: AtomicU64::new(0), run }
     }
 
-    /// Has the function called when the calling thread ends. If the thread is already running such
+    /// Makes the function run when the calling thread ends. If the thread is already running such
     /// callbacks, the function is called once more, up to `PTHREAD_DESTRUCTOR_ITERATIONS` times.
-    /// False if the system has no key left; then what the thread owns stays until the process ends.
+    /// False if the system has no key left; then the thread's data stays until the process ends.
     pub(crate) fn arm(&self) -> bool {
         let Some(key) = self.key() else { return false };
         // Any value but null; it is not read.
         let value = ptr::without_provenance(1);
-        // SAFETY: the key was made by `make` and is never given back.
+        // SAFETY: the key was made by `make` and is never deleted.
         unsafe { libc::pthread_setspecific(key, value) == 0 }
     }
 

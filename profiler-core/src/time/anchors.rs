@@ -1,10 +1,10 @@
 //! Anchors: pairs of ticks and a position on the session's line, and the one conversion built on
 //! them.
 //!
-//! The parent takes an anchor when the session starts and another when it captures. All
-//! processes convert with the parent's two anchors. Between the anchors the conversion is an
-//! interpolation, so its error is that of the anchors themselves (tens of ns); before and
-//! after them it extends the same line.
+//! The parent takes an anchor when the session starts and another when it captures. All processes
+//! use these two anchors to convert. Between the anchors the conversion is an interpolation, so its
+//! error is that of the anchors themselves (tens of ns); before and after them it extends the same
+//! line.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub struct Anchor {
 impl Anchor {
     const TRIES: usize = 16;
 
-    /// Reads both clocks, as close together as 16 tries give. About 1 µs.
+    /// Reads both clocks, as close together as possible in 16 tries. Takes about 1 µs.
     pub fn take() -> Self {
         if clock_kind() == ClockKind::Monotonic {
             let now = Timestamp::now();
@@ -53,7 +53,7 @@ impl Anchor {
     }
 }
 
-/// The clock of a session: what it counts, and where it started on the other clocks.
+/// The clock of a session: its kind, and its start on the other clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionClock {
     /// Which clock the timestamps count.
@@ -120,7 +120,7 @@ impl TimeConverter {
         }
     }
 
-    /// How many ticks make up `ns` nanoseconds.
+    /// The number of ticks in `ns` nanoseconds.
     pub fn ticks_in(&self, ns: u64) -> u64 {
         let ticks = (u128::from(ns) << Self::SHIFT) / self.scale.max(1);
         u64::try_from(ticks).unwrap_or(u64::MAX)

@@ -22,10 +22,10 @@ use super::anchors::{MonotonicNs, UnixNs};
 use super::clock::{ClockKind, clock_kind};
 use crate::sys;
 
-/// What is added to the system's clock.
+/// The offset added to the system's clock.
 static SHIFT: AtomicI64 = AtomicI64::new(0);
 
-/// If the namespaces are unknown, clocks that differ by at least this are taken for clocks of two
+/// If the namespaces are unknown, clocks that differ by at least this are assumed to belong to two
 /// namespaces.
 const OTHER_NAMESPACE_NS: u64 = 1_000_000_000;
 /// How many times two clocks are read; the quickest reading counts.
@@ -37,7 +37,7 @@ const TRIES: usize = 16;
 pub struct LineAnchor {
     /// Number of the time namespace; 0 if unknown.
     pub namespace: u64,
-    /// What that process adds to its system clock.
+    /// The offset that the process adds to its system clock.
     pub shift: i64,
     /// Position on the line.
     pub line: MonotonicNs,
@@ -57,7 +57,7 @@ impl LineAnchor {
         }
     }
 
-    /// What a process with these clocks adds to its own to be on this line.
+    /// The offset that a process with these clocks adds to its own to be on this line.
     fn shift_for(&self, namespace: u64, clock: u64, unix: u64) -> i64 {
         if namespace == self.namespace && namespace != 0 {
             return self.shift;

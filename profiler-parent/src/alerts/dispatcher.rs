@@ -1,8 +1,8 @@
-//! The dispatcher: a thread that writes the evidence of alerts, and calls the listeners. Both may take
-//! any time.
+//! The dispatcher: a thread that writes the evidence of alerts, and calls the listeners. Both may
+//! take any time.
 //!
-//! Fed by [`super::poller`] through a bounded queue. Invariants: alerts are dispatched in the order of
-//! their collections; after the end neither a profile nor a call is begun; a panic costs only the
+//! Fed by [`super::poller`] through a bounded queue. Invariants: alerts are dispatched in the order
+//! of their collections; no profile and no call begins after the end; a panic costs only the
 //! profile or the call that panicked.
 
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::listeners::Listeners;
 use super::poller::{StopSignals, WithheldCounts};
 use crate::capture::CaptureSources;
 
-/// Collections that wait to be dispatched.
+/// Capacity of the queue, in collections.
 pub(super) const QUEUE: usize = 16;
 
-/// What the thread has.
+/// The state of the thread.
 pub(super) struct Dispatcher {
     pub(super) captures: Arc<CaptureSources>,
     pub(super) listeners: Arc<Listeners>,

@@ -1,8 +1,9 @@
-//! The evidence of an alert: a profile of exactly its time, in a file that opens in the viewer.
+//! The evidence of an alert: a profile of the alert's time span, in a file that opens in the
+//! viewer.
 //!
-//! Invariants: the number of files is bounded, and the oldest is removed first; no file replaces
-//! another; only the worst alerts of a collection get a file, because writing one reads the pools of
-//! all processes.
+//! Written by the dispatcher. Invariants: the number of files is bounded, and the oldest is removed
+//! first; no file replaces another; only the worst alerts of a collection get a file, because
+//! writing one reads the pools of all processes.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder};
@@ -40,13 +41,14 @@ impl EvidenceOptions {
         Self::default()
     }
 
-    /// Profiles in this directory, which is made, for this user alone, if it is not there; the latest 16 of these alerts, one
-    /// for the worst of each collection. Files of other alerts are left as they are.
+    /// Writes profiles to this directory. Creates it, for this user alone, if it does not exist.
+    /// Keeps the latest 16 files of these alerts; writes one for the worst alert of each
+    /// collection. Does not touch files of other alerts.
     pub fn in_directory(directory: impl Into<PathBuf>) -> Self {
         Self { directory: Some(directory.into()), ..Self::default() }
     }
 
-    /// For this many of the worst alerts of each collection.
+    /// Writes a file for this many of the worst alerts of each collection.
     pub const fn at_once(mut self, alerts: usize) -> Self {
         self.at_once = alerts;
         self
@@ -58,26 +60,26 @@ impl EvidenceOptions {
         self
     }
 
-    /// With this much time before and after. Default: 1 ms, because runs are not known more exactly than to 16 µs, and by
-    /// the clock of their process.
+    /// Adds this time before and after the alert. Default: 1 ms, because the times of runs are
+    /// exact only to 16 µs, and follow the clock of their process.
     pub const fn margin(mut self, margin: Duration) -> Self {
         self.margin = margin;
         self
     }
 }
 
-/// The files that were written.
+/// The files written so far.
 #[derive(Debug)]
 pub(super) struct Evidence {
     options: EvidenceOptions,
     written: VecDeque<PathBuf>,
 }
 
-/// Tells the files of this process apart, whatever alerts they are of.
+/// Distinguishes the files of this process, regardless of their alerts.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Evidence {
-    /// Makes the directory, if one is wanted.
+    /// Creates the directory, if evidence is kept.
     pub(super) fn new(options: EvidenceOptions) -> Result<Self, AlertsError> {
         if let Some(directory) = &options.directory {
             DirBuilder::new()
@@ -89,7 +91,8 @@ impl Evidence {
         Ok(Self { options, written: VecDeque::new() })
     }
 
-    /// Writes the evidence of the worst of these, which come first; begins no further one when it is over.
+    /// Writes the evidence of the worst alerts, which come first. Writes no further file after the
+    /// end.
     pub(super) fn attach(
         &mut self,
         alerts: &mut [Alert],
@@ -116,15 +119,15 @@ impl Evidence {
     }
 }
 
-/// The unique name of an alert's file: its time in milliseconds since the Unix epoch, by which files
-/// sort, then process, number, and group.
+/// The unique name of an alert's file: its time in milliseconds since the Unix epoch, by which
+/// files sort, then process, number, and group.
 fn file_name(alert: &Alert, start: UnixNs) -> String {
     let (date, pid) = (start.0.saturating_add_signed(alert.to.0) / 1_000_000, std::process::id());
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     format!("alert-{date}-{pid}-{number:04}-{}.json.gz", plain(&alert.group))
 }
 
-/// A group's name as part of a file's name.
+/// A group's name in a form that a file name may contain.
 fn plain(name: &str) -> String {
     let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
     name.chars().take(40).map(letter).collect()

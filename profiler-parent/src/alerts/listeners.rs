@@ -1,8 +1,8 @@
 //! The listeners of alerts: callbacks by target and name.
 //!
-//! Invariants: after a removal has returned the callback is not called any more, unless it removed
-//! itself; a callback that panics, when it is called or when it is dropped, is removed and affects no
-//! other; callbacks are called without any lock but their own.
+//! Called by the dispatcher. Invariants: after a removal has returned the callback is not called
+//! any more, unless it removed itself; a callback that panics, when it is called or when it is
+//! dropped, is removed and affects no other; callbacks are called without any lock but their own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ use super::Alert;
 /// Which alerts a listener gets. The target need not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AlertTarget {
-    /// Those of all groups.
+    /// Alerts of all groups.
     All,
-    /// Those of groups of this kind, by its name.
+    /// Alerts of groups of this kind, by its name.
     Kind(String),
-    /// Those of groups with this name, of whatever kind and in whatever process.
+    /// Alerts of groups with this name, of any kind and in any process.
     Group(String),
 }
 
@@ -36,10 +36,10 @@ impl AlertTarget {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenerError {
-    /// There is one of that name for that target.
+    /// The target already has a listener of that name.
     #[error("a listener {0:?} for {1:?} is there already")]
     Duplicate(String, AlertTarget),
-    /// There is none of that name for that target.
+    /// The target has no listener of that name.
     #[error("there is no listener {0:?} for {1:?}")]
     Unknown(String, AlertTarget),
 }
@@ -54,7 +54,7 @@ struct Listener {
 }
 
 impl Drop for Listener {
-    /// What a callback owns is the host's, and may panic when it goes: on whatever thread that is.
+    /// The callback's captures belong to the host, and their drop may panic, on any thread.
     fn drop(&mut self) {
         let callback = self.callback.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(callback)));
@@ -104,7 +104,7 @@ impl Listeners {
         listener.is_active.store(false, Ordering::Release);
         let caller = *self.caller.lock().unwrap_or_else(PoisonError::into_inner);
         if caller != Some(std::thread::current().id()) {
-            // A call that runs is waited for.
+            // Wait for a running call.
             drop(listener.callback.lock().unwrap_or_else(PoisonError::into_inner));
         }
         Ok(())
@@ -114,7 +114,7 @@ impl Listeners {
         self.lock().is_empty()
     }
 
-    /// Calls every listener with the alerts of its target, in the order in which they came.
+    /// Calls every listener with the alerts of its target, in the order of registration.
     pub(super) fn tell(&self, alerts: &[Alert]) {
         *self.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
         let all: Vec<Arc<Listener>> = self.lock().clone();
@@ -122,7 +122,7 @@ impl Listeners {
             let mine: Vec<Alert> =
                 alerts.iter().filter(|alert| listener.target.is_of(alert)).cloned().collect();
             if !mine.is_empty() && !listener.call(&mine) {
-                // By identity: there may be another of its name by now.
+                // By identity: another listener may have its name now.
                 self.lock().retain(|one| !Arc::ptr_eq(one, &listener));
             }
         }
@@ -130,7 +130,7 @@ impl Listeners {
 }
 
 impl Listener {
-    /// False if the callback panicked.
+    /// Returns false if the callback panicked.
     fn call(&self, alerts: &[Alert]) -> bool {
         let mut callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(callback) = callback.as_mut().filter(|_| self.is_active.load(Ordering::Acquire)) else {
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!((count.load(Ordering::Relaxed), listeners.lock().len()), (3, 1));
     }
 
-    /// Panics when it goes.
+    /// Panics when dropped.
     struct Bomb;
 
     impl Drop for Bomb {

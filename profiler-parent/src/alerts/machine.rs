@@ -1,11 +1,13 @@
 //! From the slow runs of groups to alerts: a pure state machine without a clock of its own.
 //!
-//! Each poll passes in the latest slow runs of every group. The machine returns the alerts of a
-//! collection when its period is over, the most janky group first. Invariants: a run is in at most
-//! one collection, a group in each collection at most once; alerts that are withheld are counted; a
-//! poll without a process, which could not be read in time, changes nothing; of groups that are gone
-//! only the time of the last alert is kept for long; the memory is bounded, however many groups a
-//! process invents.
+//! The poller passes in the latest slow runs of every group. The machine returns the alerts of a
+//! collection when its period is over, the most janky group first. Invariants:
+//!
+//! - A run is in at most one collection, and a group is in each collection at most once.
+//! - Alerts that are withheld are counted.
+//! - A poll without a process, which could not be read in time, changes nothing.
+//! - For groups that are gone, only the time of the last alert is kept for long.
+//! - The memory is bounded, no matter how many groups a process invents.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +16,20 @@ use serde::Serialize;
 use super::rules::AlertRules;
 use crate::session_time::SessionNs;
 
-/// Groups that one collection holds.
+/// The number of groups that one collection holds.
 const MOST_PENDING: usize = 4096;
-/// Groups of one process in it: one that makes groups up does not crowd out the others.
+/// The number of groups of one process in a collection: a process that invents groups does not
+/// crowd out the others.
 const MOST_OF_PROCESS: usize = 512;
-/// Groups of which the last alert is remembered.
+/// The number of groups whose last alert is remembered.
 const MOST_REMEMBERED: usize = 4096;
-/// How long a group that is not shown stays known: longer than a process that makes work takes to be read again.
+/// How long a group that is not shown stays known: longer than the time between two reads of a
+/// process that makes reading costly.
 const ABSENT_NS: i64 = 10_000_000_000;
-/// Groups of one process that are known and not shown: as many as an honest one can have.
+/// The number of known groups of one process that are not shown: as many as an honest process can
+/// have.
 const MOST_ABSENT: usize = 4096;
-/// Processes that are remembered.
+/// The number of remembered processes.
 const MOST_PROCESSES: usize = 8192;
 
 /// A run of a group.
@@ -34,30 +39,30 @@ pub(super) struct Run {
     pub(super) duration_ns: u64,
 }
 
-/// What a poll finds of a group. `K` identifies groups, `P` processes.
+/// The result of a poll for one group. `K` identifies groups, `P` processes.
 #[derive(Clone, Debug)]
 pub(super) struct GroupPeaks<K, P> {
     pub(super) id: K,
     pub(super) process: P,
     pub(super) kind: String,
     pub(super) name: String,
-    /// The longest of its latest runs. Those that were in the look before are the same runs.
+    /// The longest of its latest runs. Runs that the previous poll also showed are the same runs.
     pub(super) runs: Vec<Run>,
-    /// What it has waited in all.
+    /// Its total waiting time.
     pub(super) blocking_ns: u64,
 }
 
-/// An alert, as far as looks tell.
+/// An alert, as far as polls can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Draft<K> {
     pub(super) id: K,
     pub(super) kind: String,
     pub(super) name: String,
-    /// Its longest run since the alert before.
+    /// Its longest run since the previous alert.
     pub(super) highest_ns: u64,
-    /// Its runs that were too long, as far as they were seen.
+    /// The number of observed runs that were too long.
     pub(super) runs: u64,
-    /// What it has waited since the alert before.
+    /// Its waiting time since the previous alert.
     pub(super) blocking_ns: u64,
     /// From the start of the first of those runs to the end of the last.
     pub(super) from: SessionNs,
@@ -71,38 +76,40 @@ pub struct SuppressedAlerts {
     pub warm_up: u64,
     /// Alerts in collections with too many groups.
     pub at_once: u64,
-    /// Alerts for groups that had one a short time ago.
+    /// Alerts for groups that had another alert a short time before.
     pub repeat: u64,
-    /// Slow runs of groups for which a collection had no room: of one process it holds 512, of all together 4096.
+    /// Slow runs of groups for which a collection had no room: it holds 512 groups per process, and
+    /// 4096 in total.
     pub crowded: u64,
-    /// Alerts that were dropped because the listeners, or the evidence, took too long for those before.
+    /// Alerts that were dropped because the listeners or the evidence of earlier alerts took too
+    /// long.
     pub unheard: u64,
-    /// Polls, or files of evidence, that were abandoned because of a panic: an error of the profiler.
+    /// Polls, or files of evidence, that were abandoned because of a panic: a bug in the profiler.
     pub panics: u64,
 }
 
-/// What is known of a group.
+/// The known state of a group.
 #[derive(Clone, Debug)]
 struct Known<P> {
     process: P,
     runs: Vec<Run>,
-    /// What it had waited at the alert before.
+    /// Its total waiting time at the previous alert.
     blocking_ns: u64,
-    /// The look in which it was shown last.
+    /// The last poll that showed it.
     seen: SessionNs,
 }
 
-/// When a process was there.
+/// When a process was present.
 #[derive(Clone, Copy, Debug)]
 struct Presence {
     first: SessionNs,
     last: SessionNs,
-    /// If it was not there in the look before: when it had been there last.
+    /// When it was last present before it returned, if the previous poll lacked it.
     away_since: Option<SessionNs>,
 }
 
 impl Presence {
-    /// It is there now. `before` is the time of the look before.
+    /// Notes that it is present now. `before` is the time of the previous poll.
     fn note(&mut self, now: SessionNs, before: SessionNs) {
         if self.last != now {
             self.away_since = Some(self.last).filter(|last| *last < before);
@@ -118,17 +125,17 @@ pub(super) struct Machine<K, P> {
     groups: BTreeMap<K, Known<P>>,
     processes: BTreeMap<P, Presence>,
     pending: BTreeMap<K, (Draft<K>, u64)>,
-    /// How many of those are of each process.
+    /// The number of pending groups per process.
     pending_of: BTreeMap<P, usize>,
     due: Option<SessionNs>,
     last: BTreeMap<(String, String), SessionNs>,
-    /// When the look before was.
+    /// The time of the previous poll.
     before: SessionNs,
     withheld: SuppressedAlerts,
 }
 
 impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
-    /// One for which nothing happened before `since`.
+    /// A machine for which nothing happened before `since`.
     pub(super) const fn new(rules: AlertRules, since: SessionNs) -> Self {
         Self {
             rules,
@@ -140,7 +147,14 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
             due: None,
             last: BTreeMap::new(),
             before: since,
-            withheld: SuppressedAlerts { warm_up: 0, at_once: 0, repeat: 0, crowded: 0, unheard: 0, panics: 0 },
+            withheld: SuppressedAlerts {
+                warm_up: 0,
+                at_once: 0,
+                repeat: 0,
+                crowded: 0,
+                unheard: 0,
+                panics: 0,
+            },
         }
     }
 
@@ -148,7 +162,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         self.withheld
     }
 
-    /// Which processes are there, also such as have no groups. Called before each look.
+    /// Notes the present processes, including those without groups. Called before each poll.
     pub(super) fn meet(&mut self, now: SessionNs, processes: impl IntoIterator<Item = P>) {
         for process in processes {
             self.note(now, process);
@@ -162,7 +176,8 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         *presence
     }
 
-    /// Takes what all groups show now; gives the alerts of a collection that is over, the most janky first.
+    /// Takes the current state of all groups. Returns the alerts of a collection that is over, the
+    /// most janky group first.
     pub(super) fn look(
         &mut self,
         now: SessionNs,
@@ -193,7 +208,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         }
     }
 
-    /// Notes what a group shows; gives the runs that it did not show before.
+    /// Notes the runs of a group. Returns the runs that it did not show before.
     fn fresh_runs(&mut self, now: SessionNs, process: Presence, look: &GroupPeaks<K, P>) -> Vec<Run> {
         let runs = look.runs.clone();
         if let Some(known) = self.groups.get_mut(&look.id) {
@@ -201,7 +216,8 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
             let before = std::mem::replace(&mut known.runs, runs);
             return look.runs.iter().filter(|run| !before.contains(run)).copied().collect();
         }
-        // It waited before the first poll, or was forgotten because its process was away for long.
+        // The group waited before the first poll, or was forgotten because its process was away for
+        // long.
         let is_older = now <= self.since || process.away_since.is_some();
         let blocking_ns = if is_older { look.blocking_ns } else { 0 };
         let known = Known { process: look.process.clone(), runs, blocking_ns, seen: now };
@@ -210,7 +226,8 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         look.runs.iter().filter(is_fresh).copied().collect()
     }
 
-    /// What was missing from one look alone stays known, however long ago the look before was.
+    /// Forgets what is gone. Keeps what only one poll lacked, no matter how long ago the previous
+    /// poll was.
     fn forget_who_is_gone(&mut self, now: SessionNs) {
         let horizon = self.before.min(SessionNs(now.0.saturating_sub(ABSENT_NS)));
         let mut absent: BTreeMap<P, usize> = BTreeMap::new();
@@ -231,7 +248,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         }
     }
 
-    /// Whether the collection has room for this group, which it takes if it is new.
+    /// Whether the collection has room for this group. A new group takes the room.
     fn has_room(&mut self, look: &GroupPeaks<K, P>) -> bool {
         if self.pending.contains_key(&look.id) {
             return true;
@@ -282,7 +299,7 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
                 continue;
             }
             let key = (draft.kind.clone(), draft.name.clone());
-            // Several processes may have it; those of one collection do not repeat each other.
+            // Several processes may have it; alerts of one collection do not repeat each other.
             let last = self.last.get(&key).copied().filter(|last| *last != now);
             let again = |last: SessionNs| last.0.saturating_add(self.rules.repeat_ns);
             if last.is_some_and(|last| now.0 < again(last)) {
@@ -301,14 +318,15 @@ impl<K: Ord + Clone, P: Ord + Clone> Machine<K, P> {
         alerts
     }
 
-    /// Groups whose names change all the time never come again: the oldest are forgotten first.
+    /// Forgets the oldest groups first: groups whose names change all the time never return.
     fn forget_the_oldest(&mut self) {
         let surplus = self.last.len().saturating_sub(MOST_REMEMBERED);
         if surplus > 0 {
             let mut times: Vec<SessionNs> = self.last.values().copied().collect();
             let (older, newest, _) = times.select_nth_unstable(surplus - 1);
             let newest = *newest;
-            // Those of the very same time go by name, so many as must.
+            // Entries of the same time are removed in the order of their names, as many as
+            // necessary.
             let mut left = surplus - older.iter().filter(|last| **last < newest).count();
             self.last.retain(|_, last| {
                 let is_surplus = *last == newest && left > 0;

@@ -1,9 +1,9 @@
-//! The poller: a thread that reads all groups several times a second, feeds the state machine, and hands
-//! alerts over.
+//! The poller: a thread that reads all groups several times a second, feeds the state machine, and
+//! passes alerts to the dispatcher.
 //!
-//! The dispatcher ([`super::dispatcher`]) does what takes long, evidence and callbacks, so the poller is
-//! on time. Invariants: it never waits for the dispatcher; alerts for which the dispatcher has no room
-//! are counted; a panic costs one poll.
+//! The dispatcher ([`super::dispatcher`]) does the slow work, evidence and callbacks, so the poller
+//! is on time. Invariants: the poller never waits for the dispatcher; alerts for which the
+//! dispatcher has no room are counted; a panic costs one poll.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,13 +20,13 @@ use super::rules::AlertRules;
 use crate::groups::{GroupId, GroupsSnapshot, SnapshotReader};
 use crate::session_time::SessionNs;
 
-/// Time between two polls, as long as they are cheap. Peaks are kept for about five seconds: a run is
-/// missed only if a poll takes longer than that.
+/// The interval of cheap polls. Peaks are kept for about five seconds: a run is missed only if a
+/// poll takes longer than that.
 const LOOK: Duration = Duration::from_millis(200);
-/// With many processes: interval = 300 × the cost of the last poll, so polls use at most a third of a
-/// percent of a processor.
+/// With many processes: interval = 300 × the cost of the last poll, so polls use at most a third of
+/// a percent of a processor.
 const REST: u32 = 300;
-/// But no longer than this.
+/// The longest interval.
 const LONGEST_REST: Duration = Duration::from_secs(3);
 /// How long a poll may take before it reads no further pool.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ const MOST_PANICS: u32 = 10;
 pub(super) struct StopSignals(pub(super) [Receiver<()>; 2]);
 
 impl StopSignals {
-    /// Whether it is over.
+    /// Whether the threads must end.
     pub(super) fn is_over(&self) -> bool {
         self.0.iter().any(|end| end.try_recv() != Err(TryRecvError::Empty))
     }
@@ -57,14 +57,14 @@ impl WithheldCounts {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Runs something that may panic. Whether it did not.
+    /// Runs code that may panic. Returns whether it did not panic.
     pub(super) fn guard(&self, body: impl FnOnce()) -> bool {
         let ended_well = catch_unwind(AssertUnwindSafe(body)).is_ok();
         self.change(|counts| counts.panics += u64::from(!ended_well));
         ended_well
     }
 
-    /// Gives alerts to the dispatcher, if its queue has room for them.
+    /// Passes alerts to the dispatcher, if its queue has room for them.
     fn hand_over(&self, alerts: Vec<Alert>, tell: &Sender<Vec<Alert>>) {
         if let Err(refused) = tell.try_send(alerts) {
             let lost = refused.into_inner().len() as u64;
@@ -73,7 +73,7 @@ impl WithheldCounts {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 pub(super) struct Poller {
     pub(super) groups: Arc<SnapshotReader>,
     pub(super) listeners: Arc<Listeners>,
@@ -95,7 +95,7 @@ impl Poller {
                 latest = Some(snapshot);
             });
             panics += u32::from(!ended_well);
-            // A snapshot of another caller says nothing of what polls cost.
+            // A snapshot of another caller does not show the cost of a poll.
             if latest.as_ref().is_none_or(|snapshot| snapshot.at_ns >= begun.0) {
                 rest = rest_after(self.since(begun));
             }
@@ -111,7 +111,7 @@ impl Poller {
     /// All groups as they are now, or the snapshot of another caller that is younger than half an
     /// interval.
     fn snapshot(&self, rest: Duration, before: Option<Arc<GroupsSnapshot>>) -> Arc<GroupsSnapshot> {
-        drop(before); // so that it does not find its own
+        drop(before); // so that the cache does not return it
         let age = i64::try_from(rest.as_nanos() / 2).unwrap_or(0);
         self.groups.recent_snapshot(TIMEOUT, age)
     }
@@ -144,7 +144,7 @@ impl Poller {
     }
 }
 
-/// How long to wait after a poll that took `took`.
+/// The idle time after a poll that took `took`.
 fn rest_after(took: Duration) -> Duration {
     took.saturating_mul(REST).clamp(LOOK, LONGEST_REST)
 }

@@ -1,12 +1,13 @@
-//! What is worth an alert: thresholds, the buffering period, and the rules that keep alerts sane.
+//! The rules of alerts: thresholds, the buffering period, and limits on their number.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is worth an alert.
+/// Which runs raise an alert.
 ///
-/// By default a run of 64 ms or more in any group but those of whole processes and threads, which are slow whenever
-/// something in them is; alerts are collected for a second; nothing is withheld.
+/// By default: a run of 64 ms or more in any group except those of whole processes and threads,
+/// which are slow whenever any of their parts is; alerts are collected for a second; nothing is
+/// withheld.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "rules do nothing until they are given to Session::alerts"]
 pub struct AlertRules {
@@ -19,7 +20,7 @@ pub struct AlertRules {
     pub(super) repeat_ns: i64,
 }
 
-/// How long a run may take; `None` for as long as it likes.
+/// The longest allowed run; `None`: no limit.
 type Threshold = Option<u64>;
 
 impl Default for AlertRules {
@@ -37,19 +38,20 @@ impl Default for AlertRules {
 }
 
 impl AlertRules {
-    /// How long a run may take in a group for which nothing else is said; a run of exactly this long is too long.
+    /// The longest allowed run of a group without a more specific threshold; a run of exactly this
+    /// length is too long.
     pub fn threshold(mut self, threshold: Duration) -> Self {
         self.threshold = Some(nanos(threshold));
         self
     }
 
-    /// The same for groups of a kind, by its name; `None` for no alerts.
+    /// The threshold for groups of a kind, by its name; `None` for no alerts.
     pub fn threshold_of_kind(mut self, kind: impl Into<String>, threshold: Option<Duration>) -> Self {
         self.of_kinds.insert(kind.into(), threshold.map(nanos));
         self
     }
 
-    /// The same for groups of a name; goes before what is said of its kind.
+    /// The threshold for groups of a name; takes precedence over the threshold of its kind.
     pub fn threshold_of_group(mut self, name: impl Into<String>, threshold: Option<Duration>) -> Self {
         self.of_groups.insert(name.into(), threshold.map(nanos));
         self
@@ -61,13 +63,13 @@ impl AlertRules {
         self
     }
 
-    /// Ignores what a process does so soon after it was first seen.
+    /// Ignores slow runs of a process within this time after it was first seen.
     pub fn warm_up(mut self, warm_up: Duration) -> Self {
         self.warm_up_ns = signed(warm_up);
         self
     }
 
-    /// When more groups than this are slow in one collection, the machine is the culprit: it is withheld.
+    /// Withholds a collection with more slow groups than this: then the machine itself is slow.
     pub const fn at_once(mut self, groups: usize) -> Self {
         self.at_once = groups;
         self
@@ -79,7 +81,7 @@ impl AlertRules {
         self
     }
 
-    /// What holds for a group.
+    /// The threshold that applies to a group.
     pub(super) fn threshold_for(&self, kind: &str, name: &str) -> Threshold {
         let said = self.of_groups.get(name).or_else(|| self.of_kinds.get(kind));
         said.copied().unwrap_or(self.threshold)

@@ -1,8 +1,9 @@
-//! The course of a capture in the Gecko format: children are asked for their parts, and the pools of
-//! those that do not answer are read.
+//! The course of a capture in the Gecko format: children are asked for their parts, and the pools
+//! of those that do not answer are read.
 //!
-//! Drives the pure state machine of [`crate::gather::state`] with what the supervisor forwards and
-//! with the session's time, and carries its decisions out.
+//! Called by [`super::Capture`]. Passes the messages that the supervisor forwards, and the
+//! session's time, to the pure state machine of [`crate::gather::state`], and carries out its
+//! decisions.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -27,7 +28,7 @@ use crate::gather::verdict::{Verdict, Why};
 use crate::session_time::{SessionNs, SessionTime};
 use crate::supervisor::{CaptureRequest, SupervisorEvent, SupervisorHandle};
 
-/// What children may say while the capture is busy with one of them.
+/// Capacity for children's messages while the capture handles one of the children.
 const INPUTS: usize = 4096;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -43,15 +44,15 @@ struct Gathering<'a, W> {
     log: GatheringLog,
     settled: Vec<(PoolId, CapturedProcess)>,
     shown: ShownRange,
-    /// What children said their outboxes hold, until that is taken.
+    /// Outbox contents that children announced and that are not taken yet.
     announced: Vec<(PoolId, u64, ProcessSummary)>,
 }
 
-/// What ends a capture before its time.
+/// What ends a capture early.
 enum End {
     /// The file cannot be written any more.
     Output(io::Error),
-    /// The session was ended meanwhile.
+    /// The session ended meanwhile.
     SessionOver,
 }
 
@@ -70,7 +71,7 @@ impl Drop for SupervisorEnd<'_> {
     }
 }
 
-/// Gathers all parts into `out`; says what became of every process, the parent first.
+/// Gathers all parts into `out`. Returns the outcome for every process, the parent first.
 pub(super) fn run(
     sources: &CaptureSources,
     (range, events): (Option<TimeRange>, &Sender<CaptureEvent>),
@@ -129,7 +130,7 @@ fn start_own(
 }
 
 impl<'a, W: Write> Gathering<'a, W> {
-    /// Takes the parts of the children that were asked, as they come.
+    /// Takes the parts of the children that were asked, in the order of their answers.
     fn gather(&mut self, asked: &[PoolId], incoming: &Receiver<Input<PoolId>>) -> Result<(), End> {
         let mut clock = Stopwatch::start(self.sources.time);
         let _ = self.events.try_send(CaptureEvent::Asked(asked.len()));
@@ -139,8 +140,8 @@ impl<'a, W: Write> Gathering<'a, W> {
         let mut finished = false;
         loop {
             let mut rejected = Vec::new();
-            // Children are judged by the time that was spent waiting for them: what they said while
-            // another one's memory was read has not been handled yet.
+            // Children are judged by the time spent waiting for them: their messages that arrived
+            // while another child's memory was read have not been handled yet.
             clock.hold();
             for output in outputs {
                 match output {
@@ -150,7 +151,7 @@ impl<'a, W: Write> Gathering<'a, W> {
             }
             clock.go_on();
             outputs = if !rejected.is_empty() {
-                // Also the last one's part may turn out to be none.
+                // The part of the last child may be invalid, too.
                 rejected.into_iter().flat_map(|input| state.step(clock.now(), input)).collect()
             } else if finished {
                 return Ok(());
@@ -207,13 +208,15 @@ impl<'a, W: Write> Gathering<'a, W> {
         self.sources.supervisor.send(SupervisorEvent::Capture(order));
     }
 
-    /// Takes a child's own part. If it is not valid, returns an input for the state machine.
+    /// Takes the part that a child wrote. If it is not valid, returns an input for the state
+    /// machine.
     fn accept(&mut self, key: PoolId) -> io::Result<Option<Input<PoolId>>> {
         let Some(member) = self.members.iter().find(|member| member.key == key) else { return Ok(None) };
         let announced = self.announced.iter().position(|(child, ..)| *child == key);
         let announced = announced.map(|at| self.announced.swap_remove(at));
         let (Some((_, length, summary)), Some(outbox)) = (announced, &member.outbox) else { return Ok(None) };
-        // No other child is served meanwhile, so no part may take longer than a whole capture may.
+        // Other children wait meanwhile, so no part may take longer than the deadline of a whole
+        // capture.
         let (watch, most) = (Stopwatch::start(self.sources.time), self.sources.patience.deadline);
         let taken = self.parts.take(outbox, length, || watch.now() < most);
         let _ = outbox.clear();
@@ -225,7 +228,7 @@ impl<'a, W: Write> Gathering<'a, W> {
         Ok(None)
     }
 
-    /// Reads a process's memory, because it did not hand over its part.
+    /// Reads a process's memory, because it did not deliver its part.
     fn recover(&mut self, key: PoolId, why: Why) -> io::Result<()> {
         let Some(member) = self.member(key) else { return Ok(()) };
         let verdict =
@@ -234,7 +237,7 @@ impl<'a, W: Write> Gathering<'a, W> {
         self.read(member, why, verdict)
     }
 
-    /// Reads the memory of a process that writes no part, because it is not trusted with a file.
+    /// Reads the memory of an untrusted process, which gets no file to write its part to.
     fn read_unasked(&mut self, member: &Participant) -> io::Result<()> {
         self.log.note(format!("reading the memory of {} ({}): it is not trusted", member.name, member.pid));
         self.read(member, Why::NeverConnected, Verdict::Complete)
@@ -259,7 +262,7 @@ impl<'a, W: Write> Gathering<'a, W> {
         Ok(())
     }
 
-    /// The processes that were not asked: dead, not connected, or without a recording.
+    /// Reads the processes that were not asked: dead, not connected, or without a recording.
     fn recover_the_rest(&mut self, asked: &[PoolId]) -> io::Result<()> {
         let rest = self.members.iter().filter(|member| !member.is_parent && !asked.contains(&member.key));
         let rest: Vec<&Participant> = rest.collect();
@@ -278,7 +281,7 @@ impl<'a, W: Write> Gathering<'a, W> {
             }
         }
         if let Some(expired) = participants::expired(&self.sources.processes) {
-            self.push(PoolId::new(0), expired); // of no pool, and so behind all
+            self.push(PoolId::new(0), expired); // without a pool, so it comes last
         }
         Ok(())
     }
@@ -309,7 +312,7 @@ fn in_order(
     settled
 }
 
-/// The parent's own part, the log, and the end of the file.
+/// Writes the parent's own part, the log, and the end of the file.
 #[allow(clippy::too_many_arguments)] // one call, and each part of the end has its own owner
 fn finish(
     sources: &CaptureSources,

@@ -1,7 +1,8 @@
 //! `profileGatheringLog`: the outcome for every process, with times, for readers of the file.
 //!
-//! As in Gecko one object under the parent's number, with rows `[time in ms, text, …]`; ours
-//! also has the verdict and the entry counts of every process.
+//! Written by both formats of a capture. As in Gecko it is one object under the parent's number,
+//! with rows `[time in ms, text, …]`; ours also has the verdict and the entry counts of every
+//! process.
 
 use std::io::Write;
 
@@ -12,7 +13,7 @@ use profiler_core::time::{TimeConverter, Timestamp};
 
 use super::CapturedProcess;
 
-/// Collects what happens during a capture.
+/// Collects the log entries of a capture.
 #[derive(Debug)]
 pub(crate) struct GatheringLog {
     converter: TimeConverter,
@@ -25,15 +26,15 @@ impl GatheringLog {
         Self { converter, begin: Timestamp::now(), rows: Vec::new() }
     }
 
-    /// Notes if the session's clock shows a time before the session's start: the machine has then
-    /// slept in a way that resets the counter, and times are not reliable.
+    /// Notes if the session's clock shows a time before the session's start: the machine then slept
+    /// in a way that resets the counter, and times are not reliable.
     pub(crate) fn note_restarted_counter(&mut self) {
         if self.begin < self.converter.start().ticks {
             self.note("the cycle counter was started again: times of this session are wrong");
         }
     }
 
-    /// Notes something, now.
+    /// Notes a text with the current time.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
         self.rows.push((Timestamp::now(), text.into()));
     }

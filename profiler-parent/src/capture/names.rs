@@ -1,5 +1,5 @@
-//! Names for the code in a capture: the symbols of the session, as the writer of the processed format
-//! asks for them.
+//! Names for the code in a capture: gives the session's symbols to the writer of the processed
+//! format.
 //!
 //! Invariant: the names that one capture looks up are kept for the next; see [`crate::symbols`].
 
@@ -12,18 +12,18 @@ use super::CaptureEvent;
 use crate::processed::names::{CodeNames, InlineFrame, Symbols};
 use crate::symbols::{self, ModuleKey, Place, SymbolStore};
 
-/// Most remarks on files.
+/// The most remarks on files.
 const MOST_REMARKS: usize = 100;
 
 /// The session's symbols, for one capture.
 #[derive(Debug, Default)]
 pub(crate) struct SessionSymbols {
     symbols: SymbolStore,
-    /// Gets an event for every module that is searched.
+    /// Receives an event for every module that is searched.
     events: Option<Sender<CaptureEvent>>,
     /// Files that this capture asked for.
     asked: HashSet<String>,
-    /// How many bytes of files it may still read; all that is allowed before the first.
+    /// Bytes of files that it may still read. `None` before the first file: the full allowance.
     left: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Symbols for SessionSymbols {
 }
 
 fn tell(address: u64, place: &Place, found: &mut dyn FnMut(u64, &CodeNames<'_>)) {
-    // Without a name of its own the outer function is shown as an address, files and lines or not.
+    // Without a name the outer function is shown as an address, even if files and lines are known.
     if !place.is_named() {
         return;
     }

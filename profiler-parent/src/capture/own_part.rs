@@ -1,7 +1,8 @@
-//! This process's own part, written beside the gathering, on a thread of its own.
+//! This process's own part, written during the gathering, on a separate thread.
 //!
-//! Its main thread comes last, because the markers that tell of incomplete processes belong
-//! there and are known only when all children are settled: the writing waits for them.
+//! Used by `gathering`. The main thread of this process comes last, because the markers about
+//! incomplete processes belong there and are known only when all children are settled: the writer
+//! waits for them.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -21,14 +22,14 @@ use profiler_core::time::SessionClock;
 
 use super::parts::{copy_rest, spool};
 
-/// The own part while it is written.
+/// The own part while it is being written.
 #[derive(Debug)]
 pub(crate) struct OwnPart {
     late: Sender<Vec<IncompleteProcess>>,
     thread: JoinHandle<Result<Written, String>>,
 }
 
-/// What the thread has written: the object, all but `processes` and `meta`, left open.
+/// The output of the thread: the object without `processes` and `meta`, not closed.
 #[derive(Debug)]
 pub(crate) struct Written {
     spool: File,
@@ -54,7 +55,7 @@ impl OwnPart {
         Ok(Self { late, thread })
     }
 
-    /// Tells it which processes are incomplete, and waits for the rest.
+    /// Passes the list of incomplete processes to the writer, and waits for it to finish.
     pub(crate) fn finish(self, incomplete: Vec<IncompleteProcess>) -> Result<Written, String> {
         let _ = self.late.send(incomplete);
         self.thread.join().unwrap_or_else(|_| Err("the writing panicked".to_owned()))
@@ -62,10 +63,10 @@ impl OwnPart {
 }
 
 impl Written {
-    /// Copies what was written behind the array of processes.
+    /// Copies the output behind the array of processes.
     pub(crate) fn append_to(&mut self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(b",")?;
-        self.spool.seek(SeekFrom::Start(1))?; // the array's object is open already
+        self.spool.seek(SeekFrom::Start(1))?; // the array's object is already open
         copy_rest(&mut self.spool, out)
     }
 
@@ -96,7 +97,7 @@ fn write(
     let reader = PoolReader::open(pool).map_err(|error| error.to_string())?;
     let snapshot = reader.snapshot().map_err(|error| error.to_string())?;
     let incomplete = Mutex::new(incomplete);
-    // A sender that is gone means that the capture was given up: nothing is incomplete then.
+    // A dropped sender means that the capture was abandoned: then no process counts as incomplete.
     let wait = || incomplete.lock().map(|late| late.recv().unwrap_or_default()).unwrap_or_default();
     let latch = FailureLatch::new(CancelFlag::new());
     let progress = ProgressCell::new("writing the parent's part");

@@ -1,6 +1,7 @@
-//! The participants of a capture: every process of the session, with what is needed to take its part.
+//! The participants of a capture: every process of the session, with the data needed to take its
+//! part.
 //!
-//! Used by both forms of a capture. The functions that wait for children have bounds.
+//! Used by both formats of a capture. The functions that wait for children have time bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,9 +22,9 @@ use crate::gather::verdict::{Verdict, Why};
 use crate::part_file::Outbox;
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 
-/// How long a capture waits for the hello of a new child. A child says hello within some milliseconds
-/// of its start if it gets a processor. A child that is silent delays every capture by this time, so
-/// it is half of what a capture may take beyond its timeout.
+/// How long a capture waits for the `Hello` of a new child. A child sends it within some
+/// milliseconds of its start if it gets a processor. A silent child delays every capture by this
+/// time, so it is half of what a capture may take beyond its timeout.
 const HELLO: Millis = Millis::new(250);
 
 /// One process of a capture.
@@ -35,7 +36,7 @@ pub(super) struct Participant {
     pub(super) is_parent: bool,
     pub(super) remains: Remains,
     pub(super) outbox: Option<Arc<Outbox>>,
-    /// What is known of why it cannot be asked, if it cannot.
+    /// The reason why it cannot be asked, if known.
     unable: Option<Why>,
 }
 
@@ -48,7 +49,7 @@ impl Participant {
         }
     }
 
-    /// What the report says of it when nothing of it is in the profile.
+    /// Its row in the report when the profile contains nothing of it.
     pub(super) fn missing(&self) -> CapturedProcess {
         let (counts, why) = match &self.remains {
             Remains::Expired(counts) if counts.recorded() > 0 => (*counts, Why::Expired),
@@ -59,7 +60,7 @@ impl Participant {
         self.settled(&ProcessSummary { counts, ..ProcessSummary::default() }, Verdict::Missing { why })
     }
 
-    /// What the report says of it when its part is in the profile.
+    /// Its row in the report when its part is in the profile.
     pub(super) fn settled(&self, summary: &ProcessSummary, verdict: Verdict) -> CapturedProcess {
         CapturedProcess {
             name: self.name.clone(),
@@ -96,7 +97,7 @@ pub(super) fn list(processes: &ProcessTable) -> Vec<Participant> {
     participants.into_iter().map(|(_, participant)| participant).collect()
 }
 
-/// Processes that are dead, have no data left and are not listed by name any more, as one row.
+/// Dead processes without data that are no longer listed by name, as one row.
 pub(super) fn expired(processes: &ProcessTable) -> Option<CapturedProcess> {
     let expired = processes.expired();
     (expired.processes > 0).then(|| CapturedProcess {
@@ -109,18 +110,19 @@ pub(super) fn expired(processes: &ProcessTable) -> Option<CapturedProcess> {
     })
 }
 
-/// Why a process cannot be asked, by what is known now; `None` if it could be.
+/// Why a process cannot currently be asked; `None` if it can.
 pub(super) fn unable_now(processes: &ProcessTable, key: PoolId) -> Option<Why> {
     processes.lock().get(&key).and_then(Process::why_unable)
 }
 
-/// When a process ended, if it has by now.
+/// The time when a process ended; `None` if it runs.
 pub(super) fn death_of(processes: &ProcessTable, key: PoolId) -> Option<Timestamp> {
     processes.lock().get(&key).and_then(|process| process.died)
 }
 
-/// Waits shortly for processes that are ending, or whose channel has closed, because their exit status
-/// says more. A caller that saw the pipe of a child close, and then captures, learns how it died.
+/// Waits briefly for processes that are ending, or whose channel has closed, because their exit
+/// status says more. A caller that saw the pipe of a child close, and then captures, learns how it
+/// died.
 pub(super) fn await_news(processes: &ProcessTable, keys: impl Iterator<Item = PoolId>) {
     let keys: Vec<PoolId> = keys.collect();
     let running: Vec<(PoolId, u32)> = {
@@ -143,7 +145,7 @@ pub(super) fn await_news(processes: &ProcessTable, keys: impl Iterator<Item = Po
     });
 }
 
-/// Waits shortly for the hellos of new children that record already.
+/// Waits briefly for the `Hello` of new children that already record.
 fn await_hellos(processes: &ProcessTable) {
     let is_new = |process: &Process| process.state == ProcessState::Starting;
     let new: Vec<(PoolId, Remains)> = {
@@ -160,7 +162,7 @@ fn await_hellos(processes: &ProcessTable) {
     }
 }
 
-/// The reason for a process that left nothing because it never recorded.
+/// The reason for a process that left no data because it never recorded.
 pub(super) fn why_untouched(why: Why) -> Why {
     if why.is_orderly() { Why::RecordedNothing } else { why }
 }
@@ -174,7 +176,8 @@ pub(super) fn note_overdrawn(processes: &ProcessTable, log: &mut GatheringLog) {
     }
 }
 
-/// What all parts share: the conversion of times, the window, the categories of all processes.
+/// The settings that all parts share: the conversion of times, the window, the categories of all
+/// processes.
 pub(super) fn spec(
     sources: &CaptureSources,
     participants: &[Participant],

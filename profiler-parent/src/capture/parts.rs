@@ -1,8 +1,8 @@
 //! The array of children's parts in the file: checked first, then copied, one after the other.
 //!
-//! A part is copied into an unlinked file of the parent's own while it is checked, because a child
-//! could change its outbox between a check and a copy. Invariant: after every call the file holds
-//! `{"processes":[` and whole parts only.
+//! Used by `gathering`. A part is copied into an unlinked file of the parent while it is checked,
+//! because a child could change its outbox between a check and a copy. Invariant: after every call
+//! the file holds `{"processes":[` and whole parts only.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ const BUFFER: usize = 256 * 1024;
 /// Why a part is not in the file.
 #[derive(Debug)]
 pub(crate) enum PartError {
-    /// The part itself is at fault; others go on.
+    /// The part is at fault; other parts are not affected.
     Refused(String),
     /// The file cannot be written any more.
     Output(io::Error),
@@ -42,14 +42,14 @@ impl<'a, W: Write> Parts<'a, W> {
         Ok(Self { out, count: 0 })
     }
 
-    /// Ends the array, and gives back what it was written to; what follows begins with a comma.
+    /// Ends the array, and returns its writer; the next text must begin with a comma.
     pub(crate) fn end(self) -> io::Result<&'a mut W> {
         self.out.write_all(b"]")?;
         Ok(self.out)
     }
 
-    /// Takes the part that a child has written into its outbox, unless that takes so long that
-    /// `is_patient` ends.
+    /// Takes the part that a child has written into its outbox, unless `is_patient` becomes false
+    /// meanwhile.
     pub(crate) fn take(
         &mut self,
         outbox: &Outbox,
@@ -65,8 +65,8 @@ impl<'a, W: Write> Parts<'a, W> {
         self.append(private)
     }
 
-    /// Writes the part of a process from its memory; `None`, and nothing written, if the process
-    /// never took it.
+    /// Writes the part of a process from its memory. Returns `None`, and writes nothing, if the
+    /// process never took the memory.
     pub(super) fn recover(
         &mut self,
         participant: &Participant,
@@ -98,10 +98,10 @@ impl<'a, W: Write> Parts<'a, W> {
 fn copy_checked(from: impl Read, private: &mut impl Write) -> io::Result<()> {
     let mut copy = BufWriter::with_capacity(BUFFER, private);
     check(Tee::new(from, &mut copy), MAX_PART_BYTES).map_err(io::Error::other)?;
-    copy.flush() // its end is as much a part of the file as the rest
+    copy.flush() // an error at the end is an error of the part, too
 }
 
-/// Reads while the capture waits for it.
+/// A reader that fails when the capture no longer waits for it.
 struct Patient<R, F> {
     from: R,
     is_patient: F,

@@ -1,8 +1,8 @@
 //! A capture in the processed format: this process reads every pool itself, and asks no child.
 //!
-//! Reading a pool needs no help of the process that it belongs to, so a child that stands still
-//! costs no more than one that runs, and nothing is waited for but the news of deaths that are
-//! under way. Invariant: who is in the report is in the profile's log, with the same verdict.
+//! Reading a pool does not involve its process, so a stopped child costs no more than a running
+//! one. The only wait is for imminent deaths. Invariant: the report and the profile's log list the
+//! same processes with the same verdicts.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::process_table::ProcessTable;
 use crate::processed::ProcessedProfile;
 use crate::processed::names::Symbols;
 
-/// A process and what is known of it before its summary is.
+/// A process and its state before its summary exists.
 struct Settled<'a> {
     participant: &'a Participant,
     verdict: Verdict,
@@ -28,7 +28,7 @@ struct Settled<'a> {
     is_there: bool,
 }
 
-/// Writes the profile of all processes to `out`; says what became of every process, the parent
+/// Writes the profile of all processes to `out`. Returns the outcome for every process, the parent
 /// first, and what was left out.
 pub(super) fn run(
     sources: &CaptureSources,
@@ -79,7 +79,7 @@ fn tell(events: &Sender<CaptureEvent>, participant: &Participant, number: usize,
     let _ = events.try_send(CaptureEvent::Progress { pid: participant.pid, proportion, location });
 }
 
-/// Adds a process to the profile, if there is anything to add.
+/// Adds a process to the profile, if it has data.
 fn settle<'a>(
     table: &ProcessTable,
     participant: &'a Participant,
@@ -110,7 +110,7 @@ fn settle<'a>(
     Ok(Settled { participant, verdict, is_there })
 }
 
-/// What the parent's main thread shows of those that are not complete.
+/// The incomplete processes, which the parent's main thread shows.
 fn incomplete(
     table: &ProcessTable,
     settled: &[Settled<'_>],
@@ -140,7 +140,7 @@ fn report(settled: &[Settled<'_>], summaries: &[ProcessSummary]) -> Vec<Captured
         let summary = if one.is_there { summaries.next() } else { None };
         match summary {
             Some(summary) => one.participant.settled(summary, one.verdict.clone()),
-            // The final entry counts are known also of a process that has no data left.
+            // The final entry counts of a process without data are known, too.
             None => CapturedProcess { verdict: one.verdict.clone(), ..one.participant.missing() },
         }
     });

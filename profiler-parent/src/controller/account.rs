@@ -1,10 +1,12 @@
-//! The account of one process: what it may hold, what it was told, what it showed.
+//! The account of one process: what it may hold, which allowances it was sent, and what it
+//! reported.
 //!
 //! Used by `accounts` and changed through it only. Invariants:
 //!
-//! - `booked` is at least what the process may hold now: the greatest of what it was last seen
-//!   to obey (`shown`), what it was sent since (`sent`), what is decided (`target`) and what it held.
-//!   What a process holds beyond that, against the rule, is its `excess`, and stands beside it.
+//! - `booked` is at least what the process may hold now: the greatest of the allowance it was last
+//!   seen to obey (`shown`), those sent since (`sent`), the decided one (`target`) and what it
+//!   held. What a process holds beyond that, against the rule, is its `excess`, which is kept
+//!   separately.
 //! - Between `shown` and `sent` allowances only rose or only fell. So the allowance in a report
 //!   tells without a sequence number how far the process has got: no value occurs twice.
 
@@ -14,7 +16,7 @@ use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::manager::update::Update;
 use profiler_core::time::Timestamp;
 
-use super::messages::{DeadPool, ProcessFigures};
+use super::messages::{DeadPoolMemory, ProcessFigures};
 use super::rows::Rows;
 use super::rule;
 
@@ -25,13 +27,13 @@ pub(super) enum Life {
     Unreachable,
     /// Alive, with a control channel.
     Connected,
-    /// Dead, its pool is in the parent's hands.
+    /// Dead; the parent holds its pool.
     Dead,
     /// Dead, its pool is being closed.
     Dropping,
 }
 
-/// See the head of this file.
+/// The account of one process. See the head of this file.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) life: Life,
@@ -43,24 +45,24 @@ pub(super) struct Account {
     listed: Rows,
     awaiting: bool,
     destroying: bool,
-    /// The books' time of its latest report.
+    /// Time of its latest report, in recorded bytes.
     pub(super) heard: u64,
-    /// The books' time when it was asked to give something back.
+    /// Time of the latest request to give memory back, in recorded bytes.
     pub(super) asked: u64,
-    /// It owes for so long that nobody counts on it any more.
+    /// It has owed for so long that its debt is no longer expected to be paid.
     pub(super) late: bool,
-    /// For whom it was asked.
+    /// The process for which it was asked.
     pub(super) creditor: Option<PoolId>,
     /// Bytes that others were asked to give back for it.
     pub(super) coming: u64,
-    /// What its pool really occupies beyond all that is booked for it.
+    /// Bytes that its pool really occupies beyond everything booked for it.
     excess: u64,
-    /// It stands on the list of those whose books have changed.
+    /// It is in the list of changed accounts.
     pub(super) is_listed_as_changed: bool,
 }
 
 impl Account {
-    /// A process that may be spawned with `allowance`.
+    /// The account of a process that may be spawned with `allowance`.
     pub(super) fn admitted(allowance: u64, now: u64) -> Self {
         Self {
             life: Life::Unreachable,
@@ -94,7 +96,7 @@ impl Account {
         self.booked().saturating_sub(self.target)
     }
 
-    /// What it holds against the rule.
+    /// The bytes that it holds against the rule.
     pub(super) const fn excess(&self) -> u64 {
         self.excess
     }
@@ -103,13 +105,13 @@ impl Account {
         matches!(self.life, Life::Unreachable | Life::Connected)
     }
 
-    /// Whether it may be asked to give something back: it answers, it owes nothing, and it obeys.
+    /// Whether it may be asked to give memory back: it is connected, owes nothing, and obeys.
     pub(super) fn can_be_asked(&self) -> bool {
         let answers = matches!(self.life, Life::Connected | Life::Dead) && !self.destroying;
         answers && self.may_be_served()
     }
 
-    /// Whether it may be given something: whoever owes, or takes against the rule, is not.
+    /// Whether it may be given memory: it neither owes nor holds memory against the rule.
     pub(super) fn may_be_served(&self) -> bool {
         self.owed() == 0 && self.excess == 0
     }
@@ -123,12 +125,12 @@ impl Account {
         self.listed.first().map(|chunk| chunk.done)
     }
 
-    /// What it has been granted and does not hold.
+    /// The bytes that it has been granted and does not hold.
     pub(super) fn unused(&self) -> u64 {
         self.target.saturating_sub(self.held())
     }
 
-    /// The part of it that is more than room for another chunk like the latest.
+    /// The part of the unused allowance beyond room for another chunk like the latest.
     pub(super) fn spare(&self) -> u64 {
         self.unused().saturating_sub(self.listed.last().map_or(0, |chunk| chunk.bytes))
     }
@@ -141,8 +143,8 @@ impl Account {
         }
     }
 
-    /// Opens or closes its control channel. What was outstanding on the old one is void, and a new one
-    /// begins with a report that lists everything.
+    /// Opens or closes its control channel. Requests outstanding on the old channel are void; a new
+    /// channel begins with a report that lists everything.
     pub(super) fn set_connected(&mut self, connected: bool) {
         if self.is_alive() {
             self.life = if connected { Life::Connected } else { Life::Unreachable };
@@ -154,7 +156,7 @@ impl Account {
         }
     }
 
-    /// Takes in a report.
+    /// Processes a report.
     pub(super) fn learn(&mut self, update: &Update, now: u64, page: u64) {
         self.awaiting = false;
         self.destroying = false;
@@ -169,7 +171,7 @@ impl Account {
             self.late = false;
             self.listed.sum_up_to(self.released, update.oldest_done);
         }
-        // No process makes the parent keep more rows than it has pages.
+        // A process cannot make the parent keep more rows than the process has pages.
         self.listed.limit(usize::try_from(self.held() / page).unwrap_or(usize::MAX));
     }
 
@@ -185,15 +187,16 @@ impl Account {
         }
     }
 
-    /// A process that obeys but cannot get below what its threads write to would owe for ever
-    /// and drop entries; it keeps what it cannot give.
+    /// Lets a process keep what it cannot free. A process that obeys but cannot get below the
+    /// chunks that its threads write to would owe for ever and drop entries.
     fn give_back_what_cannot_be_freed(&mut self, most: u64, page: u64) {
         if self.shown == self.sent && self.sent == self.target && self.unreleased > self.target {
             self.target = rule::pages_up(self.unreleased, page).min(most);
         }
     }
 
-    /// The pool of the live process was seen to occupy `bytes`. Who obeys is never above the books.
+    /// Notes that the pool of the live process occupies `bytes`. An obedient process never exceeds
+    /// what is booked.
     pub(super) fn occupies(&mut self, bytes: u64) {
         self.excess = if self.is_alive() { bytes.saturating_sub(self.booked()) } else { 0 };
     }
@@ -207,8 +210,8 @@ impl Account {
         self.creditor = creditor;
     }
 
-    /// The allowance of the next `Await`, if one may be sent. A change of direction waits until
-    /// the process has shown the previous change.
+    /// The allowance of the next `Await`, if one may be sent. A change of direction waits until the
+    /// process has shown the previous change.
     pub(super) fn send(&mut self) -> Option<ByteLimit> {
         if self.life != Life::Connected || self.awaiting {
             return None;
@@ -220,7 +223,7 @@ impl Account {
         Some(ByteLimit::new(self.sent))
     }
 
-    /// Whether the next change goes the other way than one that it has not shown yet.
+    /// Whether the next change has the opposite direction of one that it has not shown yet.
     fn must_show_first(&self) -> bool {
         match self.target.cmp(&self.sent) {
             Ordering::Less => self.sent > self.shown,
@@ -229,7 +232,7 @@ impl Account {
         }
     }
 
-    /// Whether it owes and has no reason to report: a raise makes no update of its own.
+    /// Whether it owes and has no reason to report: a raise by itself causes no update.
     pub(super) fn provoke(&mut self) -> bool {
         let silent = self.awaiting && !self.destroying && self.owed() > 0 && self.must_show_first();
         self.destroying |= silent;
@@ -237,7 +240,7 @@ impl Account {
     }
 
     /// The process is dead and left `pool`: it may hold exactly what it holds.
-    pub(super) fn die(&mut self, pool: DeadPool) {
+    pub(super) fn die(&mut self, pool: DeadPoolMemory) {
         self.life = Life::Dead;
         self.unreleased = pool.unreleased_bytes.min(pool.true_bytes);
         self.listed = Rows::of(pool.chunks);
@@ -245,7 +248,7 @@ impl Account {
         self.found(pool.true_bytes);
     }
 
-    /// Its pool was seen to hold `held`.
+    /// Notes that its pool holds `held` bytes.
     pub(super) fn found(&mut self, held: u64) {
         self.awaiting = false;
         self.destroying = false;
@@ -258,7 +261,7 @@ impl Account {
         self.listed.sum_up_to(self.released, oldest);
     }
 
-    /// Nothing in it is worth keeping: its pool is to be closed.
+    /// Marks its pool to be closed, because no data in it is worth keeping.
     pub(super) const fn start_dropping(&mut self) {
         self.life = Life::Dropping;
         self.target = 0;

@@ -1,9 +1,10 @@
-//! The books: all accounts, their sums, and who is next to be asked.
+//! All accounts, their sums, and the orders in which processes are asked.
 //!
-//! Used by the controller. Invariants: the sums and the three orders agree with the accounts at
-//! all times, because every change of an account goes through [`Accounts::change`]; each change costs
-//! O(log n), and one that moves nobody in an order costs no more than finding the account. Time in the books is the number of bytes that all processes have recorded: there
-//! is no clock, and when nothing is recorded nothing is urgent.
+//! Used by the controller. Invariants: the sums and the three orders agree with the accounts at all
+//! times, because every change of an account goes through [`Accounts::change`]. Each change costs
+//! O(log n); a change that moves no account in an order costs only finding the account. Time is the
+//! number of bytes that all processes have recorded: there is no clock, and when nothing is
+//! recorded nothing is urgent.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,13 +13,13 @@ use profiler_core::time::Timestamp;
 
 use super::account::Account;
 
-/// Rank of unused allowance: first what is more than room for one more chunk, then the rest;
+/// Rank of unused allowance: first the part beyond room for one more chunk, then the remainder;
 /// within each by the time of the latest report.
 pub(super) type Quiet = (bool, u64);
 
-/// Where an account stands in the sums and orders.
+/// The place of an account in the sums and orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct AccountRank {
     booked: u64,
     planned: u64,
     late: u64,
@@ -29,7 +30,7 @@ struct Place {
     asked: Option<u64>,
 }
 
-impl Place {
+impl AccountRank {
     fn of(account: &Account, floor: u64) -> Self {
         let free_to_ask = account.can_be_asked();
         let least = account.least(floor);
@@ -49,7 +50,7 @@ impl Place {
     }
 }
 
-/// See the head of this file.
+/// All accounts. See the head of this file.
 #[derive(Debug)]
 pub(super) struct Accounts {
     floor: u64,
@@ -62,7 +63,7 @@ pub(super) struct Accounts {
     late: u64,
     excess: u64,
     alive: u64,
-    /// Whose account was changed since somebody asked.
+    /// The accounts changed since the last call of [`Self::take_changed`].
     changed: Vec<PoolId>,
 }
 
@@ -99,7 +100,8 @@ impl Accounts {
         self.booked
     }
 
-    /// Sum of what they are to hold once all debts are paid, plus the debts that nobody counts on.
+    /// Sum of what the processes will hold once all debts are paid, plus the debts that are no
+    /// longer expected to be paid.
     pub(super) const fn expected(&self) -> u64 {
         self.planned.saturating_add(self.late)
     }
@@ -109,7 +111,7 @@ impl Accounts {
         self.excess
     }
 
-    /// Whose account was changed since the last call.
+    /// The accounts changed since the last call.
     pub(super) fn take_changed(&mut self) -> Vec<(PoolId, &Account)> {
         let changed = std::mem::take(&mut self.changed);
         for key in &changed {
@@ -125,26 +127,26 @@ impl Accounts {
     }
 
     pub(super) fn insert(&mut self, key: PoolId, account: Account) {
-        self.enter(key, Place::of(&account, self.floor));
+        self.enter(key, AccountRank::of(&account, self.floor));
         self.accounts.insert(key, account);
-        self.change(key, |_| ()); // and thereby list it as changed
+        self.change(key, |_| ()); // lists it as changed
     }
 
     pub(super) fn remove(&mut self, key: PoolId) -> Option<Account> {
         let account = self.accounts.remove(&key)?;
-        self.leave(key, Place::of(&account, self.floor));
+        self.leave(key, AccountRank::of(&account, self.floor));
         Some(account)
     }
 
-    /// Changes one account; `None` when the process is not in the books.
+    /// Changes one account; `None` when the process has no account.
     pub(super) fn change<R>(&mut self, key: PoolId, change: impl FnOnce(&mut Account) -> R) -> Option<R> {
         let account = self.accounts.get_mut(&key)?;
         if !std::mem::replace(&mut account.is_listed_as_changed, true) {
             self.changed.push(key);
         }
-        let before = Place::of(account, self.floor);
+        let before = AccountRank::of(account, self.floor);
         let result = change(account);
-        let after = Place::of(account, self.floor);
+        let after = AccountRank::of(account, self.floor);
         if before != after {
             self.leave(key, before);
             self.enter(key, after);
@@ -152,17 +154,17 @@ impl Accounts {
         Some(result)
     }
 
-    /// Who can be asked for data, oldest data first.
+    /// The processes that can be asked for data, oldest data first.
     pub(super) fn oldest_first(&self) -> impl Iterator<Item = (Timestamp, PoolId)> {
         self.by_age.iter().copied()
     }
 
-    /// Who can be asked for unused allowance.
+    /// The processes that can be asked for unused allowance, quietest first.
     pub(super) fn quietest_first(&self) -> impl Iterator<Item = (Quiet, PoolId)> {
         self.by_quiet.iter().copied()
     }
 
-    /// Stops counting on debts that were asked for before `then`; on all of them without one.
+    /// Stops expecting payment of debts that were asked for before `then`; of all debts if `None`.
     pub(super) fn give_up_on_debts_before(&mut self, then: Option<u64>) {
         while let Some(&(asked, key)) = self.by_asked.first() {
             if then.is_some_and(|then| asked >= then) {
@@ -172,7 +174,7 @@ impl Accounts {
         }
     }
 
-    fn enter(&mut self, key: PoolId, place: Place) {
+    fn enter(&mut self, key: PoolId, place: AccountRank) {
         self.booked = self.booked.saturating_add(place.booked);
         self.planned = self.planned.saturating_add(place.planned);
         self.late = self.late.saturating_add(place.late);
@@ -183,7 +185,7 @@ impl Accounts {
         self.by_asked.extend(place.asked.map(|asked| (asked, key)));
     }
 
-    fn leave(&mut self, key: PoolId, place: Place) {
+    fn leave(&mut self, key: PoolId, place: AccountRank) {
         self.booked = self.booked.saturating_sub(place.booked);
         self.planned = self.planned.saturating_sub(place.planned);
         self.late = self.late.saturating_sub(place.late);

@@ -1,6 +1,6 @@
-//! Joining: the first allowance of a process, or why there is none.
+//! Joining: the first allowance of a process, or why it gets none.
 //!
-//! Part of the controller. Invariant: a process that was refused for lack of memory finds it
+//! Part of the controller. Invariant: a process that was refused for lack of memory finds memory
 //! when it tries again, because its floor is kept free from then on.
 
 use profiler_core::ids::{ByteLimit, PoolId};
@@ -34,7 +34,7 @@ impl Controller {
         Ok(allowance)
     }
 
-    /// Keeps a floor free for `key`. Its tries let time pass in the books, so that debts grow
+    /// Keeps a floor free for `key`. Each try advances the accounts' time, so that debts become
     /// late even when nothing is recorded.
     fn wait_for_memory(&mut self, key: PoolId) {
         self.waiting.insert(key);

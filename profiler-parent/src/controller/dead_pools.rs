@@ -1,16 +1,16 @@
-//! Dead processes: their pools stay in the books and empty by age.
+//! Dead processes: their pools keep their accounts and empty by age.
 //!
-//! Part of the controller. Invariant: a dead process is booked with what its pool occupies,
-//! until the parent says that the pool occupies less or is closed.
+//! Part of the controller. Invariant: a dead process is booked with what its pool occupies, until
+//! the parent reports that the pool occupies less or is closed.
 
 use profiler_core::ids::PoolId;
 
 use super::Controller;
 use super::account::Account;
-use super::messages::{Command, DeadPool};
+use super::messages::{Command, DeadPoolMemory};
 
 impl Controller {
-    pub(super) fn bury(&mut self, key: PoolId, pool: DeadPool, out: &mut Vec<Command>) {
+    pub(super) fn bury(&mut self, key: PoolId, pool: DeadPoolMemory, out: &mut Vec<Command>) {
         if self.books.get(key).is_some_and(Account::is_alive) {
             self.settle(key, |account, _, _| account.die(pool));
             self.drop_if_empty(key, out);

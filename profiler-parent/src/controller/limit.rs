@@ -2,7 +2,7 @@
 //!
 //! Written by the supervisor after each event that the controller handles. Read by the session, by
 //! spawning and by the live page. Invariant: the largest limit never changes, because every pool
-//! reserves its addresses for that limit when it is made.
+//! reserves its addresses for that limit when it is created.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ pub(crate) struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// A limit of `first` bytes, which may become `most`.
+    /// A limit of `first` bytes, which may be raised up to `most`.
     pub(crate) fn new(first: ByteLimit, most: ByteLimit) -> Self {
         Self { now: AtomicU64::new(first.get()), over: AtomicU64::new(0), most: most.max(first) }
     }
@@ -27,7 +27,7 @@ impl MemoryLimit {
         ByteLimit::new(self.now.load(Ordering::Acquire))
     }
 
-    /// The largest limit: what pools have addresses for.
+    /// The largest limit, for which pools have addresses.
     pub(crate) const fn most(&self) -> ByteLimit {
         self.most
     }

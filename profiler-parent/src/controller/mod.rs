@@ -1,15 +1,15 @@
 //! The global controller: one hard byte limit over all processes of a session.
 //!
 //! Used by the session, which feeds it [`Event`]s and carries out its [`Command`]s. It is a pure
-//! state machine: no I/O, no thread, no clock. The idea is that of Gecko's
-//! `ProfileBufferGlobalController` (the oldest chunk of all processes goes first); the bound is
-//! not Gecko's, which counts memory as free before anyone freed it.
+//! state machine: no I/O, no thread, no clock. Like Gecko's `ProfileBufferGlobalController`, it
+//! destroys the oldest chunk of all processes first. Unlike Gecko's, it does not count memory as
+//! free before it has been freed.
 //!
 //! # The rule
 //!
-//! Every process, the parent itself included, has an *allowance*, and its own chunk manager never
-//! holds more. A process that had to destroy its own oldest chunk to go on says so in its
-//! update (`wanted_bytes`). It is then served, in this order, from
+//! Every process, including the parent, has an *allowance*, and its own chunk manager never holds
+//! more. A process that had to destroy its own oldest chunk to continue reports this in its update
+//! (`wanted_bytes`). It is then served, in this order, from
 //!
 //! 1. free budget, at once;
 //! 2. unused allowance of processes that have been quiet while others recorded much;
@@ -20,28 +20,32 @@
 //! little data is never emptied to feed one step of a large one. All processes end up keeping about
 //! the same span of time.
 //!
-//! # Why slow and fast processes keep like spans
+//! # Why slow and fast processes keep similar spans
 //!
-//! The rule can only be as fair as the pieces it works with: a process cannot keep less than its open
-//! chunk, and loses its data a chunk at a time. With chunks of one size a process at a
-//! hundredth of the rate of another keeps one chunk that is a quarter of everybody's span, or loses it: the
-//! plain model of the rule gives 0.36 to 0.53 (shortest ÷ longest span, rates 1:2:…:128). What helps lies with
-//! the processes, and the rule relies on it: the size of a thread's chunks follows its pace and stays
-//! below a sixteenth of the allowance (`record::writer`), so a piece is at most about a sixteenth of the span
-//! at any rate; a thread that falls idle does not keep a large one (`record::reclaim`), nor the process a
-//! stock that nobody asks for. With that the same rates give 0.96 in the simulation
-//! (`tests/controller/steady.rs`; 0.86 with 64 KiB for all) and about 0.9 in real processes
-//! (`figures -- flood`). `rule` asks for whole chunks at the age of the asker's own oldest, and for one chunk
-//! ahead for whoever has few: to lose one of eight is to lose an eighth of the span.
+//! The fairness of the rule is limited by the size of chunks: a process cannot keep less than its
+//! open chunk, and loses its data a chunk at a time. With chunks of one size, a process that
+//! records at a hundredth of another's rate keeps one chunk that is a quarter of the common span,
+//! or loses it: the plain model of the rule gives 0.36 to 0.53 (shortest ÷ longest span, rates
+//! 1:2:…:128). The rule therefore relies on the processes:
+//!
+//! - The size of a thread's chunks follows its rate and stays below a sixteenth of the allowance
+//!   (`record::writer`), so a chunk is at most about a sixteenth of the span at any rate.
+//! - A thread that falls idle does not keep a large chunk (`record::reclaim`), and the process
+//!   keeps no unused stock.
+//!
+//! With that the same rates give 0.96 in the simulation (`tests/controller/steady.rs`; 0.86 with 64
+//! KiB for all) and about 0.9 in real processes (`figures -- flood`). `rule` asks for whole chunks
+//! at the age of the asker's own oldest. A process with few chunks gets one chunk ahead, because
+//! losing one of eight chunks loses an eighth of the span.
 //!
 //! # The invariant, and why the bound is hard
 //!
-//! *Booked* of a process is the most it may hold at this moment, for all the controller knows: the
-//! greatest of the allowance it was last seen to obey, those sent since, the one decided, and
-//! what it held. The invariant is **sum of booked ≤ limit**. Nothing is given that is not free
-//! under that sum, so whatever is late, lost or reordered between processes, the true bytes stay
-//! below it: a process cannot hold more than its allowance, its allowance is one of those booked,
-//! and the sum of those is within the limit.
+//! The *booked* bytes of a process are the most that it may hold now, as far as the controller can
+//! tell: the greatest of the allowance it was last seen to obey, those sent since, the decided one,
+//! and what it held. The invariant is **sum of booked ≤ limit**. Memory is given only if it is free
+//! under that sum. So the true bytes stay below it, even if messages are late, lost or reordered
+//! between processes: a process cannot hold more than its allowance, its allowance is one of those
+//! booked, and their sum is within the limit.
 //!
 //! A raise is booked when it is decided, before it is sent. A cut stays booked at the old
 //! value until an update shows the new one obeyed:
@@ -58,32 +62,33 @@
 //!   the other process gets 2
 //! ```
 //!
-//! The first answer frees nothing: until `Await(6)` arrives the process may fill up to 8 again. Between
-//! two settled states the allowances sent to a process only rise or only fall, so the value in an
-//! update tells how far it got, without sequence numbers (see `account`).
+//! The first answer frees nothing: until `Await(6)` arrives the process may fill up to 8 again.
+//! Between two settled states the allowances sent to a process only rise or only fall, so the value
+//! in an update tells how far the process has got, without sequence numbers (see `account`).
 //!
-//! # What follows from it
+//! # Consequences
 //!
-//! - A process that does not answer is passed over: what it owes stays booked, it is not asked again,
-//!   others serve. After an eighth of the limit has been recorded meanwhile nobody counts on it.
-//! - A process that dies is booked with what its pool holds. Its chunks go by age, like
-//!   anyone's, by [`Command::DestroyDead`]; a pool without chunks is dropped.
-//! - A lowered limit is enforced by cuts, oldest data first; until they are shown
-//!   [`Controller::over`] says how much is too much. What a process that stands still cannot give is
-//!   taken from the others as soon as it is [`Event::Overdue`]. Live processes keep their floors: a limit
-//!   below the sum of the floors (0 included) leaves all at their floors, gives nothing and admits nobody.
-//! - A process whose pool occupies more than is booked for it ([`Event::Occupies`]) has broken the rule:
-//!   only wild or hostile writes can do that. Its *excess* is not taken from it, because it would not
-//!   obey, but from the others, by age, so that the host's memory stays within the limit. At most
-//!   half of the limit is taken so. Beyond that the limit is exceeded, and `over` says so: else one
-//!   hostile process, which could take as much memory by other means anyway, could also destroy
-//!   the data of all others.
+//! - A process that does not answer is passed over: its debt stays booked, it is not asked again,
+//!   and others serve. After an eighth of the limit has been recorded meanwhile, its debt is no
+//!   longer expected to be paid.
+//! - A dead process is booked with what its pool holds. Its chunks go by age, like those of live
+//!   processes, by [`Command::DestroyDead`]; a pool without chunks is dropped.
+//! - A lowered limit is enforced by cuts, oldest data first; until they are shown,
+//!   [`Controller::over`] returns the excess. The debt of a stopped process is taken from the
+//!   others at [`Event::Overdue`]. Live processes keep their floors: a limit below the sum of the
+//!   floors (0 included) leaves all at their floors, gives nothing and admits no process.
+//! - A process whose pool occupies more than is booked for it ([`Event::Occupies`]) has broken the
+//!   rule: only wild or hostile writes can do that. Its *excess* is not taken from it, because it
+//!   would not obey, but from the others, by age, so that the host's memory stays within the limit.
+//!   At most half of the limit is taken in this way. Beyond that the limit is exceeded, and `over`
+//!   reports it: otherwise one hostile process, which could take as much memory by other means
+//!   anyway, could also destroy the data of all others.
 //! - Each event costs O(log n) for n processes and asks at most a few of them; only a lowered limit
-//!   may touch all.
+//!   may affect all.
 
 mod account;
-mod admission;
 mod accounts;
+mod admission;
 mod dead_pools;
 mod limit;
 mod messages;
@@ -103,7 +108,7 @@ use accounts::Accounts;
 use reclaim::{Demand, reclaim};
 
 pub(crate) use limit::MemoryLimit;
-pub use messages::{Command, DeadPool, Event, Policy, ProcessFigures, Refusal};
+pub use messages::{Command, DeadPoolMemory, Event, Policy, ProcessFigures, Refusal};
 
 /// The global controller. See the module's head.
 #[derive(Debug)]
@@ -111,9 +116,9 @@ pub struct Controller {
     limit: u64,
     policy: Policy,
     books: Accounts,
-    /// Refused processes that try again: their floors are kept free.
+    /// Refused processes that try again; their floors are kept free.
     waiting: BTreeSet<PoolId>,
-    /// Bytes recorded so far: the time of the books.
+    /// Bytes recorded so far: the time of the accounts.
     now: u64,
 }
 
@@ -125,8 +130,8 @@ impl Controller {
         Self { limit: limit.get(), policy, books, waiting: BTreeSet::new(), now: 0 }
     }
 
-    /// Takes in one event and appends what is to be done to `out`, in the order in which it is
-    /// to be done. Events about unknown processes change nothing.
+    /// Processes one event and appends the resulting commands to `out`, in the order in which they
+    /// must be carried out. Events about unknown processes change nothing.
     pub fn handle(&mut self, event: Event, out: &mut Vec<Command>) {
         match event {
             Event::Join { key } => self.join(key, out),
@@ -152,43 +157,44 @@ impl Controller {
         ByteLimit::new(self.limit)
     }
 
-    /// Sum of what all processes may hold at this moment, and of what some hold against the rule.
+    /// Sum of what all processes may hold now, and of what some hold against the rule.
     pub const fn booked(&self) -> u64 {
         self.books.booked().saturating_add(self.books.excess())
     }
 
-    /// What may still be given.
+    /// Bytes that may still be given.
     pub fn free(&self) -> u64 {
         self.limit.saturating_sub(self.books.booked().saturating_add(self.borne()))
     }
 
-    /// By how much `booked` exceeds the limit: 0, except after the limit was lowered and until that
-    /// is shown obeyed, where floors alone exceed the limit, or where a process breaks the rule.
+    /// The bytes by which `booked` exceeds the limit. 0, except after the limit was lowered and
+    /// until the processes have shown that they obey, where floors alone exceed the limit, or where
+    /// a process breaks the rule.
     pub const fn over(&self) -> u64 {
         self.booked().saturating_sub(self.limit)
     }
 
-    /// The part of all excess that those who obey make up for.
+    /// The part of all excess for which obedient processes make up.
     fn borne(&self) -> u64 {
         self.books.excess().min(rule::most_borne(self.limit))
     }
 
-    /// What a process is to hold at most.
+    /// The decided allowance of a process.
     pub fn allowance(&self, key: PoolId) -> Option<ByteLimit> {
         self.books.get(key).map(|account| ByteLimit::new(account.target))
     }
 
-    /// What the books say about one process.
+    /// The figures of one process.
     pub fn figures(&self, key: PoolId) -> Option<ProcessFigures> {
         self.books.get(key).map(Account::figures)
     }
 
-    /// What the books say about the processes whose account was changed since the last call.
+    /// The figures of the processes whose account was changed since the last call.
     pub fn take_changed_figures(&mut self) -> impl Iterator<Item = (PoolId, ProcessFigures)> {
         self.books.take_changed().into_iter().map(|(key, account)| (key, account.figures()))
     }
 
-    /// What the books say about all processes, in the order of their keys.
+    /// The figures of all processes, in the order of their keys.
     pub fn all_figures(&self) -> impl Iterator<Item = (PoolId, ProcessFigures)> {
         self.books.iter().map(|(key, account)| (key, account.figures()))
     }
@@ -234,13 +240,13 @@ impl Controller {
         self.send(key, out);
     }
 
-    /// What is booked and kept for joins beyond the limit, once all debts that are counted on are paid.
+    /// The bytes that, booked or kept for joins, exceed the limit once all expected debts are paid.
     fn missing(&self) -> u64 {
         let expected = self.books.expected().saturating_add(self.borne());
         expected.saturating_add(self.reserve()).saturating_sub(self.limit)
     }
 
-    /// Takes from all what a lowered limit, or the reserve for joins, lacks.
+    /// Takes from all processes what a lowered limit, or the reserve for joins, lacks.
     fn take_what_is_missing(&mut self, out: &mut Vec<Command>) {
         let demand = Demand {
             bytes: self.missing(),

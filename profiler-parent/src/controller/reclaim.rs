@@ -1,8 +1,8 @@
 //! Taking memory back: which processes are asked for how much, oldest data first.
 //!
-//! Used by the controller under pressure, for joins and after a lowered limit. Invariants: the
-//! plan is the order in which one common list of all chunks would be emptied; nobody is asked
-//! who owes; nobody is asked below its floor; the cost is O(log n) per chunk in the plan.
+//! Used by the controller under pressure, for joins and after a lowered limit. Invariants: the plan
+//! is the order in which one common list of all chunks would be emptied; no process that owes is
+//! asked; no process is asked below its floor; the cost is O(log n) per chunk in the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +13,24 @@ use super::accounts::Accounts;
 use super::messages::{Command, Policy};
 use super::rule;
 
-/// What to take, and from whom not.
+/// How much to take, and from which processes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
-    /// How much.
+    /// Bytes to take.
     pub(super) bytes: u64,
-    /// Only data from before this.
+    /// Only data older than this is taken.
     pub(super) older_than: Timestamp,
-    /// Unused allowance only of those who have not reported since then, and not their room for
-    /// another chunk; `None` takes unused allowance from all, and all of it.
+    /// If set, unused allowance is taken only from processes that have not reported since then, and
+    /// their room for another chunk is left to them. `None` takes all unused allowance from all
+    /// processes.
     pub(super) quiet_since: Option<u64>,
-    /// For whom; it is not asked itself.
+    /// The process for which memory is taken; it is not asked itself.
     pub(super) creditor: Option<PoolId>,
-    /// Most processes to ask.
+    /// The largest number of processes to ask.
     pub(super) owners: usize,
 }
 
-/// What one process is asked for.
+/// The bytes and chunks that one process must give.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cut {
     bytes: u64,
@@ -49,7 +50,7 @@ struct Plan<'a> {
     next: BTreeSet<(Timestamp, PoolId)>,
 }
 
-/// Asks processes to give up what `demand` wants. Returns the bytes asked for.
+/// Asks processes to give up memory for `demand`. Returns the bytes asked for.
 pub(super) fn reclaim(
     books: &mut Accounts,
     demand: &Demand,
@@ -100,7 +101,8 @@ impl Plan<'_> {
     fn add_unused_of(&mut self, key: PoolId) {
         let Some(account) = self.books.get(key) else { return };
         let room = account.target.saturating_sub(account.least(self.floor));
-        // Half of it at least: whoever needs a little now needs more soon, and asking is what costs.
+        // At least half of the unused allowance: a process that needs a little now needs more soon,
+        // and the request itself is the cost.
         let missing = rule::pages_up(self.demand.bytes - self.taken, self.page);
         let unused = if self.demand.quiet_since.is_some() { account.spare() } else { account.unused() };
         let bytes = missing.max(rule::pages_down(unused / 2, self.page)).min(unused).min(room);
@@ -114,7 +116,8 @@ impl Plan<'_> {
         let mut fresh = self.books.oldest_first().peekable();
         while !self.is_complete() {
             let known = self.next.first().copied();
-            // With enough owners in the plan nobody looks at the rest of them, however many there are.
+            // With enough owners in the plan the remaining processes are not examined, however many
+            // there are.
             let new = fresh.peek().copied().filter(|(_, key)| self.may_ask(*key));
             let Some(front) = [known, new].into_iter().flatten().min() else { return };
             if front.0 >= self.demand.older_than {
@@ -140,7 +143,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Adds the next chunk of a process to what it is asked for.
+    /// Adds the next chunk of a process to its cut.
     fn add_chunk_of(&mut self, key: PoolId) {
         let Some(account) = self.books.get(key) else { return };
         let cut = self.cuts.get(&key).copied().unwrap_or_default();

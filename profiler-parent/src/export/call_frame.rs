@@ -1,7 +1,8 @@
-//! `callFrame`, as V8's formats have it: a function with its script.
+//! `callFrame` of V8's formats: a function with its script.
 //!
-//! Viewers merge functions by name, script and line, not by file: so each source file, or library where no file is
-//! known, is a script of its own, numbered over all threads.
+//! Used by the writers of these formats. Viewers merge functions by name, script and line, not by
+//! file: so each source file, or library if the file is unknown, is a separate script, numbered
+//! over all threads.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -11,12 +12,12 @@ use profiler_core::internal::profile::JsonWriter;
 use super::tree::What;
 use crate::reading::{Function, Tables};
 
-/// The numbers of source files.
+/// The numbers of the source files.
 #[derive(Debug, Default)]
 pub(super) struct Scripts(HashMap<String, usize>);
 
 impl Scripts {
-    /// Writes the key `callFrame`. Lines and columns are counted from 0 there, and -1 is unknown.
+    /// Writes the key `callFrame`. Lines and columns start at 0 there; -1 means unknown.
     pub(super) fn write<W: Write>(&mut self, tables: &Tables, what: What, out: &mut JsonWriter<W>) {
         let function = match what {
             What::Func(func) => tables.function(func).unwrap_or_default(),
@@ -36,7 +37,7 @@ impl Scripts {
         out.end_object();
     }
 
-    /// 0 for what has no file.
+    /// The number of a file; 0 if it is unknown.
     fn number(&mut self, url: &str) -> usize {
         if url.is_empty() {
             return 0;

@@ -1,9 +1,10 @@
 //! Markers as trace events.
 //!
-//! A span that lies within those around it is a complete event (`X`), which trace viewers nest by time; one that does not
-//! is an asynchronous pair (`b`, `e`), as are starts and ends that were recorded apart: those of one name and of one span's
-//! number, if they have one, are a pair. Instants are `i`. The payload stands
-//! in `args.data`, its texts written out. A flow binds its events by `bind_id`, over all processes.
+//! Used by [`super::chrome_trace`]. A span nested within the spans around it is a complete event
+//! (`X`), which trace viewers nest by time. Other spans are asynchronous pairs (`b`, `e`), as are
+//! starts and ends that were recorded separately; these are paired by name and, if they have one,
+//! by span number. Instants are `i`. The payload is in `args.data`, with its texts written out. A
+//! flow connects its events by `bind_id`, over all processes.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -67,7 +68,7 @@ enum Kind {
     Complete,
     Overlapping,
     Half(&'static str),
-    /// It has no time.
+    /// A marker without a time.
     Nothing,
 }
 
@@ -85,7 +86,7 @@ impl Kind {
     }
 }
 
-/// Whether each span lies within all those that it begins in and that nest themselves.
+/// For each span, whether it lies within the nested spans that are open at its start.
 fn nesting(markers: &[RawMarker<'_>]) -> Vec<bool> {
     let is_span = |marker: &RawMarker<'_>| marker.start.is_finite() && marker.end.is_finite();
     let mut order: Vec<(f64, f64, usize)> = markers
@@ -94,7 +95,7 @@ fn nesting(markers: &[RawMarker<'_>]) -> Vec<bool> {
         .filter(|(_, marker)| is_span(marker))
         .map(|(at, marker)| (marker.start, marker.end, at))
         .collect();
-    // Of those that begin together the longest is the outermost.
+    // Of spans with the same start, the longest is the outermost.
     order.sort_by(|one, other| one.0.total_cmp(&other.0).then(other.1.total_cmp(&one.1)));
     let mut nests = vec![false; markers.len()];
     let mut open: Vec<f64> = Vec::new();
@@ -110,7 +111,7 @@ fn nesting(markers: &[RawMarker<'_>]) -> Vec<bool> {
     nests
 }
 
-/// What a marker says.
+/// The payload of a marker.
 #[derive(Debug, Default)]
 struct Payload {
     data: Option<Map<String, Value>>,
@@ -121,7 +122,7 @@ impl Payload {
     fn of(data: Option<&str>, fields: &HashMap<String, Vec<TextField>>, texts: &[String]) -> Self {
         let parsed = data.and_then(|data| serde_json::from_str::<Map<String, Value>>(data).ok());
         let Some(mut data) = parsed else { return Self::default() };
-        // Stacks are numbers of tables that are not in the file.
+        // Stacks refer to tables that are not in the file.
         data.remove("cause");
         data.remove("stack");
         let kind = data.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -137,14 +138,14 @@ impl Payload {
         Self { data: Some(data), flow }
     }
 
-    /// The number that start and end of a span have in common.
+    /// The number shared by the start and the end of a span.
     fn span(&self) -> Option<u64> {
         let data = self.data.as_ref()?;
         let is_span = data.get("type").and_then(Value::as_str) == Some(SpanMark::TYPE_NAME);
         data.get("span").filter(|_| is_span).and_then(Value::as_u64)
     }
 
-    /// Writes it and ends the event.
+    /// Writes the payload and ends the event.
     fn end<W: Write>(self, out: &mut JsonWriter<W>) {
         if let Some((id, flow)) = self.flow {
             out.entry_str("bind_id", &format!("0x{id}"));

@@ -1,8 +1,10 @@
-//! Chrome's trace events: all processes with the names of their threads, their samples and their markers.
+//! Chrome's trace events: all processes with the names of their threads, their samples and their
+//! markers.
 //!
-//! The samples of a thread are a sampling profile of V8's (`Profile`, then `ProfileChunk` events): the call tree is
-//! written as it grows. Its nodes are numbered over all threads, as the Firefox Profiler takes nodes of one number for
-//! one. Markers: see [`super::chrome_markers`]. Times are microseconds on the system's monotonic clock.
+//! The samples of a thread are a sampling profile of V8's (`Profile`, then `ProfileChunk` events);
+//! each chunk contains the new nodes of the call tree. Nodes are numbered over all threads, because
+//! the Firefox Profiler merges nodes with the same number. Markers: see [`super::chrome_markers`].
+//! Times are microseconds on the system's monotonic clock.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -19,7 +21,7 @@ use super::slices::Slice;
 use super::tree::{CallTree, ROOT, TreeId};
 use crate::reading::{Survey, TextField};
 
-/// Samples of one event.
+/// Samples per event.
 const CHUNK: usize = 4096;
 const PROFILER: &str = "disabled-by-default-v8.cpu_profiler";
 
@@ -47,14 +49,14 @@ pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, Ex
     Ok(totals)
 }
 
-/// Where an event stands.
+/// The process and thread of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Track {
     pub(super) pid: u64,
     pub(super) tid: u64,
 }
 
-/// All events.
+/// The writer of all events.
 pub(super) struct Events<W: Write> {
     pub(super) out: JsonWriter<W>,
     pub(super) clock: Clock,
@@ -62,7 +64,7 @@ pub(super) struct Events<W: Write> {
     numbers: Numbers,
     pub(super) text_fields: HashMap<String, Vec<TextField>>,
     next_id: u64,
-    /// Nodes of the threads that are written.
+    /// Number of nodes of the threads written so far.
     nodes_before: u64,
 }
 
@@ -81,7 +83,7 @@ impl<W: Write> Sink for Events<W> {
             self.samples(track, thread);
         }
         chrome_markers::write(self, track, thread, survey);
-        // The failure itself comes from `finish`.
+        // `finish` returns the error itself.
         if self.out.is_failed() { Err(too_long().into()) } else { Ok(()) }
     }
 }
@@ -96,7 +98,7 @@ impl<W: Write> Events<W> {
         self.out.end_object();
     }
 
-    /// Begins an event; the caller adds what is its own and ends the object.
+    /// Begins an event; the caller adds further fields and ends the object.
     pub(super) fn begin(&mut self, track: Track, phase: &str, name: &str, category: &str, us: Option<f64>) {
         self.out.begin_object();
         self.out.entry_str("name", name);
@@ -108,7 +110,7 @@ impl<W: Write> Events<W> {
         self.out.f64(us.unwrap_or(0.0));
     }
 
-    /// A number that no other event has.
+    /// Returns an id that no other event has.
     pub(super) fn id(&mut self) -> String {
         self.next_id += 1;
         format!("{:#x}", self.next_id)
@@ -158,7 +160,7 @@ impl<W: Write> Events<W> {
         self.out.end_object();
     }
 
-    /// Writes samples and the nodes that are new with them; gives how many nodes are written now.
+    /// Writes samples and their new nodes. Returns the number of nodes written so far.
     fn profile(
         &mut self,
         thread: &Thread<'_>,
@@ -215,22 +217,23 @@ impl<W: Write> Events<W> {
     }
 }
 
-/// Numbers of processes and threads, which trace viewers know them by: the system's, if they are free.
+/// The ids of processes and threads in the trace: the system's ids, if they are free.
 #[derive(Debug, Default)]
 struct Numbers {
     processes: HashMap<String, u64>,
     taken: HashSet<u64>,
     threads: HashSet<(u64, u64)>,
-    /// By process, and by process and thread of the file: what is tried next. A file may have thousands of one number.
+    /// The next id to try, by process, and by process and thread of the file. A file may repeat an
+    /// id thousands of times.
     next_process: HashMap<u64, u64>,
     next_thread: HashMap<(u64, u64), u64>,
 }
 
-/// Beyond the numbers that a system gives: a second life's number is so much larger.
+/// Larger than the ids of a system: the step to the next id if one is taken.
 const LIFE: u64 = 1 << 24;
 
 impl Numbers {
-    /// The number of a process, and whether it is new.
+    /// The id of a process, and whether it is new.
     fn process(&mut self, pid: &str) -> (u64, bool) {
         if let Some(known) = self.processes.get(pid) {
             return (*known, false);
@@ -245,7 +248,7 @@ impl Numbers {
         (*next, true)
     }
 
-    /// The number of another thread.
+    /// The id of a further thread.
     fn thread(&mut self, pid: u64, tid: u64) -> u64 {
         let first = tid % (1 << 48);
         let next = self.next_thread.entry((pid, first)).or_insert(first);

@@ -1,14 +1,15 @@
-//! `.cpuprofile`: V8's `Profiler.Profile`, one file for each thread that has samples, and an index.
+//! `.cpuprofile`: V8's `Profiler.Profile`, one file for each thread with samples, and an index.
 //!
-//! Viewers let a sample last until the next one, so each is written at the time at which its slice begins. All times
-//! are whole microseconds on the system's monotonic clock; each is rounded by itself, so differences add up exactly.
+//! In viewers a sample lasts until the next one, so each sample is written with the start time of
+//! its slice. All times are whole microseconds on the system's monotonic clock; each time is
+//! rounded separately, so differences add up exactly.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use profiler_core::internal::profile::JsonWriter;
 
-use super::bounded::Bounded;
+use super::bounded::BoundedWriter;
 use super::call_frame::Scripts;
 use super::file_name::FileNames;
 use super::index::{self, Listed};
@@ -51,7 +52,7 @@ struct Files<'d> {
     names: FileNames,
     scripts: Scripts,
     all: Vec<Listed>,
-    /// Bytes that all of them may still have.
+    /// Remaining bytes for all files.
     left: u64,
 }
 
@@ -62,7 +63,7 @@ impl Sink for Files<'_> {
         }
         let name = self.names.name(thread);
         let mut file = ProfileFile::create(self.directory.join(&name))?;
-        let mut out = JsonWriter::new(Bounded::new(&mut file, self.left));
+        let mut out = JsonWriter::new(BoundedWriter::new(&mut file, self.left));
         let times = write_thread(thread, Clock::of(survey), &mut self.scripts, &mut out);
         self.left = out.finish()?.left();
         file.commit()?;
@@ -71,10 +72,11 @@ impl Sink for Files<'_> {
     }
 }
 
-/// The system started at most so many nanoseconds before the session, 146 years: times of the session can be added to it.
+/// Limit on the time between the system's start and the session's start, in nanoseconds (146
+/// years), so that adding session times does not overflow.
 const MOST_NS: i64 = 1 << 62;
 
-/// The clock of V8's formats: microseconds since the system started.
+/// The clock of V8's formats: microseconds since the system's start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     start_ns: i64,
@@ -90,14 +92,14 @@ impl Clock {
         self.start_ns.saturating_add(ns).div_euclid(1000)
     }
 
-    /// With its fraction.
+    /// Converts to microseconds with a fraction.
     pub(super) fn us_exact(self, ns: i64) -> f64 {
         let ns = self.start_ns.saturating_add(ns);
         ns.div_euclid(1000) as f64 + ns.rem_euclid(1000) as f64 / 1000.0
     }
 }
 
-/// Gives the start and the end.
+/// Writes a thread. Returns the start and the end.
 fn write_thread<W: Write>(
     thread: &Thread<'_>,
     clock: Clock,

@@ -1,29 +1,30 @@
-//! Names of files that threads are written to.
+//! File names for threads.
 
 use std::collections::{HashMap, HashSet};
 
 use super::recording::Thread;
 
-/// Longest part that a name contributes.
+/// Limit on the characters of each part of a name.
 const LONGEST: usize = 48;
 
-/// Names that were given away.
+/// The names in use.
 #[derive(Debug, Default)]
 pub(super) struct FileNames {
     taken: HashSet<String>,
-    /// By name, the number that is tried next.
+    /// The last number that was tried, by name.
     next: HashMap<String, u64>,
 }
 
 impl FileNames {
-    /// `PROCESS-PID-THREAD-TID.cpuprofile`, of letters that every system allows; never the same twice, also where case does not count.
+    /// Returns `PROCESS-PID-THREAD-TID.cpuprofile` with characters that every system allows. Names
+    /// are unique, also without regard to case.
     pub(super) fn name(&mut self, thread: &Thread<'_>) -> String {
         let Thread { process, pid, name, tid, .. } = thread;
         let parts = [process, pid, name, tid.to_string().as_str()].map(plain);
         let stem = parts.join("-");
         let mut free = stem.clone();
         while !self.taken.insert(free.to_lowercase()) {
-            // From where the last one of this name was found: there may be thousands.
+            // The search starts at the last number of this name: there may be thousands.
             let next = self.next.entry(stem.to_lowercase()).or_insert(1);
             *next += 1;
             free = format!("{stem}-{next}");
@@ -35,7 +36,7 @@ impl FileNames {
 fn plain(text: &str) -> String {
     let known = |c: char| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '_' };
     let text: String = text.chars().take(LONGEST).map(known).collect();
-    // A name must not begin with a dot, nor mean a directory.
+    // A name must not begin with a dot or denote a directory.
     text.trim_matches('.').to_owned()
 }
 

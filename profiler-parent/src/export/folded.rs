@@ -41,7 +41,7 @@ impl<W: Write> Sink for Lines<W> {
     }
 }
 
-/// The names of a node's path, the outermost first.
+/// The names of a node's path, outermost first.
 fn path(tree: &CallTree, tables: &Tables, id: TreeId) -> Vec<String> {
     let ids = std::iter::successors(Some(id), |id| tree.node(*id)?.caller);
     let names = ids.filter(|id| *id != ROOT).filter_map(|id| {
@@ -56,7 +56,7 @@ fn path(tree: &CallTree, tables: &Tables, id: TreeId) -> Vec<String> {
     names
 }
 
-/// A name that does not end a frame or a line.
+/// Replaces the characters that separate frames and lines.
 fn plain(name: &str) -> String {
     name.chars()
         .map(|c| {

@@ -1,7 +1,8 @@
-//! `.cpuprofile` files as recordings: a profile in the processed form with one thread.
+//! Converts `.cpuprofile` files to recordings: a profile in the processed form with one thread.
 //!
-//! A sample of V8's lasts until the next one, the last until the end; so each has that time as its weight, in milliseconds,
-//! and stands where it was taken. Nothing in the file is believed: nodes may name each other in circles.
+//! Called by `profiler import`. A sample of V8's lasts until the next one, the last sample until
+//! the end; this duration is its weight, in milliseconds, and its time is not changed. Invariant:
+//! the file is not trusted: nodes may refer to each other in cycles.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,14 +17,14 @@ use crate::output::ProfileFile;
 use crate::processed::PROCESSED_VERSION;
 use crate::reading::text;
 
-/// What was imported.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// The profile.
+    /// The path of the profile.
     pub path: PathBuf,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
 }
 
@@ -61,14 +62,14 @@ struct CallFrame {
     column_number: i64,
 }
 
-/// Times are at most so many microseconds from the start, 31 years: nobody measured for longer.
+/// Limit on times from the start, in microseconds (31 years).
 const MOST_US: f64 = 1e15;
 
-/// The start is counted from when the system started, or from 1970.
+/// Limit on the start, in microseconds since the system's start or since 1970.
 const MOST_START_US: f64 = 4e15;
 
 impl Profile {
-    /// From the start to the end.
+    /// The time from the start to the end.
     fn length_us(&self) -> f64 {
         (self.end_time - self.start_time).clamp(0.0, MOST_US)
     }
@@ -78,11 +79,11 @@ const fn unknown() -> i64 {
     -1
 }
 
-/// Writes the profile in the `.cpuprofile` file `from` to `to`, in the processed form; compressed if that ends in `.gz`.
-/// Holds the whole file.
+/// Converts the `.cpuprofile` file `from` to a profile in the processed form at `to`, compressed if
+/// that ends in `.gz`. Holds the whole file in memory.
 ///
 /// # Errors
-/// [`ExportError`]; then `to` is as it was.
+/// [`ExportError`]; `to` is unchanged then.
 pub fn import_cpuprofile(from: &Path, to: &Path) -> Result<Imported, ExportError> {
     super::not_onto_itself(from, to)?;
     let unreadable = |source| ExportError::Read { path: from.to_owned(), source };
@@ -99,7 +100,7 @@ pub fn import_cpuprofile(from: &Path, to: &Path) -> Result<Imported, ExportError
     Ok(Imported { path: to.to_owned(), bytes, samples })
 }
 
-/// Files: places of their names among the texts, and the row of each.
+/// The source files: the indices of their names among the texts, and the row of each.
 #[derive(Debug, Default)]
 struct Sources {
     all: Vec<usize>,
@@ -112,7 +113,7 @@ struct Tables {
     texts: Vec<String>,
     known_texts: HashMap<String, usize>,
     funcs: Vec<CallFrame>,
-    /// Place of the caller, and of the function.
+    /// Indices of the caller and of the function.
     stacks: Vec<(Option<usize>, usize)>,
     by_id: HashMap<u64, usize>,
 }
@@ -133,7 +134,7 @@ impl Tables {
         tables
     }
 
-    /// Adds a node after those that called it. Of a circle one is nobody's callee.
+    /// Adds a node after its callers. In a cycle, one node is treated as having no caller.
     fn add<'p>(
         &mut self,
         id: u64,
@@ -172,7 +173,7 @@ impl Tables {
         })
     }
 
-    /// Gives the number of samples.
+    /// Writes the profile. Returns the number of samples.
     fn write<W: Write>(mut self, profile: &Profile, name: &str, out: &mut JsonWriter<W>) -> u64 {
         out.begin_object();
         write_meta(profile, name, out);
@@ -282,7 +283,7 @@ impl Tables {
         out.end_object();
     }
 
-    /// The row of a file among the sources.
+    /// The row of a file in the table of sources.
     fn source(&mut self, url: &str, sources: &mut Sources) -> Option<usize> {
         if url.is_empty() {
             return None;
@@ -298,7 +299,7 @@ impl Tables {
 
 const NO_MARKERS: &str =
     r#"{"data":[],"name":[],"startTime":[],"endTime":[],"phase":[],"category":[],"length":0}"#;
-/// Rows of the categories.
+/// Rows in the table of categories.
 const OTHER: u64 = 0;
 const IDLE: u64 = 1;
 const SCRIPT: u64 = 2;
@@ -317,7 +318,8 @@ fn category(frame: &CallFrame) -> u64 {
     }
 }
 
-/// When samples were taken, in microseconds from the start on: never backwards. One that has no time is none.
+/// The times of the samples, in microseconds from the start, never decreasing. Samples without a
+/// time are left out.
 fn times(profile: &Profile) -> Vec<f64> {
     let (mut at, mut latest) = (0.0, 0.0_f64);
     let deltas = profile.time_deltas.iter().take(profile.samples.len());

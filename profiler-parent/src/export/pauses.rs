@@ -1,21 +1,22 @@
-//! The times in which nothing was sampled, as one list without overlaps.
+//! The times without sampling, as one list without overlaps.
 //!
-//! Made of what a thread and its process say, asked from the first sample on. Invariant: all of a thread's samples together cost
-//! no more than the list is long, however often its ranges say the same.
+//! Built from the pauses of a thread and of its process; queried in the order of the samples.
+//! Invariant: the queries for all samples of a thread together take time proportional to the list,
+//! however often the input repeats a range.
 
 use std::cell::Cell;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    /// From and to, in nanoseconds, in order; none touches another.
+    /// Start and end in nanoseconds, sorted; ranges do not touch.
     ranges: Vec<(i64, i64)>,
-    /// The first that is not over.
+    /// Index of the first range that may end after the queried time.
     next: Cell<usize>,
 }
 
 impl Pauses {
-    /// Of ranges in any order.
+    /// Merges ranges in any order.
     pub(super) fn of(mut all: Vec<(i64, i64)>) -> Self {
         all.sort_unstable();
         let mut ranges: Vec<(i64, i64)> = Vec::with_capacity(all.len());
@@ -28,7 +29,8 @@ impl Pauses {
         Self { ranges, next: Cell::new(0) }
     }
 
-    /// How many nanoseconds of a time are in them. Times come in order and do not overlap.
+    /// The nanoseconds of the ranges between two times. Queries must be sorted and must not
+    /// overlap.
     pub(super) fn between(&self, from: i64, to: i64) -> i64 {
         let over = self.ranges.iter().skip(self.next.get()).take_while(|(_, end)| *end <= from).count();
         self.next.set(self.next.get() + over);

@@ -1,7 +1,9 @@
-//! pprof: Google's protocol buffer, compressed. A sample for each stack of each thread, with process and thread as labels.
+//! pprof: Google's protocol buffer, compressed. A sample for each stack of each thread, with
+//! process and thread as labels.
 //!
-//! Three values: samples, time (running or waiting), processor time. Fields may come in any order, so samples are written
-//! as threads come, and what they refer to at the end. A library is a mapping; its addresses are relative to it.
+//! A sample has three values: number of samples, time (running or waiting), processor time. Fields
+//! may come in any order, so samples are written per thread, and the entries that they refer to at
+//! the end. A library is a mapping; its addresses are relative to it.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
@@ -11,14 +13,14 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::ExportError;
-use super::bounded::Bounded;
+use super::bounded::BoundedWriter;
 use super::proto::Message;
 use super::recording::{Recording, Sink, Thread, Totals};
 use super::tree::What;
 use crate::output::ProfileFile;
 use crate::reading::{Frame, FrameId, Function, NodeId, Survey, Tables};
 
-/// Fields of `Profile`.
+/// Field numbers of `Profile`.
 mod field {
     pub(super) const SAMPLE_TYPE: u64 = 1;
     pub(super) const SAMPLE: u64 = 2;
@@ -33,7 +35,7 @@ mod field {
     pub(super) const DEFAULT_SAMPLE_TYPE: u64 = 14;
 }
 
-/// Writes the file, compressed whatever its name.
+/// Writes the file, compressed regardless of its name.
 pub(super) fn write(recording: &Recording, to: &Path) -> Result<Totals, ExportError> {
     let mut file = ProfileFile::create(to)?;
     let by_name = to.extension().is_some_and(|extension| extension == "gz");
@@ -50,13 +52,13 @@ pub(super) fn write(recording: &Recording, to: &Path) -> Result<Totals, ExportEr
     Ok(totals)
 }
 
-fn write_to<W: Write>(recording: &Recording, out: W) -> Result<(Totals, Bounded<W>), ExportError> {
-    let mut profile = Profile::new(Bounded::new(out, recording.most_bytes()));
+fn write_to<W: Write>(recording: &Recording, out: W) -> Result<(Totals, BoundedWriter<W>), ExportError> {
+    let mut profile = Profile::new(BoundedWriter::new(out, recording.most_bytes()));
     let totals = recording.threads(&mut profile)?;
     Ok((totals, profile.finish(recording.survey())?))
 }
 
-/// A function or a mapping and its number, which begins with 1.
+/// Functions or mappings with their numbers, which start at 1.
 type Numbered<K> = HashMap<K, u64>;
 
 struct Profile<W> {
@@ -67,14 +69,14 @@ struct Profile<W> {
     mappings: Numbered<u64>,
     /// By mapping, address, function and line.
     locations: Numbered<(u64, u64, u64, u64)>,
-    /// From and to.
+    /// Start and end.
     times: Option<(i64, i64)>,
 }
 
-/// The largest number that readers know: theirs have a sign.
+/// The largest number for readers, which use signed integers.
 const MOST: u64 = i64::MAX.unsigned_abs();
 
-/// What the samples of one stack add up to.
+/// The sums over the samples of one stack.
 #[derive(Clone, Copy, Debug, Default)]
 struct Values {
     samples: u64,
@@ -152,7 +154,7 @@ impl<W: Write> Profile<W> {
         labels
     }
 
-    /// The places of a stack, the innermost first.
+    /// The locations of a stack, innermost first.
     fn stack(
         &mut self,
         tables: &Tables,
@@ -203,12 +205,12 @@ impl<W: Write> Profile<W> {
         *self.functions.entry(key).or_insert(next)
     }
 
-    /// What samples refer to, and what holds for all.
+    /// Writes the entries that samples refer to, and the profile's own fields.
     fn finish(mut self, survey: &Survey) -> Result<W, ExportError> {
         self.types(survey)?;
         for (name, id) in in_order(std::mem::take(&mut self.mappings)) {
             let mut mapping = Message::default();
-            // Wherever it was in some process: addresses are relative.
+            // The mapping covers the whole range because addresses are relative.
             let fields = [(1, id), (3, MOST), (5, name), (7, 1), (8, 1), (9, 1), (10, 1)];
             fields.into_iter().for_each(|(field, value)| mapping.number(field, value));
             self.put(field::MAPPING, &mapping)?;

@@ -1,6 +1,7 @@
-//! The threads of a profile as the formats write them: cut into slices of time.
+//! The threads of a profile in the form that formats write: cut into slices of time.
 //!
-//! One thread is held at a time, beside what [`ProfileReader`] holds.
+//! Called by every format. Invariant: besides the data of [`ProfileReader`], one thread at a time
+//! is in memory.
 
 use std::path::Path;
 
@@ -9,11 +10,11 @@ use super::slices::{Cut, Slice, bounded_ns};
 use super::{ExportError, ExportOptions, TimeKind};
 use crate::reading::{self, ProfileReader, RawMarkers, Survey, Tables, ThreadSink, Wanted};
 
-/// A thread as formats write it.
+/// The input of a format: one thread.
 #[derive(Debug)]
 pub(super) struct Thread<'t> {
     pub(super) process: &'t str,
-    /// As the profile has it: a number, or one with a life such as `12.1`.
+    /// As in the profile: a number, or a number with a suffix such as `12.1`.
     pub(super) pid: &'t str,
     pub(super) name: &'t str,
     pub(super) tid: u64,
@@ -21,27 +22,27 @@ pub(super) struct Thread<'t> {
     pub(super) tables: &'t Tables,
     pub(super) slices: &'t [Slice],
     pub(super) markers: &'t RawMarkers,
-    /// What markers' names and texts are places in.
+    /// The table of the names and texts of markers.
     pub(super) texts: &'t [String],
     pub(super) shift_ns: i64,
 }
 
-/// What takes threads.
+/// A receiver of threads.
 pub(super) trait Sink {
-    /// Whether it shows markers.
+    /// Whether it needs markers.
     const WITH_MARKERS: bool = false;
-    /// Takes a thread.
+    /// Writes a thread.
     fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), ExportError>;
 }
 
-/// A profile that was read once.
+/// A profile whose first read is done.
 #[derive(Debug)]
 pub(super) struct Recording {
     reader: ProfileReader,
     time: TimeKind,
 }
 
-/// What was read.
+/// The counts of what was read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) threads: u64,
@@ -62,12 +63,12 @@ impl Recording {
         self.reader.into_survey()
     }
 
-    /// Bytes that an export of it may have, see [`super::bounded`].
+    /// The limit on the size of an export; see [`super::bounded`].
     pub(super) const fn most_bytes(&self) -> u64 {
         super::bounded::most_bytes(self.reader.length())
     }
 
-    /// Gives all threads to `sink`.
+    /// Passes all threads to `sink`.
     pub(super) fn threads<S: Sink>(&self, sink: &mut S) -> Result<Totals, ExportError> {
         let mut cutter = Cutter { time: self.time, sink, totals: Totals::default() };
         self.reader.threads(&mut cutter)?;
@@ -113,7 +114,7 @@ impl<S: Sink> ThreadSink for Cutter<'_, S> {
     }
 }
 
-/// The times in which a thread or its process was paused, if the thread has samples.
+/// The pauses of a thread and its process; empty if the thread has no samples.
 fn pauses(thread: &reading::Thread<'_>, survey: &Survey) -> Pauses {
     if thread.raw.samples.0.iter().all(Vec::is_empty) {
         return Pauses::default();

@@ -1,7 +1,9 @@
-//! speedscope's own JSON: one profile for each thread that has samples, named "process / thread".
+//! The JSON format of speedscope: one profile for each thread with samples, named "process /
+//! thread".
 //!
-//! Profiles are written as they come; the functions that they share come last. Consecutive slices of one stack are one
-//! sample with the weight of all; time without a stack is an empty one.
+//! Profiles are written per thread; the functions that they share come last. Consecutive slices
+//! with the same stack are one sample with the sum of their weights; time without a stack is an
+//! empty sample.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,7 +16,7 @@ use super::slices::Slice;
 use super::tree::What;
 use crate::reading::{FuncId, Function, Survey};
 
-/// How speedscope knows its files.
+/// The schema URL that identifies speedscope files.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
 /// Writes the file to `out`.
@@ -42,7 +44,7 @@ pub(super) fn write(recording: &Recording, out: impl Write) -> Result<Totals, Ex
     Ok(totals)
 }
 
-/// A function with texts of its own, as those of a thread may go with it.
+/// A function that owns its texts, because those of a thread may be dropped with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Owned {
     name: String,
@@ -116,7 +118,7 @@ impl<W: Write> Sink for Profiles<W> {
 }
 
 impl<W: Write> Profiles<W> {
-    /// Writes a stack, the outermost function first.
+    /// Writes a stack, outermost function first.
     fn stack(&mut self, thread: &Thread<'_>, slice: &Slice, numbers: &mut HashMap<FuncId, usize>) {
         self.out.begin_array();
         let stack = slice.stack.filter(|_| !slice.is_idle);

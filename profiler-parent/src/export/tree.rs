@@ -1,33 +1,34 @@
-//! The call tree of one thread: one node for each path of functions, as V8's formats want it.
+//! The call tree of one thread: one node for each path of functions, as V8's formats require.
 //!
-//! Two samples in one function on different lines are one node; a function that calls itself is one node more each time.
-//! Invariant: every node but the root has exactly one caller, and that has a smaller number.
+//! Two samples in one function on different lines share a node; each level of a recursion is a
+//! separate node. Invariant: every node except the root has exactly one caller, and the caller has
+//! a smaller number.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::slices::Slice;
 use crate::reading::{FuncId, NodeId, Tables};
 
-/// Number of a node; the root is 1.
+/// The number of a node; the root is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TreeId(pub(super) u32);
 
-/// The node that everything is below.
+/// The root.
 pub(super) const ROOT: TreeId = TreeId(1);
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum What {
     Root,
-    /// Not on a processor.
+    /// The thread was not running on a processor.
     Idle,
-    /// It is not known where.
+    /// The function is unknown.
     Program,
     Func(FuncId),
 }
 
 impl What {
-    /// The names that viewers know, of what is no function.
+    /// The names that viewers expect for nodes that are not functions.
     pub(super) const fn special(self) -> Option<&'static str> {
         match self {
             Self::Root => Some("(root)"),
@@ -44,9 +45,9 @@ pub(super) struct TreeNode {
     pub(super) what: What,
     pub(super) caller: Option<TreeId>,
     pub(super) children: Vec<TreeId>,
-    /// Samples on it.
+    /// Number of samples in it.
     pub(super) hits: u64,
-    /// Samples on it by line, from 1 on.
+    /// Number of samples in it by line, from 1.
     pub(super) lines: BTreeMap<u32, u64>,
 }
 
@@ -65,12 +66,12 @@ impl CallTree {
         tree
     }
 
-    /// All nodes with their numbers, callers first.
+    /// All nodes with their numbers; callers come first.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (TreeId, &TreeNode)> {
         (ROOT.0..).map(TreeId).zip(&self.nodes)
     }
 
-    /// Counts a slice at its node, and says which that is, and the line.
+    /// Counts a slice in its node. Returns the node and the line.
     pub(super) fn count(&mut self, tables: &Tables, slice: &Slice) -> (TreeId, Option<u32>) {
         let id = self.place(tables, slice);
         let leaf = slice.stack.filter(|_| !slice.is_idle);
@@ -91,7 +92,7 @@ impl CallTree {
             Some(stack) => self.stack(tables, stack),
             None => ROOT,
         };
-        // A stack without a function is as good as none.
+        // A stack without a function is treated as missing.
         if place == ROOT { self.child(ROOT, What::Program) } else { place }
     }
 
@@ -153,7 +154,8 @@ mod tests {
         Slice { start: 0, end: 1, stack: Some(NodeId(stack)), is_idle: false, cpu: 0, is_sample: true }
     }
 
-    /// `a` calls itself twice, and each of the three calls `b`, once on two lines; frame 3 has no function.
+    /// `a` calls itself twice, and each of the three calls `b`, one call being on two lines; frame
+    /// 3 has no function.
     fn tables() -> Tables {
         let func = |name| Func { name: TextId(name), file: None, line: None, column: None, library: None };
         let frame = |func, line| Frame { func: FuncId(func), line, address: None };

@@ -1,4 +1,5 @@
-//! One profile out of many processes: who is asked, who is waited for, what is believed.
+//! Merges the parts of many processes: which are asked, how long each is waited for, and which data
+//! is accepted. Used by captures.
 
 pub mod json_check;
 pub mod state;

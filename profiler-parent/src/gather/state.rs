@@ -1,17 +1,23 @@
-//! Who is waited for during a capture, and for how long: a machine without clock, channel or file.
+//! The waits of a capture, as a pure state machine: no clock, channel or file.
 //!
-//! The capture drives it: it asks every child for its part, makes the machine, feeds it what
-//! comes in and obeys what comes out; it calls again at [`Gather::next_wakeup`] at the latest.
-//! Invariants: every child leaves exactly once, accepted or given up; a child that gets on is
-//! waited for until the deadline, whatever the others do; one that does not is given up after
-//! the progress timeout, alone; at most one progress request per child is unanswered; what comes
-//! after a child was given up changes nothing, nor does the end of a child whose part was
-//! accepted; at the deadline nobody is waited for. A channel that closes is a hint only: most often
-//! the child is dying, so the news of its death is waited for shortly ([`DEATH_NEWS`]).
+//! The capture drives it: it asks every child for its part, creates the machine, feeds it the
+//! inputs and carries out the outputs; it calls again at [`Gather::next_wakeup`] at the latest.
+//! Invariants:
 //!
-//! A child gets on when its proportion exceeds all it had reported before, or when its location
-//! changes. So a child that alternates between two locations is waited for until the deadline,
-//! and no longer.
+//! - Every child leaves exactly once, accepted or given up.
+//! - A child that makes progress is waited for until the deadline, regardless of the others. A
+//!   child that does not is given up after the progress timeout, alone.
+//! - At most one progress request per child is unanswered.
+//! - Inputs after a child was given up change nothing, nor does the end of a child whose part was
+//!   accepted.
+//! - After the deadline no child is waited for.
+//!
+//! A closed channel is a hint only: most often the child is dying, so the machine waits briefly for
+//! the report of its death ([`DEATH_NEWS`]).
+//!
+//! A child makes progress when its proportion exceeds all its previous ones, or when its location
+//! changes. So a child that alternates between two locations is waited for until the deadline, and
+//! no longer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,10 +26,10 @@ use ipc_protocol::message::{GatherOutcome, Proportion};
 
 use super::verdict::Why;
 
-/// How long after its channel closed a child may still turn out to be dead.
+/// How long after its channel closed the death of a child may still be reported.
 pub const DEATH_NEWS: Millis = Millis::new(250);
 
-/// A point on the driver's clock, or a span of it, in milliseconds.
+/// A point on the driver's clock, or a duration, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(u64);
 
@@ -57,14 +63,14 @@ impl From<Millis> for Duration {
     }
 }
 
-/// How patient a capture is.
+/// The time limits of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Between an answer about progress and the next question.
+    /// Time between a progress answer and the next request.
     pub ask_every: Millis,
-    /// Longest time that a child may not get on.
+    /// Longest time without progress of a child.
     pub progress_timeout: Millis,
-    /// Longest time for everything.
+    /// Longest time of the whole capture.
     pub deadline: Millis,
 }
 
@@ -78,65 +84,65 @@ impl Default for Patience {
     }
 }
 
-/// What happens.
+/// An input of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<K> {
-    /// A child says how far it is.
+    /// A child reports its progress.
     Progress {
         /// The child.
         child: K,
         /// Its proportion; an invalid one is not progress.
         proportion: Proportion,
-        /// What it is writing.
+        /// The part of the profile that it is writing.
         location: String,
     },
-    /// A child says what came of it.
+    /// A child reports the outcome of its writing.
     Profile {
         /// The child.
         child: K,
-        /// What came of it.
+        /// The outcome.
         outcome: GatherOutcome,
     },
     /// A child ended.
     Died {
         /// The child.
         child: K,
-        /// How.
+        /// How it ended.
         why: Why,
     },
-    /// A child's channel closed. It may be dead: then [`Input::Died`] follows.
+    /// A child's channel closed. If the child is dead, [`Input::Died`] follows.
     HungUp {
         /// The child.
         child: K,
         /// How the channel ended.
         message: String,
     },
-    /// What a child wrote is not a part of a profile. May come after it was accepted.
+    /// A child's output is not a part of a profile. May follow its acceptance.
     Rejected {
         /// The child.
         child: K,
-        /// What is wrong with it.
+        /// The error in it.
         message: String,
     },
     /// Time passed.
     Tick,
 }
 
-/// What the driver must do.
+/// A command for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output<K> {
-    /// Ask the child how far it is.
+    /// Ask the child for its progress.
     RequestProgress(K),
-    /// Check the child's outbox and take it. If it does not pass: [`Input::Rejected`].
+    /// Check the child's outbox and take it. If it is invalid: [`Input::Rejected`].
     Accept(K),
     /// Cancel the child's work and read its memory instead.
     GiveUp {
         /// The child.
         child: K,
-        /// Why.
+        /// The reason.
         why: Why,
     },
-    /// Nobody is waited for any more. Comes once.
+    /// No child is waited for any more. Emitted once.
     Finished,
 }
 
@@ -161,18 +167,18 @@ enum Standing {
 struct Waiting {
     best: Proportion,
     location: String,
-    /// When it last got on.
+    /// When it last made progress.
     moved: Millis,
     /// When it was last asked, or was told to write.
     asked: Millis,
-    /// Whether a question is unanswered.
+    /// Whether a request is unanswered.
     outstanding: bool,
     /// When and how its channel closed.
     hung_up: Option<(Millis, String)>,
 }
 
 impl<K: Clone + Ord> Gather<K> {
-    /// Begins to wait for `children`, who have been told to write at `now`. Feed it
+    /// Begins to wait for `children`, which have been told to write at `now`. Feed it
     /// [`Input::Tick`] at once: without children it has finished.
     pub fn new(now: Millis, patience: Patience, children: impl IntoIterator<Item = K>) -> Self {
         let waiting = Waiting {
@@ -188,7 +194,8 @@ impl<K: Clone + Ord> Gather<K> {
         Self { patience, started: now, now, children, finished: false }
     }
 
-    /// Takes in what happened at `now`, and says what to do. A clock that goes back stands still.
+    /// Processes an input at `now`, and returns the commands. A clock that goes back counts as
+    /// stopped.
     pub fn step(&mut self, now: Millis, input: Input<K>) -> Vec<Output<K>> {
         self.now = self.now.max(now);
         let mut outputs: Vec<_> = self.take_in(input).into_iter().collect();
@@ -210,12 +217,12 @@ impl<K: Clone + Ord> Gather<K> {
         Some(self.waiting().map(|(_, child)| of_child(child)).min()?.min(self.deadline()))
     }
 
-    /// The children that are waited for.
+    /// The children still waited for.
     pub fn pending(&self) -> impl Iterator<Item = &K> {
         self.waiting().map(|(key, _)| key)
     }
 
-    /// Whether nobody is waited for any more, and the driver was told.
+    /// Whether no child is waited for any more, and the driver was told.
     pub const fn is_finished(&self) -> bool {
         self.finished
     }
@@ -273,7 +280,7 @@ impl<K: Clone + Ord> Gather<K> {
         Some(Output::GiveUp { child, why })
     }
 
-    /// Also an accepted part may turn out to be none.
+    /// Rejects a part, which may have been accepted before.
     fn reject(&mut self, child: K, message: String) -> Option<Output<K>> {
         let standing = self.children.get_mut(&child)?;
         if matches!(standing, Standing::GivenUp) {
@@ -293,7 +300,7 @@ impl<K: Clone + Ord> Gather<K> {
                 _ => None,
             };
             let why = if waiting.is_lost(now) { Some(Why::Gone) } else { why };
-            // A closed channel says more than the time that passed.
+            // A closed channel says more than a timeout.
             let hung_up = why.as_ref().and_then(|_| waiting.hung_up.take());
             let why = hung_up.map(|(_, message)| Why::Refused { message }).or(why);
             if let Some(why) = why {
@@ -315,12 +322,12 @@ impl Waiting {
         self.asked.after(patience.ask_every)
     }
 
-    /// Whether its channel closed so long ago that it is not dying, but refuses.
+    /// Whether its channel closed so long ago that the child is not dying, but refuses.
     fn is_lost(&self, now: Millis) -> bool {
         self.hung_up.as_ref().is_some_and(|(at, _)| at.after(DEATH_NEWS) <= now)
     }
 
-    /// Whether to ask now, in which case it counts as asked.
+    /// Whether to ask now; if so, notes it as asked.
     fn ask(&mut self, now: Millis, patience: &Patience) -> bool {
         let due = !self.outstanding && self.hung_up.is_none() && self.asks(patience) <= now;
         if due {

@@ -1,7 +1,7 @@
-//! What a profile says about each process: how its data came to be there, or why not.
+//! The verdict of a profile on each process: how its data came into the profile, or why it did not.
 //!
-//! Decided by the capture, written into `processes` and `profileGatheringLog`, shown to the
-//! user. Invariant: a process of the session without a [`Verdict`] does not exist.
+//! Decided by the capture, written into `processes` and `profileGatheringLog`, shown to the user.
+//! Invariant: every process of the session has a [`Verdict`].
 
 use std::fmt;
 use std::process::ExitStatus;
@@ -12,83 +12,84 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "lowercase")]
 pub enum Verdict {
-    /// By itself, as asked.
+    /// From the process itself, as asked.
     Complete,
-    /// Through its memory, which the parent read; all of it is there.
+    /// From its memory, which the parent read completely.
     Recovered {
-        /// Why it did not come by itself.
+        /// Why the process did not deliver it.
         why: Why,
     },
-    /// Through its memory, some of which could not be read.
+    /// From its memory, which could be read only in part.
     Partial {
-        /// Why it is not all there.
+        /// Why data is missing.
         why: Why,
     },
-    /// Not at all.
+    /// Not in the profile.
     Missing {
-        /// Why.
+        /// The reason.
         why: Why,
     },
 }
 
-/// What kept a process from handing over its part.
+/// What kept a process from delivering its part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Why {
     /// A signal ended it.
     Crashed {
-        /// Which, such as `signal 9 (SIGKILL)`.
+        /// The signal, such as `signal 9 (SIGKILL)`.
         status: String,
     },
-    /// A signal that asks to end did so: Ctrl-C, a terminal that closed, `kill`.
+    /// A signal that requests the end did so: Ctrl-C, a terminal that closed, `kill`.
     Stopped {
-        /// Which, such as `signal 2 (SIGINT)`.
+        /// The signal, such as `signal 2 (SIGINT)`.
         status: String,
     },
-    /// It ended by itself.
+    /// It exited by itself.
     Exited {
         /// Its exit code.
         status: i32,
     },
-    /// It ended, nobody knows how.
+    /// It ended in an unknown way.
     Gone,
-    /// It lived, but its part did not get on.
+    /// It was alive, but its part made no progress.
     Frozen,
-    /// Its part got on, but was not there in time.
+    /// Its part made progress, but was not finished in time.
     Late,
-    /// It answered with an error, or with something that is not a part of a profile.
+    /// It answered with an error, or with invalid data.
     Refused {
         /// The error.
         message: String,
     },
-    /// It still runs; its memory was read without asking it.
+    /// It is still running; its memory was read without asking it.
     Running,
-    /// It was started but never spoke to the parent: as a rule, it does not call `profiler_child::init()`.
+    /// It was started but never connected to the parent: usually, it does not call
+    /// `profiler_child::init()`.
     NeverConnected,
-    /// All that it recorded was older than what the memory limit or the duration window keeps.
+    /// All of its data was older than what the memory limit or the duration window keeps.
     Expired,
-    /// It ended by itself and had recorded nothing.
+    /// It exited by itself without having recorded anything.
     RecordedNothing,
     /// It runs without profiling.
     Unprofiled {
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// Its memory cannot be read.
     Unreadable {
-        /// What is wrong with it.
+        /// The error.
         message: String,
     },
 }
 
 impl Verdict {
-    /// Whether anything of the process is in the profile.
+    /// Whether the profile contains data of the process.
     pub const fn is_present(&self) -> bool {
         !matches!(self, Self::Missing { .. })
     }
 
-    /// What went wrong, if anything did.
+    /// The reason for missing or recovered data, if any.
     pub const fn why(&self) -> Option<&Why> {
         match self {
             Self::Complete => None,
@@ -98,13 +99,13 @@ impl Verdict {
 }
 
 impl Why {
-    /// Whether the process ended by itself and without an error, so that its memory holds all
-    /// that it ever recorded.
+    /// Whether the process ended by itself and without an error, so that its memory holds
+    /// everything that it recorded.
     pub const fn is_orderly(&self) -> bool {
         matches!(self, Self::Exited { .. })
     }
 
-    /// What the end of a process says. `None`: somebody else took its exit status.
+    /// The reason that a process's end gives. `None`: other code took its exit status.
     pub fn ended(status: Option<ExitStatus>) -> Self {
         let Some(ended) = status else { return Self::Gone };
         match (ended.code(), signal_of(ended)) {

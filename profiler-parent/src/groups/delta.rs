@@ -1,13 +1,13 @@
-//! What was added between two snapshots.
+//! The difference of two snapshots. Called by applications and the live page.
 
 use std::collections::HashMap;
 
 use super::snapshot::{GroupId, GroupRow, GroupsSnapshot, ProcessGroups, RowStatus};
 
 impl GroupsSnapshot {
-    /// What was added since `earlier`, field by field and bucket by bucket. A group that was not there then is compared with
-    /// zero. One that is not there any more is listed with the totals that it last had; one whose process has merely
-    /// ended is still there.
+    /// Returns the increase since `earlier`, field by field and bucket by bucket. A group that is
+    /// new since then is compared with zero. A group that has disappeared is listed with its last
+    /// totals; a group whose process has merely ended has not disappeared.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut before: HashMap<GroupId, &GroupRow> = earlier.rows().map(|(_, row)| (row.id, row)).collect();

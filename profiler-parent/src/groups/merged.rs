@@ -12,36 +12,36 @@ use super::snapshot::{GroupId, GroupRow, GroupsSnapshot, ProcessGroups, ProcessS
 /// A group in one process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Member {
-    /// Identity of the group there.
+    /// Identity of the group in that process.
     pub id: GroupId,
     /// The process.
     pub pid: ProcessId,
     /// Its shown name.
     pub process: String,
-    /// What it is doing.
+    /// The state of the process.
     pub standing: ProcessStanding,
-    /// What the group came to there.
+    /// The group's totals in that process.
     pub totals: GroupTotals,
 }
 
 /// A group in all processes that have it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MergedGroup {
-    /// What it stands for.
+    /// Its kind.
     pub kind: GroupKind,
     /// Shown name.
     pub name: String,
-    /// What else is known of it.
+    /// Its labels.
     pub labels: Vec<(String, String)>,
-    /// What it came to in all of them together.
+    /// Its totals over all processes.
     pub totals: GroupTotals,
-    /// Each by itself, in the order in which they came.
+    /// The groups of the single processes, in the order of the snapshot.
     pub members: Vec<Member>,
 }
 
 impl GroupsSnapshot {
-    /// The groups, each once however many processes have it, in the order in which they first appear. Works for snapshots and for
-    /// differences.
+    /// The groups, each once however many processes have it, in the order of first appearance.
+    /// Works for snapshots and for differences.
     pub fn merged(&self) -> Vec<MergedGroup> {
         let mut merged: Vec<MergedGroup> = Vec::new();
         let mut places = HashMap::new();
@@ -60,7 +60,7 @@ impl GroupsSnapshot {
 }
 
 impl MergedGroup {
-    /// The first one; its totals come when all members are there.
+    /// Begins with the first member; the totals follow when all members are known.
     fn of(process: &ProcessGroups, row: &GroupRow) -> Self {
         let (kind, name, labels) = (row.kind, row.name.clone(), row.labels.clone());
         Self { kind, name, labels, totals: GroupTotals::nothing(), members: vec![member(process, row)] }
@@ -139,7 +139,7 @@ mod tests {
         let all = snapshot(0, vec![process(1, (0..ROWS).map(shown).collect())]);
         let (done, merged) = crossbeam_channel::bounded(1);
         let thread = spawn_quiet("test-merge", move || drop(done.send(all.merged()))).unwrap();
-        // Work that grows with the square takes minutes.
+        // Quadratic work would take minutes.
         let merged = merged.recv_timeout(std::time::Duration::from_secs(120)).expect("it is still at it");
         thread.join().unwrap();
         let [same] = &merged[..] else { panic!("{} rows", merged.len()) };

@@ -1,10 +1,11 @@
-//! Which probes are wanted, counted over all monitors.
+//! The probes that all monitors together want.
 //!
 //! Probes are counted here for all processes together. The first [`Monitor`] of a probe turns it on
-//! in this process at once and wakes the supervisor, which reads [`ProbeRegistry::wanted`] and tells
-//! all children; the last one turns it off. A child that connects later is told what is wanted then.
-//! Invariants: no caller waits, neither for a child nor for the supervisor; the latest state counts;
-//! nothing changes after the session's end; a [`Monitor`] keeps nothing of the session.
+//! in this process at once and wakes the supervisor, which reads [`ProbeRegistry::wanted`] and
+//! sends the probes to all children; the last one turns it off. A child that connects later gets
+//! the current probes. Invariants: no caller waits for a child or for the supervisor; the latest
+//! state counts; nothing changes after the session's end; a [`Monitor`] holds no resources of the
+//! session.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -17,9 +18,9 @@ type Wake = Box<dyn Fn() + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
 #[derive(Debug, Default)]
 struct ProbeCounts {
-    /// How many want each of [`Probes::EACH`].
+    /// The number of monitors for each of [`Probes::EACH`].
     counts: [usize; Probes::EACH.len()],
-    /// What was wanted when it last changed, before the session's end.
+    /// The wanted probes after the last change before the session's end.
     latest: Probes,
     is_over: bool,
 }
@@ -36,7 +37,7 @@ impl ProbeCounts {
     }
 }
 
-/// See the head of this file.
+/// The probes that all monitors together want. See the head of this file.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeRegistry(Mutex<ProbeCounts>);
 
@@ -45,7 +46,7 @@ impl ProbeRegistry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more wants these probes, or one less.
+    /// Applies `change` to the counts of these probes.
     fn change(&self, wake: &Wake, probes: Probes, change: fn(usize) -> usize) {
         let mut state = self.lock();
         state.count(probes, change);
@@ -62,14 +63,14 @@ impl ProbeRegistry {
         self.lock().latest
     }
 
-    /// The session is over: no probe is wanted any more.
+    /// Ends the session: no probe is wanted any more.
     pub(crate) fn close(&self) {
         self.lock().is_over = true;
         groups::set_probes(Probes::NONE);
     }
 }
 
-/// Makes all processes measure these probes, also processes that are started later, until it is
+/// Makes all processes measure these probes, including processes started later, until it is
 /// dropped.
 #[must_use = "nothing is measured any more when this is dropped"]
 pub struct Monitor {
@@ -96,7 +97,7 @@ impl Monitor {
         Self { registry, wake, probes }
     }
 
-    /// What it wants.
+    /// The probes that it requests.
     pub const fn probes(&self) -> Probes {
         self.probes
     }

@@ -1,4 +1,4 @@
-//! Readers of the groups in pools, kept from one snapshot to the next.
+//! A cache of readers of the groups in pools, kept between snapshots.
 //!
 //! Used by [`super::snapshot_reader`]. A reader keeps its pool open. Invariant: the cache keeps no
 //! pool open that the session has given up, and none after the session's end.
@@ -19,7 +19,7 @@ struct CachedReaders {
     is_over: bool,
 }
 
-/// See the head of this file.
+/// A cache of readers. See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct ReaderCache(Mutex<CachedReaders>);
 
@@ -28,8 +28,8 @@ impl ReaderCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the reader of a pool out, to be put back by [`Self::keep`]. `None` if there is none or
-    /// another thread has it.
+    /// Takes out the reader of a pool; [`Self::keep`] returns it. `None` if the pool has no reader
+    /// or another thread has it.
     pub(super) fn take(&self, key: PoolId) -> Option<PoolGroupReader> {
         self.lock().all.remove(&key)
     }
@@ -42,10 +42,10 @@ impl ReaderCache {
         }
     }
 
-    /// The pool is not needed any more.
+    /// Drops the reader of a pool that is no longer needed.
     pub(super) fn forget(&self, key: PoolId) {
         let reader = self.lock().all.remove(&key);
-        drop(reader); // without the lock: closing a pool frees it
+        drop(reader); // after the unlock: closing a pool frees it
     }
 
     /// Keeps only the readers of these pools.
@@ -53,7 +53,7 @@ impl ReaderCache {
         self.lock().all.retain(|key, _| is_there(*key));
     }
 
-    /// The session is over.
+    /// Drops all readers at the end of the session.
     pub(super) fn close(&self) {
         let mut readers = self.lock();
         readers.is_over = true;

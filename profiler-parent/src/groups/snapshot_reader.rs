@@ -2,7 +2,7 @@
 //!
 //! Runs on the thread of the caller. The list of processes is copied under its lock, and pools are
 //! read without it. Reading a pool in memory never waits. Reading a pool in a file may wait for the
-//! disk, so no further pool is read after the time-out; the remaining processes are listed as
+//! disk, so no further pool is read after the timeout; the remaining processes are listed as
 //! missing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,10 +24,11 @@ use super::stopped_cache::StoppedCache;
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 use crate::session_time::{SessionNs, SessionTime};
 
-/// Groups that are kept of a process when its pool is closed, those with the most time first.
+/// The number of groups that are kept of a process when its pool is closed, those with the most
+/// time first.
 const MOST_FINAL: usize = 64;
 
-/// What is to be read of a process.
+/// The data source of a process.
 enum Source {
     Pool(Arc<OwnFile>),
     Final(Arc<PoolGroups>),
@@ -87,14 +88,14 @@ impl SnapshotReader {
         self.time
     }
 
-    /// The groups of all processes as they are now.
+    /// Returns the current groups of all processes.
     pub(crate) fn snapshot(&self, timeout: Duration) -> GroupsSnapshot {
         self.read_all(timeout, self.candidates(), |process| crate::sys::is_stopped(process.pid))
     }
 
-    /// For periodic callers. Returns the latest snapshot that any of them took if it is at most
-    /// `age` nanoseconds old, else a new one. With many processes the new one may take from earlier
-    /// snapshots whether a process is stopped.
+    /// Returns a snapshot for periodic callers: the latest one that any of them took if it is at
+    /// most `age` nanoseconds old, else a new one. With many processes the new one may take from
+    /// earlier snapshots whether a process is stopped.
     pub(crate) fn recent_snapshot(&self, timeout: Duration, age: i64) -> Arc<GroupsSnapshot> {
         let now = self.time.now().0;
         let recent = lock(&self.recent).upgrade();
@@ -109,17 +110,18 @@ impl SnapshotReader {
         snapshot
     }
 
-    /// The pool of this process is not needed any more.
+    /// Drops the reader of a pool that is no longer needed.
     pub(crate) fn forget_reader(&self, key: PoolId) {
         self.readers.forget(key);
     }
 
-    /// The session is over: no pool is kept open any more.
+    /// Ends the session: no pool is kept open any more.
     pub(crate) fn close(&self) {
         self.readers.close();
     }
 
-    /// The stopped processes. The system is asked under the lock: it answers at once.
+    /// The stopped processes. The lock is held while the system is asked, because it answers at
+    /// once.
     fn stopped_among(&self, candidates: &[Candidate]) -> BTreeSet<PoolId> {
         let pids: BTreeMap<PoolId, ProcessId> =
             candidates.iter().filter(|one| !one.has_ended).map(|one| (one.key, one.pid)).collect();
@@ -156,7 +158,7 @@ impl SnapshotReader {
         snapshot
     }
 
-    /// All processes, in the order in which they came.
+    /// All processes, in the order in which they joined.
     fn candidates(&self) -> Vec<Candidate> {
         let all = self.processes.lock();
         self.readers.keep_only(|key| has_pool(&all, key));
@@ -183,8 +185,9 @@ impl SnapshotReader {
         Ok(Arc::new(groups))
     }
 
-    /// Keeps a reader for the next snapshot, unless its pool was given up meanwhile. That happens
-    /// under the lock of the table, and the reader is forgotten after it, so none stays.
+    /// Keeps a reader for the next snapshot, unless the session has given up its pool meanwhile. A
+    /// pool is given up under the lock of the table, and its reader is forgotten afterwards, so no
+    /// such reader stays in the cache.
     fn keep(&self, key: PoolId, reader: PoolGroupReader) {
         let all = self.processes.lock();
         if has_pool(&all, key) {
@@ -197,7 +200,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether its pool is there still.
+/// Whether the process still has its pool.
 fn has_pool(all: &BTreeMap<PoolId, Process>, key: PoolId) -> bool {
     all.get(&key).is_some_and(|process| matches!(process.remains, Remains::Pool(_)))
 }
@@ -232,7 +235,7 @@ fn shown(
     }
 }
 
-/// The final totals of a process whose pool is about to go.
+/// The final totals of a process whose pool is about to be closed.
 pub(crate) fn final_groups(pool: &Arc<OwnFile>) -> Option<Arc<PoolGroups>> {
     let mut found = GroupReader::open(Arc::clone(pool)).and_then(|mut reader| reader.read()).ok()?;
     found.groups.retain(|group| !group.totals.is_idle());

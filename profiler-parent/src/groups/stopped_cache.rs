@@ -1,17 +1,17 @@
-//! Which processes are stopped, for periodic callers.
+//! A cache of which processes are stopped, for periodic callers.
 //!
 //! The system must be asked about each process, which costs more than reading its groups. With many
-//! processes an update therefore asks only about those that were not asked about for the longest
-//! time. Up to 50 processes the answer is current; with 200 it is from one of the last four updates.
+//! processes an update therefore asks only about those with the oldest answers. Up to 50 processes
+//! the answer is current; with 200 it is from one of the last four updates.
 
 use std::collections::HashMap;
 
 use profiler_core::ids::PoolId;
 
-/// Processes that one update asks about.
+/// The number of processes that one update asks about.
 const ASKED_AT_ONCE: usize = 50;
 
-/// See the head of this file.
+/// A cache of which processes are stopped. See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct StoppedCache {
     /// For each process the update that last asked about it, and whether it was stopped.
@@ -20,7 +20,7 @@ pub(super) struct StoppedCache {
 }
 
 impl StoppedCache {
-    /// Asks about some of these, which are all running processes.
+    /// Asks about some of `running`, which lists all running processes.
     pub(super) fn update(&mut self, running: &[PoolId], is_stopped: impl Fn(PoolId) -> bool) {
         self.updates += 1;
         let mut known = std::mem::take(&mut self.known);
@@ -35,7 +35,7 @@ impl StoppedCache {
         }
     }
 
-    /// Whether it is stopped, as far as is known.
+    /// Whether the process was stopped at its latest check.
     pub(super) fn is_stopped(&self, key: PoolId) -> bool {
         self.known.get(&key).is_some_and(|(_, is_stopped)| *is_stopped)
     }

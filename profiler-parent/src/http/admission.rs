@@ -1,8 +1,7 @@
-//! Connections: how long each may last, and which are closed for others.
+//! Admission of connections: how long each may last, and which are closed for others.
 //!
-//! Used by [`super::server`]. A connection that has not yet sent a request with the token has
-//! [`HEAD_TIME`]; see [`super::connections`] for the rest of the
-//! rule. Invariant: a request with the
+//! Used by [`super::server`]. A connection that has not yet sent a request with the token may last
+//! [`HEAD_TIME`]; see [`super::connections`] for the other rules. Invariant: a request with the
 //! token that has arrived is answered, even if its connection was about to be closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +14,7 @@ use tokio::time::timeout;
 use super::connections::{ConnectionId, Connections, Entered, Limits, now};
 
 const LIMITS: Limits = Limits { waiting: 64, served: 64, grace: Duration::from_millis(250) };
-/// How long a connection may last without a request that has the token.
+/// How long a connection may last before a request with the token.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
 /// Ends a connection.
@@ -29,7 +28,7 @@ struct Ending {
 impl Ending {
     fn set(&self, is_due: bool) {
         self.is_due.store(is_due, Ordering::Release);
-        self.told.notify_one(); // also if it does not listen yet
+        self.told.notify_one(); // stored if the connection does not listen yet
     }
 }
 
@@ -37,7 +36,7 @@ impl Ending {
 #[derive(Debug)]
 pub(super) struct Admission {
     connections: Mutex<Connections<Arc<Ending>>>,
-    /// Wakes a new connection that waits for a place: another one has left.
+    /// Wakes a new connection that waits for a place when another one has left.
     left: Notify,
 }
 
@@ -59,8 +58,8 @@ impl Admission {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts a connection. If all places are taken by young connections, waits until one may be
-    /// closed or leaves.
+    /// Accepts a connection. If young connections take all places, waits until one may be closed or
+    /// leaves.
     pub(super) async fn enter(self: &Arc<Self>) -> Admitted {
         let ending = Arc::<Ending>::default();
         loop {

@@ -1,4 +1,4 @@
-//! Answers: their bodies, and the headers that several services use.
+//! The bodies of answers, and the headers shared by several services.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use hyper::{Response, StatusCode};
 use super::RequestHead;
 use crate::sys;
 
-/// Bytes of a file that are read at a time.
+/// Bytes of a file read at a time.
 const BLOCK: u64 = 64 * 1024;
 
 /// The body of an answer.
@@ -23,7 +23,7 @@ pub(crate) enum Answer {
     File(FileBody),
 }
 
-/// The rest of a file. The file may have other readers at the same time.
+/// The remaining part of a file. The file may have other readers at the same time.
 #[derive(Debug)]
 pub(crate) struct FileBody {
     file: Arc<File>,
@@ -70,7 +70,7 @@ impl FileBody {
             return None;
         }
         let block = read_block(&self.file, self.position, left);
-        // After an error nothing follows.
+        // Nothing follows after an error.
         self.position = block.as_ref().map_or(self.end, |block| self.position + block.len() as u64);
         Some(block)
     }
@@ -119,13 +119,14 @@ pub(crate) fn json(value: &(impl serde::Serialize + ?Sized)) -> Response<Answer>
     }
 }
 
-/// A whole file; `None` if the system does not tell its length.
+/// A whole file; `None` if its length is unknown.
 pub(crate) fn of_file(file: Arc<File>, media_type: &'static str) -> Option<Response<Answer>> {
     let end = file.metadata().ok()?.len();
     Some(with_type(Answer::File(FileBody { file, position: 0, end }), media_type))
 }
 
-/// The answer to the request that a browser sends before a request to another origin.
+/// The answer to a CORS preflight request, which a browser sends before a request to another
+/// origin.
 pub(crate) fn preflight(request: &RequestHead, methods: &'static str) -> Response<Answer> {
     let mut response = status(StatusCode::NO_CONTENT);
     let headers = [

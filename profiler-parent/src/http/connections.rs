@@ -28,7 +28,7 @@ pub(crate) struct Limits {
     pub(crate) grace: Duration,
 }
 
-/// The clock for the age of connections: of the same kind as the timeouts of sockets.
+/// The clock for the age of connections, of the same kind as the timeouts of sockets.
 #[allow(clippy::disallowed_methods)] // timeouts of sockets are in the system's time, whatever clock a session has
 pub(crate) fn now() -> Instant {
     Instant::now()

@@ -1,7 +1,7 @@
 //! The `Host` headers that a server accepts.
 //!
-//! Used by the services for each request. A page of another site can let a name of its own point to
-//! this machine; its requests have that name in their `Host` header. Invariant: a server accepts
+//! Used by the services for each request. A page of another site can let its own host name resolve
+//! to this machine; its requests have that name in their `Host` header. Invariant: a server accepts
 //! only names of loopback, with the port on which it listens.
 
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use hyper::header::HOST;
 
 use super::RequestHead;
 
-/// The port that browsers leave out of an address.
+/// The port that browsers omit from an address.
 const USUAL_PORT: u16 = 80;
 
-/// `Host` headers of clients that mean this server.
+/// The `Host` headers of requests to this server.
 #[derive(Debug)]
 pub(crate) struct Hosts(Vec<String>);
 
@@ -33,7 +33,7 @@ impl Hosts {
         Self(hosts)
     }
 
-    /// Whether a request is for this server by its only `Host` header.
+    /// Whether a request has exactly one `Host` header, and it names this server.
     pub(crate) fn accept(&self, request: &RequestHead) -> bool {
         let mut hosts = request.headers().get_all(HOST).into_iter();
         let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();

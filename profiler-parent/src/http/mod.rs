@@ -1,7 +1,7 @@
 //! The HTTP server of this crate: hyper on one thread, for clients on this machine.
 //!
 //! Used by the live page and by the server of `profiler view`, which are [`HttpService`]s. The
-//! server itself knows no path. Invariants:
+//! server itself defines no paths. Invariants:
 //!
 //! - A client without the token of the service takes no place of a client with the token
 //!   ([`connections`]). A request with the token that has arrived is answered.
@@ -35,7 +35,7 @@ pub(crate) type RequestHead = Request<()>;
 
 /// The paths of a server.
 pub(crate) trait HttpService: Send + Sync + 'static {
-    /// Answers a request. Must return quickly: all clients wait meanwhile.
+    /// Answers a request. Must return quickly, because all clients wait meanwhile.
     fn answer(&self, request: &RequestHead) -> Answered;
 
     /// Drops data that no client has requested for a while. Called every few seconds.
@@ -49,16 +49,16 @@ pub(crate) struct Answered {
     pub(crate) has_token: bool,
 }
 
-/// What the client receives.
+/// The reply to a client.
 pub(crate) enum Reply {
     Now(Response<Answer>),
     /// The answer needs the body of the request.
     AfterBody(BodyWork),
 }
 
-/// Makes an answer from the body of a request. Runs on a worker thread, and may take long.
+/// Computes an answer from the body of a request. Runs on a worker thread, and may take long.
 pub(crate) struct BodyWork {
-    /// Bytes that the body may have. A larger body is refused.
+    /// Limit on the bytes of the body. A larger body is refused.
     pub(crate) limit: usize,
     pub(crate) work: Box<dyn FnOnce(Vec<u8>) -> Response<Answer> + Send>,
 }

@@ -1,4 +1,4 @@
-//! The latest alerts, with numbers by which the page asks for what is new and for evidence.
+//! The latest alerts, numbered. The page uses the numbers to request new alerts and evidence.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::alerts::Alert;
 
-/// Alerts that are kept.
+/// Limit on the alerts that are kept.
 const KEPT: usize = 200;
 
 /// An alert with its number.
@@ -33,7 +33,7 @@ impl AlertBook {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Some alerts have come.
+    /// Adds alerts.
     pub(super) fn add(&self, alerts: &[Alert]) {
         let mut book = self.lock();
         for alert in alerts {
@@ -46,13 +46,13 @@ impl AlertBook {
         }
     }
 
-    /// Those with a higher number than this, the latest first.
+    /// The alerts with a higher number, the latest first.
     pub(super) fn after(&self, number: u64) -> Vec<Numbered> {
         let book = self.lock();
         book.latest.iter().rev().take_while(|one| one.number > number).cloned().collect()
     }
 
-    /// The alert of this number, if it is still kept.
+    /// The alert with this number, if it is still kept.
     pub(super) fn get(&self, number: u64) -> Option<Alert> {
         self.lock().latest.iter().find(|one| one.number == number).map(|one| one.alert.clone())
     }

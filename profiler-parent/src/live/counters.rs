@@ -1,4 +1,4 @@
-//! Counters of all processes together, with their recent values, for the page's small graphs.
+//! Counters summed over all processes, with their recent values, for the page's small graphs.
 //!
 //! Invariant: the number of counters, and of values of each, is bounded.
 
@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use super::processes::{ProcessBook, ProcessRow};
 
-/// Values that are kept of each: two minutes of a page that is open.
+/// Values kept per counter: two minutes while the page is open.
 const VALUES: usize = 120;
-/// Counters that are shown.
+/// Limit on the counters shown.
 const COUNTERS: usize = 24;
 
-/// How a value is to be shown.
+/// How a value is displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Unit {
@@ -29,16 +29,16 @@ pub(super) struct CounterRow {
     name: String,
     unit: Unit,
     value: f64,
-    /// Oldest first, the last one is `value`.
+    /// Oldest first; the last one equals `value`.
     values: VecDeque<f64>,
 }
 
-/// What the counters were lately.
+/// The recent values of all counters.
 #[derive(Debug, Default)]
 pub(super) struct CounterBook(BTreeMap<String, VecDeque<f64>>);
 
 impl CounterBook {
-    /// Notes what they are now: those of the profiler itself, then those of the programs.
+    /// Adds the current values: the profiler's own counters first, then those of the programs.
     #[allow(clippy::cast_precision_loss)] // shown with few digits
     pub(super) fn update(&mut self, known: &ProcessBook, processes: &[ProcessRow]) -> Vec<CounterRow> {
         let sum = |of: fn(&ProcessRow) -> f64| processes.iter().map(of).sum::<f64>();

@@ -1,8 +1,8 @@
 //! Observed markers for the page, only while the page requests them.
 //!
-//! A request with a filter begins to observe; that ends when no request has come for a while.
-//! Invariants: the number of filters, and the markers and bytes kept of each, are bounded, and so is
-//! an answer; markers that are left out are counted, here or by the observer.
+//! A request with a new filter starts an observer; it is dropped after a period without requests.
+//! Invariants: the number of filters, the markers and bytes kept of each, and the size of an answer
+//! are bounded; markers that are left out are counted, here or by the observer.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,19 +14,19 @@ use serde::Serialize;
 use super::query::Query;
 use crate::observe::{Filter, ObservedMarker, Observer, ObserverOptions, ObserverRegistry};
 
-/// Filters that are watched at once; a further one takes the place of the one that was asked for longest ago.
+/// Limit on the observed filters. A further one replaces the filter with the oldest request.
 const WATCHED: usize = 4;
-/// Markers that are kept of each, and bytes of them all.
+/// Limits on the markers kept per filter, and on their bytes.
 const KEPT: usize = 500;
 const KEPT_BYTES: usize = 1 << 20;
-/// Running spans that are shown, and bytes of them all.
+/// Limits on the running spans shown, and on their bytes.
 const RUNNING: usize = 50;
 const RUNNING_BYTES: usize = 256 << 10;
-/// Batches that are taken in one request.
+/// Limit on the batches taken per request.
 const BATCHES: usize = 64;
 /// Nanoseconds without a request after which a filter is dropped.
 const PATIENCE: i64 = 10_000_000_000;
-/// Bytes that may wait until the next request.
+/// Limit on the bytes that wait for the next request.
 const QUEUE: usize = 4 << 20;
 
 /// A marker with its number.
@@ -40,18 +40,19 @@ struct Numbered {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct MarkersView {
-    /// Of the latest one so far: what to ask after next. Less than before if no request had come for a while.
+    /// The number of the latest marker, for the next request. It restarts when the filter was
+    /// dropped.
     number: u64,
     /// The latest first.
     rows: Vec<Numbered>,
-    /// New ones that are not kept any more: they were too many, or too large.
+    /// New markers that are not kept any more, because they were too many or too large.
     left_out: u64,
     running: Vec<ObservedMarker>,
     /// Running spans that are not listed.
     running_left_out: u64,
-    /// Lost because no request came in time.
+    /// Markers lost because no request came in time.
     dropped: u64,
-    /// Evicted before they could be read.
+    /// Entries evicted before they were read.
     missed: u64,
 }
 
@@ -74,8 +75,8 @@ impl Latest {
         }
     }
 
-    /// Those with a higher number, the latest first, and how many of that kind are not kept any more. A number that there was
-    /// not yet is of those who watched before.
+    /// The markers with a higher number, the latest first, and the number of those that are not
+    /// kept any more. A number above the latest one is from an earlier observer and counts as 0.
     fn after(&self, number: u64) -> (Vec<Numbered>, u64) {
         let number = if number > self.count { 0 } else { number };
         let rows: Vec<Numbered> =
@@ -85,7 +86,8 @@ impl Latest {
     }
 }
 
-/// The latest of the running spans that fit, which come oldest first; and how many do not.
+/// The latest running spans that fit, and the number of the others. The input is sorted oldest
+/// first.
 fn shown(mut running: Vec<ObservedMarker>) -> (Vec<ObservedMarker>, u64) {
     let mut bytes = 0_usize;
     let fits = |one: &&ObservedMarker| {
@@ -98,7 +100,7 @@ fn shown(mut running: Vec<ObservedMarker>) -> (Vec<ObservedMarker>, u64) {
     (running, left_out as u64)
 }
 
-/// A filter that is observed.
+/// An observed filter.
 #[derive(Debug)]
 struct Watched {
     filter: Filter,
@@ -115,7 +117,7 @@ impl Watched {
         for _ in 0..BATCHES {
             let batch = match self.observer.next(Duration::ZERO) {
                 Ok(batch) => batch,
-                Err(_) => return, // nothing more, now or ever
+                Err(_) => return, // no batch now, or none at all any more
             };
             (self.dropped, self.missed) = (batch.dropped, batch.missed);
             let (running, left_out) = shown(batch.running);
@@ -133,7 +135,7 @@ impl Watched {
     }
 }
 
-/// What is watched now.
+/// All observed filters.
 #[derive(Debug)]
 pub(super) struct Markers {
     observers: ObserverRegistry,
@@ -149,7 +151,7 @@ impl Markers {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is new since the marker of this number.
+    /// The markers since the number in the request.
     pub(super) fn look(&self, query: &Query, now: i64) -> io::Result<MarkersView> {
         let filter = filter(query);
         let mut watched = self.lock();
@@ -180,7 +182,7 @@ impl Markers {
 }
 
 fn filter(query: &Query) -> Filter {
-    // A part of a name is enough.
+    // A name without wildcards matches any part.
     let part = |name: String| if name.contains(['*', '?']) { name } else { format!("*{name}*") };
     let ms = query.number::<f64>("min_ms").filter(|ms| (0.0..1e9).contains(ms)).unwrap_or(0.0);
     let filter = Filter {
@@ -201,7 +203,7 @@ mod tests {
     use super::*;
     use crate::observe::{Detail, Origin, SessionNs, Shape};
 
-    /// A marker with this many bytes of text.
+    /// Creates a marker with this many bytes of text.
     fn marker(bytes: usize) -> ObservedMarker {
         let (process, thread) = (ProcessId::new(1), ThreadId::new(1));
         ObservedMarker {

@@ -1,40 +1,60 @@
-//! The live page: which groups are slow now, in a browser, and the same as JSON for programs.
+//! The live page: shows in a browser which groups are slow now, and serves the same as JSON for
+//! programs.
 //!
 //! [`Session::serve_live`](crate::Session::serve_live) starts one thread with a small web server on
-//! loopback; `profiler record --live` and `profiler top` use it. Processes are read only on request: a
-//! request reads the pools of all processes, at most once a second ([`snapshot_cache`]), and the
-//! timeline is observed only while the page shows it ([`markers`]). Invariants:
+//! loopback; `profiler record --live` and `profiler top` use it. Processes are read only on
+//! request: a request reads the pools of all processes, at most once a second ([`snapshot_cache`]),
+//! and the timeline is observed only while the page shows it ([`markers`]). Invariants:
 //!
 //! - The server listens on loopback only, and ends with the session.
-//! - A client without the token (128 random bits in the address) learns nothing. The token is given to
-//!   no other program, also not to the viewer, which gets a profile by a path with a secret of its own.
-//! - A page of another site cannot reach the server under a name of its own: the `Host` header is
+//! - A client without the token (128 random bits in the address) learns nothing. No other program
+//!   gets the token, not even the viewer, which gets a profile by a path with a separate secret.
+//! - A page of another site cannot reach the server under its own host name: the `Host` header is
 //!   checked.
-//! - Everything that is kept is bounded. Children get no request but those of a capture.
+//! - All kept data is bounded. Child processes get no requests except those of a capture.
 //!
 //! ```text
 //! browser, profiler top ──▶ crate::http: one thread ──▶ routes: token, paths
-//!                                                  ├─▶ snapshot_cache: at most one a second ──▶ pools
+//!                                                  ├─▶ snapshot_cache: at most 1/s ──▶ pools
 //!                                                  ├─▶ groups, processes, counters: rows of it
 //!                                                  ├─▶ alerts: the latest    markers: an observer
 //!                                                  └─▶ profiles: a thread per capture ──▶ files
 //! ```
 //!
 //! # Paths
-//! All are below `http://ADDRESS/TOKEN/`. Times are in nanoseconds, points in time since the session's start.
+//! All are below `http://ADDRESS/TOKEN/`. Times are in nanoseconds; points in time are since the
+//! session's start.
 //!
-//! | path | what |
+//! | path | content |
 //! |---|---|
 //! | `GET` (nothing), `live.css`, `live.js` | the page |
-//! | `GET live.json` | `session`, `groups`, `processes`, `counters`, `alerts`, `profiles` at once; parameters as for those |
-//! | `GET session.json` | time, memory limit and what is held |
-//! | `GET groups.json` | groups merged over processes. `window=start` or `10s`, `sort=` a column (`wall`, `cpu`, `off-cpu`, `blocking`, `ticks`, `runs`, `median`, `p99`, `longest`, `janky`, `processes`, `kind`, `name`), `order=desc` or `asc`, `top=` a number or `all`, `kind=`, `find=` a part of the name, `open=` keys of rows that are to have their `members`, one per process |
-//! | `GET processes.json` | processes; `psort=` (`order`, `name`, `pid`, `state`, `memory`, `resident`, `cpu`, `rate`, `lost`), `porder=`, `ptop=` |
-//! | `GET counters.json` | counters of all processes together, with what they were lately |
-//! | `GET alerts.json` | the latest alerts; `alert=` a number: only later ones |
-//! | `GET markers.json` | observed markers, at most 500 and 1 MiB of them, what is more is counted; `after=` a number: only later ones; `name=`, `process=`, `thread=`, `category=`, `group=` (patterns), `min_ms=` |
-//! | `GET profiles.json`, `GET profiles/NAME` | profiles that were captured from here, and their files; the `link` of each is the path of the same file that pages of other sites may read, on this server but not below the token |
-//! | `POST capture` | captures: all, or `from=` to `to=`, or the time of `alert=`; answers with the profile's number, which then stands in the list |
+//! | `GET live.json` | `session`, `groups`, `processes`, `counters`, `alerts`, `profiles` at once |
+//! | `GET session.json` | time, memory limit, memory in use |
+//! | `GET groups.json` | groups merged over processes |
+//! | `GET processes.json` | processes |
+//! | `GET counters.json` | counters summed over all processes, with their recent values |
+//! | `GET alerts.json` | the latest alerts |
+//! | `GET markers.json` | observed markers, at most 500 and 1 MiB; further ones are counted |
+//! | `GET profiles.json` | profiles captured from the page |
+//! | `GET profiles/NAME` | the file of such a profile |
+//! | `POST capture` | starts a capture; answers with the number of the profile in the list |
+//!
+//! Parameters; `live.json` accepts those of its parts:
+//!
+//! - `groups.json`: `window=start` or `10s`; `sort=` a column (`wall`, `cpu`, `off-cpu`,
+//!   `blocking`, `ticks`, `runs`, `median`, `p99`, `longest`, `janky`, `processes`, `kind`,
+//!   `name`); `order=desc` or `asc`; `top=` a number or `all`; `kind=`; `find=` a part of the name;
+//!   `open=` keys of rows that include their `members`, one per process.
+//! - `processes.json`: `psort=` a column (`order`, `name`, `pid`, `state`, `memory`, `resident`,
+//!   `cpu`, `rate`, `lost`); `porder=`; `ptop=`.
+//! - `alerts.json`: `alert=` a number: only later alerts.
+//! - `markers.json`: `after=` a number: only later markers; `name=`, `process=`, `thread=`
+//!   (patterns); `category=`, `group=` (names); `min_ms=`.
+//! - `capture`: none to capture everything; `from=` and `to=` for a range; `alert=` for the time of
+//!   an alert.
+//!
+//! The `link` of a profile is a second path of the same file, on this server but not below the
+//! token, which pages of other sites may read.
 
 mod alerts;
 mod counters;
@@ -70,14 +90,14 @@ use snapshot_cache::SnapshotCache;
 /// What is measured of groups while the page is served.
 pub(crate) const PROBES: Probes = Probes::JANK.with(Probes::CPU).with(Probes::BLOCKING);
 
-/// Why nothing is served.
+/// The reason why the page cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// Other machines could reach it.
+    /// Other machines could reach the address.
     #[error("{0} is not an address of this machine alone: take 127.0.0.1 or [::1]")]
     NotLoopback(SocketAddr),
-    /// The port is taken, or not ours to take.
+    /// The port is in use, or not permitted.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -86,18 +106,18 @@ pub enum LiveError {
         #[source]
         source: io::Error,
     },
-    /// The system gave no randomness.
+    /// The system returned no random bytes.
     #[error(transparent)]
     Token(#[from] EnvironmentError),
     /// The alerts of the page cannot be started.
     #[error(transparent)]
     Alerts(#[from] AlertsError),
-    /// The system gave no thread.
+    /// The system cannot start a thread.
     #[error("cannot start the live page: {0}")]
     System(#[from] io::Error),
 }
 
-/// What the page shows besides groups and processes.
+/// Options of the live page.
 #[derive(Clone, Debug)]
 #[must_use = "options do nothing until they are given to Session::serve_live_with"]
 pub struct LiveOptions {
@@ -112,23 +132,25 @@ impl Default for LiveOptions {
 }
 
 impl LiveOptions {
-    /// Shows alerts by these rules; `None` for no alerts, which saves looking at all groups five times a second.
+    /// Shows alerts by these rules; `None` for no alerts, which saves reading all groups five times
+    /// a second.
     pub fn alerts(mut self, rules: Option<AlertRules>) -> Self {
         self.rules = rules;
         self
     }
 
-    /// Has evidence written when an alert comes. Without it the page writes it when it is asked for, as long as the
-    /// data is kept.
+    /// Writes evidence when an alert is raised. By default, evidence is written on request of the
+    /// page, as long as the data is kept.
     pub fn evidence(mut self, evidence: EvidenceOptions) -> Self {
         self.evidence = evidence;
         self
     }
 
-    /// Starts the alerts of the page with `start`, if it shows alerts, and keeps the latest of them.
+    /// Starts the alerts of the page with `start`, if it shows alerts, and keeps the latest of
+    /// them.
     ///
     /// # Errors
-    /// Those of `start`.
+    /// The errors of `start`.
     pub(crate) fn start_alerts(
         self,
         start: impl FnOnce(AlertRules, EvidenceOptions) -> Result<Alerts, AlertsError>,
@@ -143,7 +165,7 @@ impl LiveOptions {
     }
 }
 
-/// What the page is made from.
+/// The data that the page shows.
 #[derive(Debug)]
 pub(crate) struct LiveSources {
     pub(crate) processes: Arc<ProcessTable>,
@@ -155,7 +177,8 @@ pub(crate) struct LiveSources {
     pub(crate) session_end: Receiver<()>,
 }
 
-/// The live page, while this is there and the session lasts. Dropping it ends it and removes the profiles that it captured.
+/// The running live page. It ends when this is dropped or the session ends. Dropping it removes the
+/// profiles that it captured.
 #[must_use = "the page is gone when this is dropped"]
 pub struct LiveServer {
     address: SocketAddr,
@@ -165,7 +188,7 @@ pub struct LiveServer {
     _monitor: Monitor,
 }
 
-/// Without the token, which opens everything.
+/// Omits the token, which grants full access.
 impl std::fmt::Debug for LiveServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LiveServer").field("address", &self.address).finish_non_exhaustive()
@@ -200,13 +223,13 @@ impl LiveServer {
         Ok(Self { address, token, _server: server, _alerts: alerts, _monitor: monitor })
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The page's address, with a slash at the end. It is a secret of the user: every program that knows
-    /// it can read the page.
+    /// The page's address, with a slash at the end. It is a secret of the user: every program that
+    /// has it can read the page.
     pub fn url(&self) -> String {
         format!("http://{}/{}/", self.address, self.token)
     }

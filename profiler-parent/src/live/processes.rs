@@ -1,8 +1,8 @@
-//! The table of processes: what each holds, uses, records and loses, and its state.
+//! The table of processes: memory, usage, recorded and lost entries, and state.
 //!
-//! Reading the entry counts of a pool costs more than all else together. With many processes a
-//! snapshot therefore reads only the pools that were not read for the longest time; rates are over
-//! the time between two reads. Invariant: no process is asked.
+//! Reading the entry counts of a pool costs more than everything else together. With many
+//! processes, a snapshot therefore reads only the pools with the oldest counts; rates are over the
+//! time between two reads. Invariant: no request is sent to a process.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,45 +20,45 @@ use crate::sys::{self, Usage};
 
 /// Pools whose entry counts are read for one snapshot.
 const BOOKS_AT_ONCE: usize = 16;
-/// Processes that the system is asked about for one snapshot.
+/// Processes whose usage is requested from the system for one snapshot.
 const USAGES_AT_ONCE: usize = 50;
 
 /// A process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ProcessRow {
-    /// Which, beyond doubt.
+    /// Identifies the process uniquely.
     pub(super) key: String,
     pub(super) pid: u32,
     pub(super) name: String,
-    /// What it is doing, or how it ended.
+    /// What the process is doing, or how it ended.
     pub(super) state: String,
-    /// Whether it has not ended.
+    /// Whether the process is still running.
     pub(super) runs: bool,
-    /// What its pool may hold.
+    /// The size that its pool may have.
     pub(super) allowance: u64,
-    /// What its pool occupies.
+    /// The size of its pool.
     pub(super) held_bytes: u64,
-    /// What it was asked to give back and has not.
+    /// Memory that it was asked to release and has not released.
     pub(super) owed_bytes: u64,
-    /// What it took beyond all that it was allowed.
+    /// Memory that it took beyond its allowance.
     pub(super) excess_bytes: u64,
-    /// Memory of the whole process, if it is known.
+    /// Resident memory of the whole process, if known.
     pub(super) resident_bytes: Option<u64>,
-    /// Hundredths of one processor.
+    /// Processor time in percent of one processor.
     pub(super) cpu_pct: Option<f64>,
-    /// Entries that it recorded, and those a second.
+    /// Recorded entries, and their number per second.
     pub(super) recorded: u64,
     pub(super) rate: Option<f64>,
-    /// Entries that had to make room for newer ones.
+    /// Entries that were evicted for newer ones.
     pub(super) evicted: u64,
-    /// Entries that were never written, and why.
+    /// Entries that were never written, with the reasons.
     pub(super) dropped: u64,
     pub(super) dropped_by: BTreeMap<&'static str, u64>,
-    /// Its groups.
+    /// The number of its groups.
     pub(super) groups: usize,
 }
 
-/// What is known of a process from earlier snapshots.
+/// Data of a process from earlier snapshots.
 #[derive(Debug, Default)]
 struct Known {
     usage: Option<(i64, Usage)>,
@@ -85,7 +85,7 @@ impl Known {
         self.books = Some((at, books));
     }
 
-    /// It is over: nothing happens any more.
+    /// Clears the rates of an ended process.
     fn rest(&mut self) {
         (self.usage, self.cpu_pct, self.rate) = (None, None, None);
     }
@@ -98,7 +98,7 @@ fn per_second(count: u64, from: i64, to: i64) -> Option<f64> {
     (ns > 0).then(|| count as f64 * 1e9 / ns as f64)
 }
 
-/// A process as the session has it now.
+/// A process in the current table of the session.
 struct Listed {
     key: PoolId,
     order: u64,
@@ -137,12 +137,12 @@ impl Listed {
     }
 }
 
-/// What is known of all processes.
+/// Data of all processes from earlier snapshots.
 #[derive(Debug, Default)]
 pub(super) struct ProcessBook(HashMap<PoolId, Known>);
 
 impl ProcessBook {
-    /// Reads all processes, of which this snapshot of groups was just taken.
+    /// Reads all processes. `groups` is the snapshot that was just taken.
     pub(super) fn update(&mut self, table: &ProcessTable, groups: &GroupsSnapshot) -> Vec<ProcessRow> {
         let listed = list(table);
         let mut known = std::mem::take(&mut self.0);
@@ -155,7 +155,7 @@ impl ProcessBook {
         listed.iter().map(|one| self.row(one, of_groups.get(&one.key).copied())).collect()
     }
 
-    /// The counters of all processes as they were last read.
+    /// The counters of all processes, as last read.
     pub(super) fn counters(&self) -> impl Iterator<Item = &CounterInfo> {
         self.0.values().flat_map(|known| &known.counters)
     }
@@ -181,7 +181,7 @@ impl ProcessBook {
         }
     }
 
-    /// At most `most` of these: those whose last note is the oldest, or missing.
+    /// Returns at most `most` of these: those whose last reading is oldest or missing.
     fn longest_ago<'a>(
         &self,
         listed: impl Iterator<Item = &'a Listed>,
@@ -228,7 +228,7 @@ impl ProcessBook {
     }
 }
 
-/// All processes, in the order in which they came.
+/// All processes, in the order of their start.
 fn list(table: &ProcessTable) -> Vec<Listed> {
     let all = table.lock();
     let mut listed: Vec<Listed> = all.iter().map(|(key, process)| Listed::of(*key, process)).collect();
@@ -237,7 +237,8 @@ fn list(table: &ProcessTable) -> Vec<Listed> {
     listed
 }
 
-/// Whether it is not one that the profiler keeps for what the page shows anyhow: groups, processor time, memory.
+/// Whether the counter belongs to the program. The profiler's own counters of groups, processor
+/// time and memory are shown elsewhere in the page.
 fn is_the_programs(counter: &CounterInfo) -> bool {
     let CounterDefinition { name, category, .. } = &counter.definition;
     !matches!(category.as_str(), "Group" | "CPU") && name != "Resident memory"
@@ -271,7 +272,7 @@ impl<'a> ProcessListing<'a> {
     }
 }
 
-/// What a column is sorted by; the same for all rows if the column is not known.
+/// The sort key of a column; the same for all rows if the column is unknown.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // only compared
 fn number(row: &ProcessRow, column: &str) -> u64 {
     match column {

@@ -1,8 +1,9 @@
-//! Profiles that were captured from the page: one at a time, on a thread of its own, into a temporary directory.
+//! Profiles captured from the page: one at a time, on a separate thread, into a temporary
+//! directory.
 //!
-//! Invariants: the number of profiles is bounded, and the latest are kept; their files are removed with
-//! the server, or with the capture that still runs then; only files in the list are served. Each has a
-//! secret of its own, for the path that the viewer's page gets.
+//! Invariants: the number of profiles is bounded, and the latest are kept; their files are removed
+//! with the server, or at the end of a capture that outlives it; only files in the list are served.
+//! Each profile has its own secret, for the path that the viewer's page gets.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -20,26 +21,26 @@ use crate::capture::{Capture, CaptureReport, CaptureSources};
 use crate::http::is_same;
 use crate::session_time::SessionNs;
 
-/// Profiles that are kept.
+/// Limit on the profiles kept.
 const KEPT: usize = 16;
 
-/// What is to be captured.
+/// What to capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// Everything.
     All,
-    /// This range of the session's time.
+    /// This range of session time.
     Range(SessionNs, SessionNs),
-    /// What an alert brought with it.
+    /// The evidence file of an alert.
     File(PathBuf),
 }
 
-/// Why nothing was begun.
+/// The reason why no capture was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotBegun {
-    /// Another one is being written.
+    /// Another capture is running.
     Busy,
-    /// There is no thread for it, or no randomness.
+    /// The system has no thread or no random bytes.
     System,
 }
 
@@ -51,7 +52,8 @@ enum ProfileState {
     Failed,
 }
 
-/// The first part of a path, then the last. Shown only to clients that know the token.
+/// A secret and a file name: the first and the last part of a path. Shown only to clients with the
+/// token.
 #[derive(Clone, PartialEq, Eq)]
 struct Link(String, String);
 
@@ -75,10 +77,10 @@ pub(super) struct Profile {
     name: String,
     /// Its path for pages of other sites.
     link: Link,
-    /// What it is of, as the page said.
+    /// The description of its content, from the page.
     what: String,
     state: ProfileState,
-    /// Where it is on this machine, for `profiler view`.
+    /// The path of the file on this machine, for `profiler view`.
     path: PathBuf,
     bytes: u64,
     error: Option<String>,
@@ -95,12 +97,12 @@ struct List {
 #[derive(Debug)]
 pub(super) struct Profiles {
     captures: Arc<CaptureSources>,
-    kept: Arc<Kept>,
+    kept: Arc<KeptProfiles>,
 }
 
-/// What a capture keeps alive.
+/// The data that a capture keeps alive.
 #[derive(Debug)]
-struct Kept {
+struct KeptProfiles {
     directory: TempDir,
     list: Mutex<List>,
 }
@@ -108,7 +110,7 @@ struct Kept {
 impl Profiles {
     pub(super) fn new(captures: Arc<CaptureSources>) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("profiler-live-").tempdir()?;
-        Ok(Self { captures, kept: Arc::new(Kept { directory, list: Mutex::default() }) })
+        Ok(Self { captures, kept: Arc::new(KeptProfiles { directory, list: Mutex::default() }) })
     }
 
     /// All of them, the latest first.
@@ -116,12 +118,12 @@ impl Profiles {
         self.kept.lock().profiles.iter().cloned().collect()
     }
 
-    /// The file of this name, if it is complete.
+    /// Opens the file of this name, if it is complete.
     pub(super) fn open(&self, name: &str) -> Option<File> {
         self.find(|one| one.name == name)
     }
 
-    /// The file that has this secret and name, if it is complete.
+    /// Opens the file with this secret and name, if it is complete.
     pub(super) fn shared(&self, secret: &str, name: &str) -> Option<File> {
         self.find(|one| one.name == name && is_same(secret, &one.link.0))
     }
@@ -132,7 +134,7 @@ impl Profiles {
         File::open(&profile.path).ok()
     }
 
-    /// Begins to write a profile, and says its number.
+    /// Starts writing a profile, and returns its number.
     pub(super) fn begin(&self, wanted: Wanted, what: String) -> Result<u64, NotBegun> {
         let number = self.kept.add(what)?;
         let capture = Capture::new(Arc::clone(&self.captures));
@@ -151,7 +153,7 @@ impl Profiles {
     }
 }
 
-impl Kept {
+impl KeptProfiles {
     fn lock(&self) -> MutexGuard<'_, List> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,7 +185,7 @@ impl Kept {
             error: None,
         });
         if let Some(gone) = (list.profiles.len() > KEPT).then(|| list.profiles.pop_back()).flatten() {
-            let _ = std::fs::remove_file(gone.path); // it may have failed, and is not there
+            let _ = std::fs::remove_file(gone.path); // a failed capture has no file
         }
         Ok(number)
     }

@@ -1,14 +1,14 @@
-//! What a request asks for: `key=value` pairs behind the question mark.
+//! The parameters of a request: the `key=value` pairs after the question mark.
 //!
-//! Invariant: whatever is there, it gives pairs or leaves them out; a wrong value is as if it was not there, so
-//! that a page of another version still works.
+//! Invariant: parsing never fails; malformed pairs are left out. An invalid value is treated as
+//! missing, so a page of another version still works.
 
 /// The pairs of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads what stands behind the question mark.
+    /// Parses the text after the question mark.
     pub(super) fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
         let pair = |pair: &str| {
@@ -33,18 +33,18 @@ impl Query {
         self.0.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a key as a number.
+    /// The first value of a key, as a number.
     pub(super) fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         self.get(key)?.parse().ok()
     }
 
-    /// How many rows are wanted.
+    /// The requested number of rows.
     pub(super) fn rows(&self, key: &str, otherwise: usize) -> usize {
         if self.get(key) == Some("all") { usize::MAX } else { self.number(key).unwrap_or(otherwise) }
     }
 }
 
-/// Takes percent encoding away; `None` if the result is no text.
+/// Decodes percent encoding; `None` if the result is not valid UTF-8.
 fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,9 +1,9 @@
 //! The paths of the page, and the answers to them.
 //!
-//! Called by the server's thread for each request. Invariants: a client without the token gets the same
-//! empty answer for every path; a request under a name for this machine that is not ours is refused;
-//! pages of other sites can read only profiles, each by a path with a secret of its own, which says
-//! nothing of the token.
+//! Called by the server's thread for each request. Invariants: a client without the token gets the
+//! same empty answer for every path; a request with a foreign host name in its `Host` header is
+//! refused; pages of other sites can read only profiles, each by a path with its own secret, which
+//! reveals nothing about the token.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ const PAGE: &str = include_str!("page/index.html");
 const STYLE: &str = include_str!("page/live.css");
 const SCRIPT: &str = include_str!("page/live.js");
 
-/// For every answer: nothing is stored, nothing is loaded from elsewhere, and no other site learns the
-/// address.
+/// Headers of every answer: nothing is stored, nothing is loaded from elsewhere, and no other site
+/// learns the address.
 const HEADERS: [(&str, &str); 5] = [
     ("cache-control", "no-store"),
     ("x-content-type-options", "nosniff"),
@@ -38,7 +38,7 @@ const HEADERS: [(&str, &str); 5] = [
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
 ];
-/// Characters that are kept of what a page says a profile is of.
+/// Characters kept of a page's description of a profile.
 const MOST_WORDS: usize = 200;
 
 /// See the head of this file.
@@ -58,11 +58,11 @@ impl std::fmt::Debug for Routes {
     }
 }
 
-/// What a path names.
+/// The target of a path.
 enum LiveResource<'a> {
-    /// What stands behind the token.
+    /// The part of the path after the token.
     Page(&'a str),
-    /// A profile, by the path for pages of other sites.
+    /// A profile, by its path for pages of other sites.
     Profile(File),
 }
 
@@ -174,7 +174,7 @@ impl Routes {
         }
     }
 
-    /// What is to be captured; `None` if it is the time of an alert that is not known any more.
+    /// What to capture; `None` for the time of an alert that is not kept any more.
     fn wanted(&self, query: &Query) -> Option<Wanted> {
         if let Some(number) = query.get("alert") {
             let alert = self.alerts.get(number.parse().ok()?)?;
@@ -189,14 +189,14 @@ impl Routes {
     }
 }
 
-/// A profile as a file to be saved.
+/// A profile as a file to download.
 fn attachment(file: File) -> Option<Response<Answer>> {
     let mut response = http::of_file(Arc::new(file), "application/gzip")?;
     put(&mut response, &[("content-disposition", "attachment")]);
     Some(response)
 }
 
-/// A profile by its own path: for the viewer's page, which gets that path.
+/// A profile by its own path, for the viewer's page.
 fn for_any_page(file: File, request: &RequestHead) -> Response<Answer> {
     const METHODS: &str = "GET, HEAD, OPTIONS";
     http::for_any_origin(match *request.method() {

@@ -1,7 +1,8 @@
-//! From an entry of a pool to what an observer gets of it.
+//! Decodes an entry of a pool into the form that an observer receives.
 //!
-//! One [`Names`] per process remembers what its call sites are. Invariant: what it makes of a payload is bounded,
-//! whatever the bytes say; the rest is left out, and that is said.
+//! Called by the reader thread; one [`Names`] per process caches its call sites. Invariant: the
+//! decoded size of a payload is bounded, whatever its bytes are; parts beyond the bound are left
+//! out, and the result is marked as cut.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,25 +16,25 @@ use profiler_core::marker::{ProfilerMarker, SpanDetail, SpanMark, Text};
 
 use super::event::{Field, Flow, SharedText, Value};
 
-/// Bytes of a payload that an observer gets.
+/// Limit on the bytes of a payload.
 const MAX_BYTES: usize = 16 << 10;
-/// Values of a payload that an observer gets, also those in lists.
+/// Limit on the values of a payload, including those in lists.
 const MAX_VALUES: usize = 256;
-/// Bytes of a name that an observer gets, and of each of a payload's keys.
+/// Limit on the bytes of a name, and of each key of a payload.
 const MAX_NAME_BYTES: usize = 1024;
-/// Call sites that are remembered per process; entries may name any number.
+/// Limit on the cached call sites per process; entries may name any number of them.
 const MOST_SITES: usize = 1 << 14;
-/// Bytes of their texts that are remembered.
+/// Limit on the bytes of their texts.
 const MOST_SITE_BYTES: usize = 4 << 20;
-/// The key of a field that puts its marker into a group.
+/// The key of a field that assigns its marker to a group.
 const GROUP: &str = "group";
 
-/// What markers of a type are to an observer.
+/// How an observer treats the markers of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// A marker like any other.
+    /// An ordinary marker.
     Plain,
-    /// Its only field is a text, which tells timers of one name apart.
+    /// A marker whose only field is a text, which distinguishes timers of the same name.
     Text,
     /// Start or end of a numbered span.
     Span,
@@ -48,7 +49,7 @@ pub(super) struct SiteInfo {
     pub(super) category: SharedText,
     pub(super) role: Role,
     fields: Vec<FieldInfo>,
-    /// Its name was too long.
+    /// The name was too long.
     is_cut: bool,
 }
 
@@ -56,7 +57,7 @@ pub(super) struct SiteInfo {
 struct FieldInfo {
     key: SharedText,
     format: &'static str,
-    /// Whether it joins markers of a flow, and whether that ends with it.
+    /// `None` if it has no flow field; otherwise whether the marker ends its flow.
     flow: Option<bool>,
 }
 
@@ -68,7 +69,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// What markers of a site have in common.
+    /// Returns what the markers of a call site have in common.
     pub(super) fn site(&mut self, id: DefinitionId, definitions: &Definitions) -> Arc<SiteInfo> {
         if let Some(known) = self.sites.get(&id) {
             return Arc::clone(known);
@@ -100,19 +101,19 @@ impl SiteInfo {
             name: short(name),
             category: short(category.map_or("Other", |category| category.name.as_str())),
             role: marker_type.map_or(Role::Plain, |known| Role::of(&known.schema.name)),
-            // No more values than that are passed on.
+            // Further values are not passed on.
             fields: keys.iter().take(MAX_VALUES).map(field).collect(),
             is_cut: name.len() > MAX_NAME_BYTES,
         }
     }
 
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     fn weight(&self) -> usize {
         let fields: usize = self.fields.iter().map(|field| size_of::<FieldInfo>() + field.key.len()).sum();
         size_of::<Self>() + self.name.len() + self.category.len() + fields
     }
 
-    /// How a marker of it is called, and whether that is not all of the name.
+    /// Returns the name of a marker, and whether it was shortened.
     pub(super) fn name_of(&self, marker: &MarkerEntry<'_>) -> (SharedText, bool) {
         match marker.name {
             Some(name) => (short(name), name.len() > MAX_NAME_BYTES),
@@ -120,7 +121,7 @@ impl SiteInfo {
         }
     }
 
-    /// Whether its markers say to which group they belong.
+    /// Whether its markers name their group.
     pub(super) fn names_group(&self) -> bool {
         self.role != Role::Span && self.fields.iter().any(|field| *field.key == *GROUP)
     }
@@ -152,7 +153,7 @@ impl FieldInfo {
     }
 }
 
-/// What an observer gets of a marker.
+/// A decoded marker.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct DecodedMarker {
@@ -161,12 +162,12 @@ pub struct DecodedMarker {
     pub group: Option<SharedText>,
     pub fields: Vec<Field>,
     pub flows: Vec<Flow>,
-    /// Something is left out.
+    /// Parts of the marker are left out.
     pub cut: bool,
 }
 
-/// Decodes the markers of a process as an observer gets them: for the fuzzer. Never panics, whatever
-/// the bytes are.
+/// Decodes the markers of a process as for an observer. For the fuzzer: never panics, whatever the
+/// bytes are.
 #[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct MarkerDecoder(Names);
@@ -186,7 +187,7 @@ impl MarkerDecoder {
 pub(super) struct Payload {
     pub(super) fields: Vec<Field>,
     pub(super) flows: Vec<Flow>,
-    /// The group that it names.
+    /// The group that the payload names.
     pub(super) group: Option<SharedText>,
     pub(super) cut: bool,
 }
@@ -195,7 +196,7 @@ impl Payload {
     /// Decodes the payload of a marker of this site.
     pub(super) fn of(marker: &MarkerEntry<'_>, site: &SiteInfo) -> Self {
         let mut payload = Self::default();
-        let mut room = Room { bytes: MAX_BYTES, values: MAX_VALUES };
+        let mut room = TextBudget { bytes: MAX_BYTES, values: MAX_VALUES };
         let values = PayloadReader::new(marker.payload).map_while(Result::ok);
         for (field, value) in site.fields.iter().zip(values) {
             let value = room.value(value);
@@ -211,12 +212,12 @@ impl Payload {
         payload
     }
 
-    /// A field's value.
+    /// The value of a field.
     pub(super) fn value(&self, key: &str) -> Option<&Value> {
         self.fields.iter().find(|field| *field.key == *key).map(|field| &field.value)
     }
 
-    /// The number of the span that it belongs to.
+    /// The number of the span that the marker belongs to.
     pub(super) fn span(&self) -> Option<u64> {
         match self.value("span") {
             Some(Value::U64(span)) => Some(*span),
@@ -224,7 +225,7 @@ impl Payload {
         }
     }
 
-    /// A field's text.
+    /// The text of a field.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         match self.value(key) {
             Some(Value::Text(text)) => Some(text),
@@ -232,20 +233,20 @@ impl Payload {
         }
     }
 
-    /// The same, where something else of its marker is left out too.
+    /// Marks the payload as cut if another part of its marker is cut.
     pub(super) const fn cut_if(mut self, is_cut: bool) -> Self {
         self.cut |= is_cut;
         self
     }
 
-    /// The same without what only pairs a start with its end.
+    /// Removes the number that only pairs a start with its end.
     pub(super) fn without_number(mut self) -> Self {
         self.fields.retain(|field| *field.key != *"span" && *field.key != *GROUP);
         self
     }
 }
 
-/// As the profile writes flow identifiers: texts as they are, numbers in hexadecimal.
+/// Formats a flow identifier as in the profile: texts unchanged, numbers in hexadecimal.
 fn flow_id(value: &Value) -> Option<String> {
     match value {
         Value::Text(text) => Some(text.clone()),
@@ -255,13 +256,13 @@ fn flow_id(value: &Value) -> Option<String> {
     }
 }
 
-/// What is left of the bounds of a payload.
-struct Room {
+/// The remaining bounds of a payload.
+struct TextBudget {
     bytes: usize,
     values: usize,
 }
 
-impl Room {
+impl TextBudget {
     fn value(&mut self, value: FieldValue<'_>) -> Value {
         if self.values == 0 {
             return Value::None;
@@ -294,12 +295,12 @@ impl Room {
     }
 }
 
-/// As much of a name as an observer gets.
+/// Shortens a name to the limit for observers.
 fn short(name: &str) -> SharedText {
     start_of(name, MAX_NAME_BYTES).into()
 }
 
-/// The first whole characters of a text, at most this many bytes.
+/// The longest prefix of a text with at most `most` bytes, cut between characters.
 fn start_of(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {

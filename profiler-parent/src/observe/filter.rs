@@ -1,15 +1,17 @@
-//! Which markers an observer wants.
+//! Selects the markers that an observer receives.
 //!
-//! A filter is plain data, so that it can come from a command line or a page. Every part that is set must hold.
+//! A filter is plain data: a command line or a page can produce it. A marker must match every part
+//! that is set.
 
 use serde::{Deserialize, Serialize};
 
 use super::event::{ObservedMarker, Origin, SharedText};
 
-/// The group that reaches every observer of a group.
+/// The group name that matches the filters of all groups.
 pub const ALL_GROUPS: &str = "*";
 
-/// Which markers an observer wants; by default all. Patterns may have `*` (any text) and `?` (any character).
+/// Selects markers for an observer; by default all. In patterns, `*` matches any text and `?` any
+/// character.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,38 +23,41 @@ pub const ALL_GROUPS: &str = "*";
 #[serde(default)]
 #[non_exhaustive]
 pub struct Filter {
-    /// Pattern of the process's name, or its number.
+    /// Pattern of the process name, or the process id.
     pub process: Option<String>,
-    /// Pattern of the thread's name, or its number.
+    /// Pattern of the thread name, or the thread id.
     pub thread: Option<String>,
-    /// Name of a group: what belongs to it, or to all groups. What belongs to none is not wanted then.
+    /// Name of a group. Selects markers of this group or of all groups; markers without a group do
+    /// not match.
     pub group: Option<String>,
     /// Name of the category.
     pub category: Option<String>,
     /// Pattern of the marker's name.
     pub name: Option<String>,
-    /// Nanoseconds that it takes at least. Points take none.
+    /// Minimum duration in nanoseconds. Instants have a duration of 0.
     pub min_duration_ns: u64,
 }
 
 impl Filter {
-    /// Processes whose name matches, or with this number.
+    /// Selects processes whose name matches, or with this id.
     #[must_use]
     pub fn process(mut self, pattern: impl Into<String>) -> Self {
         self.process = Some(pattern.into());
         self
     }
 
-    /// Threads whose name matches, or with this number.
+    /// Selects threads whose name matches, or with this id.
     #[must_use]
     pub fn thread(mut self, pattern: impl Into<String>) -> Self {
         self.thread = Some(pattern.into());
         self
     }
 
-    /// What belongs to this group; see [`SpanOptions::group`](profiler_core::marker::SpanOptions::group). A field
-    /// with the key `group` puts its marker into a group too. These groups are names in the timeline: a group of
-    /// [`groups`](profiler_core::groups) that is entered is none of them, however it is called. For both: a span with the
+    /// Selects markers of this group; see
+    /// [`SpanOptions::group`](profiler_core::marker::SpanOptions::group). A field with the key
+    /// `group` also assigns its marker to a group. These groups are names in the timeline: entering
+    /// a group of [`groups`](profiler_core::groups) does not assign markers to a group of the same
+    /// name. To have both, open a span with the same name beside the guard.
     /// same name beside the guard.
     #[must_use]
     pub fn group(mut self, name: impl Into<String>) -> Self {
@@ -60,28 +65,28 @@ impl Filter {
         self
     }
 
-    /// This category.
+    /// Selects this category.
     #[must_use]
     pub fn category(mut self, name: impl Into<String>) -> Self {
         self.category = Some(name.into());
         self
     }
 
-    /// Markers whose name matches.
+    /// Selects markers whose name matches.
     #[must_use]
     pub fn name(mut self, pattern: impl Into<String>) -> Self {
         self.name = Some(pattern.into());
         self
     }
 
-    /// What takes at least this long.
+    /// Selects markers with at least this duration.
     #[must_use]
     pub fn min_duration(mut self, duration: std::time::Duration) -> Self {
         self.min_duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self
     }
 
-    /// Whether it wants this.
+    /// Whether the filter selects this marker.
     pub(super) fn wants(&self, one: &Head<'_>) -> bool {
         one.duration_ns >= self.min_duration_ns
             && self.category.as_deref().is_none_or(|category| category == one.category)
@@ -108,7 +113,7 @@ fn belongs(group: &str, groups: &[SharedText]) -> bool {
     groups.iter().any(|one| **one == *group || **one == *ALL_GROUPS)
 }
 
-/// What a filter looks at.
+/// The parts of a marker that a filter checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head<'a> {
     pub(super) origin: &'a Origin,
@@ -119,18 +124,18 @@ pub(super) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Of a marker that took `duration_ns`, or has been running for that time.
+    /// For a marker that took `duration_ns`, or has been running for that time.
     pub(super) fn of(marker: &'a ObservedMarker, duration_ns: u64) -> Self {
         let ObservedMarker { origin, name, category, groups, .. } = marker;
         Self { origin, name, category, groups, duration_ns }
     }
 }
 
-/// Whether a text is of this pattern. Takes at most the product of both lengths.
+/// Whether a text matches a pattern. Takes at most as many steps as the product of both lengths.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut at, mut from) = (0, 0);
-    // After the last star: where the pattern goes on, and up to where the star reaches.
+    // The pattern position after the last star, and the text position up to which the star matches.
     let mut star: Option<(usize, usize)> = None;
     while from < text.len() {
         match pattern.get(at) {
@@ -191,7 +196,7 @@ mod tests {
         assert!(!wants(&a, &["b".into()], 0) && !wants(&a, &[], 0) && !wants(&a, &["".into()], 0));
     }
 
-    /// The pattern by trying everything.
+    /// Matches a pattern by trying every possibility.
     fn naive(pattern: &[char], text: &[char]) -> bool {
         match (pattern.split_first(), text.split_first()) {
             (None, _) => text.is_empty(),

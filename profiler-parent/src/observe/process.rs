@@ -1,6 +1,8 @@
-//! One process as observers see it: its pool read as it grows, its open spans, the names of its threads.
+//! The state of one observed process: the reader of its pool, its open spans, the names of its
+//! threads.
 //!
-//! Held by the reader thread, one per process that is not known to be over. Nothing is asked of the process.
+//! Owned by the reader thread, one per process that has not been read to its end. Invariant: no
+//! request is sent to the process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,21 +20,21 @@ use super::spans::{OpenSpan, Spans};
 use super::subscriber::{Subscriber, Tallies};
 use crate::session_time::SessionNs;
 
-/// Threads whose names are remembered per process.
+/// Limit on the remembered thread names per process.
 const MOST_THREADS: usize = 1 << 16;
-/// Every how-manieth pass looks whether threads with open spans have ended.
+/// Passes between two checks for exited threads that have open spans.
 const LOOK_EVERY: u64 = 5;
 
-/// What one pass of the reader thread goes by.
+/// The parameters of one pass of the reader thread.
 pub(super) struct Pass<'a> {
     pub(super) number: u64,
     pub(super) converter: TimeConverter,
     pub(super) clock: BatchClock,
-    /// Threads of this process that are not observed: they serve observers.
+    /// Threads of this process that serve observers, and are therefore not observed.
     pub(super) quiet: &'a BTreeSet<ThreadId>,
     pub(super) subscribers: &'a mut [Subscriber],
     pub(super) next_span: &'a mut u64,
-    /// Bytes that are read of one process; the rest is left to the next pass.
+    /// Limit on the bytes read from one process; the rest is left to the next pass.
     pub(super) budget: u64,
 }
 
@@ -46,7 +48,7 @@ pub(super) struct Watched {
     threads: HashMap<ThreadId, Known>,
     progress: Progress,
     is_unreadable: bool,
-    /// It has ended: what is read now is the last of it.
+    /// The process has ended: the next read is the last one.
     pub(super) is_over: bool,
 }
 
@@ -56,7 +58,7 @@ struct Known {
     name: SharedText,
     index: ThreadIndex,
     registered: Timestamp,
-    /// It had ended when it was looked at.
+    /// The thread had exited when it was last checked.
     has_ended: bool,
 }
 
@@ -82,7 +84,7 @@ impl Watched {
         }
     }
 
-    /// Reads what was added, and passes it to the subscribers that want it.
+    /// Reads the new entries, and passes them to the subscribers that want them.
     pub(super) fn advance(&mut self, pass: &mut Pass<'_>) {
         let Self { identity, follower, names, spans, threads, .. } = self;
         let Some(follower) = follower else { return };
@@ -102,7 +104,7 @@ impl Watched {
             Err(_) => (self.follower, self.is_unreadable) = (None, true),
         }
         if self.progress.is_behind {
-            return; // what is missing may come yet
+            return; // the missing entries may still arrive
         }
         self.spans.end_pass(pass.number);
         if pass.number.is_multiple_of(LOOK_EVERY) {
@@ -110,8 +112,8 @@ impl Watched {
         }
     }
 
-    /// Drops the open spans without a number of threads that have exited. A thread may record until it
-    /// exits, so its spans are dropped one check after it was seen to have exited.
+    /// Drops the unnumbered open spans of exited threads. A thread may record until it exits, so
+    /// its spans are dropped one check after its exit was seen.
     fn forget_who_ended(&mut self) {
         let Some(follower) = &self.follower else { return };
         for tid in self.spans.threads().collect::<Vec<_>>() {
@@ -127,11 +129,11 @@ impl Watched {
         }
     }
 
-    /// Reads the last of it. What is open stays unfinished.
+    /// Reads the process to its end. Spans that are still open are reported as unfinished.
     pub(super) fn conclude(&mut self, pass: &mut Pass<'_>) {
         pass.budget = u64::MAX;
         self.advance(pass);
-        self.advance(pass); // by then the number of evicted entries is known
+        self.advance(pass); // now the number of evicted entries is known
         for (number, span) in self.spans.take_all() {
             let marker = span.as_shown(number, pass.converter);
             let marker = ObservedMarker { unfinished: true, ..marker };
@@ -140,7 +142,7 @@ impl Watched {
         }
     }
 
-    /// Its open spans.
+    /// The open spans of the process.
     pub(super) fn open(&self) -> impl Iterator<Item = (SpanNumber, &OpenSpan)> {
         self.spans.open()
     }
@@ -154,7 +156,7 @@ impl Watched {
     }
 }
 
-/// Remembers how a thread is called, and that another had its number before.
+/// Remembers the name of a thread. If an earlier thread had the same id, drops its open spans.
 fn note_thread(thread: &ThreadInfo, threads: &mut HashMap<ThreadId, Known>, spans: &mut Spans) {
     let known = threads.get(&thread.tid);
     let is_same = known.is_some_and(|known| known.registered == thread.registered);
@@ -183,7 +185,7 @@ fn tell(pass: &mut Pass<'_>, marker: &ObservedMarker, began: Timestamp, last: Ti
     }
 }
 
-/// One marker on its way to the observers.
+/// Processes one marker for the subscribers.
 struct Taking<'a, 'p> {
     identity: &'a Identity,
     spans: &'a mut Spans,
@@ -217,7 +219,7 @@ impl Taking<'_, '_> {
         self.site.name_of(marker).0
     }
 
-    /// What distinguishes timers of one name.
+    /// The text that distinguishes timers of the same name.
     fn label(&self, payload: &Payload) -> Option<String> {
         let is_text = self.site.role == Role::Text;
         payload.text("name").filter(|_| is_text).map(str::to_owned)
@@ -239,7 +241,7 @@ impl Taking<'_, '_> {
         groups
     }
 
-    /// A marker that is complete.
+    /// Reports a complete marker.
     fn finished(
         &mut self,
         marker: &MarkerEntry<'_>,

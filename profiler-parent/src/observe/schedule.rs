@@ -1,5 +1,7 @@
-//! When the next batch is due: on a fixed grid, so that a late one does not push back all that follow; and when pools are
-//! read, which is no rarer.
+//! When batches are due and when pools are read.
+//!
+//! Used by the reader thread. Batches are due on a fixed grid, so a late batch does not delay the
+//! following ones. Pools are read at least as often.
 
 use crate::session_time::SessionNs;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 /// The shortest time between two batches.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// When the batches of one observer are due.
+/// The schedule of the batches of one observer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     period_ns: i64,
@@ -29,7 +31,7 @@ impl Schedule {
         now >= self.due
     }
 
-    /// The next one is due at the next point of the grid after `now`; those that were missed are left out.
+    /// Advances to the next point of the grid after `now`, skipping missed points.
     pub(super) fn step(&mut self, now: SessionNs) {
         let late = now.0.saturating_sub(self.due.0).max(0);
         let periods = (late / self.period_ns).saturating_add(1);
@@ -37,16 +39,16 @@ impl Schedule {
     }
 }
 
-/// Time between two passes while batches may become large before their time, as long as passes are cheap.
+/// Time between two passes while batches may fill up before they are due and passes are cheap.
 const SOON: i64 = 50_000_000;
 /// With many processes: interval = 50 × the cost of the last pass, so passes use at most 2 % of a
 /// processor.
 const REST: i64 = 50;
 /// The longest time between two passes, whatever the periods of observers are: the pools of dead
-/// processes stay open until then.
+/// processes stay open until the next pass.
 const ROLL: i64 = 1_000_000_000;
 
-/// When the next pass is due for its own sake.
+/// When the next pass is due, independently of scheduled batches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     last: SessionNs,
@@ -58,13 +60,13 @@ impl Pace {
         Self { last: SessionNs(0), soon_ns: SOON }
     }
 
-    /// A pass began and ended then.
+    /// Notes the start and the end of a pass.
     pub(super) fn note(&mut self, began: SessionNs, ended: SessionNs) {
         let took = ended.0.saturating_sub(began.0);
         (self.last, self.soon_ns) = (ended, took.saturating_mul(REST).clamp(SOON, ROLL));
     }
 
-    /// When the next one is due; soon if an observer wants batches by their size.
+    /// When the next pass is due; sooner if an observer wants batches by their size.
     pub(super) const fn due(&self, by_size: bool) -> SessionNs {
         SessionNs(self.last.0.saturating_add(if by_size { self.soon_ns } else { ROLL }))
     }

@@ -1,7 +1,9 @@
-//! One observer as the reader thread sees it: its filter, its schedule, and what waits for its next batch.
+//! One observer on the side of the reader thread: its filter, its schedule, and its pending
+//! markers.
 //!
-//! Invariants: a batch is sent only if something happened; what does not fit into the observer's queue is counted,
-//! and the reader thread never waits for it. When this is dropped the observer's queue is closed.
+//! Owned by the reader thread. Invariants: a batch is sent only if something happened; a batch that
+//! does not fit into the observer's queue is counted, and the reader thread never waits for room.
+//! Dropping the subscriber closes the queue.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -15,20 +17,22 @@ use super::schedule::Schedule;
 use super::spans::OpenSpan;
 use crate::session_time::SessionNs;
 
-/// Running spans that a batch lists.
+/// Limit on the running spans in a batch.
 const MOST_RUNNING: usize = 256;
 
-/// How an observer wants to be served.
+/// Options of an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ObserverOptions {
     /// Time between two batches while something happens. Default: 200 ms; at least 5 ms.
     pub period: Duration,
-    /// Markers after which a batch is sent without waiting for the period. Default: 2048. It is looked for them every 50 ms,
-    /// rarer where that costs much, but once a second; `usize::MAX` if only a quarter of the queue is a reason to send before
-    /// the period is over, which is looked for once a second.
+    /// Markers after which a batch is sent before the period ends. Default: 2048. The number is
+    /// checked every 50 ms, or less often if reading is expensive, but at least once a second. With
+    /// `usize::MAX`, a batch is sent early only if it would fill a quarter of the queue, which is
+    /// checked once a second.
     pub batch_markers: usize,
-    /// Bytes that may wait in the queue, besides the batch that waits to be sent. Default: 8 MiB.
+    /// Limit on the bytes in the queue, not counting the batch that is being filled. Default: 8
+    /// MiB.
     pub queue_bytes: usize,
 }
 
@@ -39,21 +43,21 @@ impl Default for ObserverOptions {
 }
 
 impl ObserverOptions {
-    /// With this time between two batches.
+    /// Sets the time between two batches.
     #[must_use]
     pub const fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
     }
 
-    /// With at most about this many markers in a batch.
+    /// Sets the approximate limit on the markers in a batch.
     #[must_use]
     pub const fn batch_markers(mut self, markers: usize) -> Self {
         self.batch_markers = markers;
         self
     }
 
-    /// With a queue of this many bytes.
+    /// Sets the limit on the bytes in the queue.
     #[must_use]
     pub const fn queue_bytes(mut self, bytes: usize) -> Self {
         self.queue_bytes = bytes;
@@ -61,7 +65,7 @@ impl ObserverOptions {
     }
 }
 
-/// What was lost, of all processes together.
+/// The losses of all processes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tallies {
     pub(super) missed: u64,
@@ -87,7 +91,7 @@ impl Tallies {
     }
 }
 
-/// What the observer was reported last, besides markers.
+/// The state last reported to the observer, besides markers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ReportedState {
     running: Vec<(SpanNumber, usize)>,
@@ -100,9 +104,9 @@ struct ReportedState {
 pub(super) struct Subscriber {
     filter: Filter,
     options: ObserverOptions,
-    /// When it came.
+    /// When the observer was attached.
     since: Timestamp,
-    /// What was there before it came has been read.
+    /// The entries from before the observer was attached have been read.
     caught_up: bool,
     schedule: Schedule,
     queue: Weak<BatchQueue>,
@@ -141,17 +145,18 @@ impl Subscriber {
         }
     }
 
-    /// Whether the observer is still there.
+    /// Whether the observer still exists.
     pub(super) fn is_there(&self) -> bool {
         self.queue.strong_count() > 0
     }
 
-    /// Whether a number of markers is a reason to send a batch before its time.
+    /// Whether the number of markers can cause a batch before it is due.
     pub(super) const fn wants_batches_by_size(&self) -> bool {
         self.options.batch_markers < usize::MAX
     }
 
-    /// It comes now. Only the reader thread can say so: what an earlier pass has read it will not see.
+    /// Sets the time of attachment to now. Called by the reader thread: the observer does not
+    /// receive entries that an earlier pass has read.
     pub(super) fn begin(&mut self) -> Timestamp {
         self.since = Timestamp::now();
         self.since
@@ -161,18 +166,19 @@ impl Subscriber {
         &mut self.schedule
     }
 
-    /// Everything that was there when it came has been read: from now on all that is read is new.
+    /// Ends the first read: all entries from before the attachment have been read, later ones are
+    /// new.
     pub(super) fn catch_up(&mut self, tallies: Tallies) {
         (self.caught_up, self.at_first, self.tallies) = (true, tallies, tallies);
         self.reported.tallies = Tallies { unreadable: tallies.unreadable, ..Tallies::default() };
     }
 
-    /// Whether it wants something that ended then.
+    /// Whether the observer wants a marker that ended at `last`.
     pub(super) fn wants(&self, head: &Head<'_>, last: Timestamp) -> bool {
         (self.caught_up || last >= self.since) && self.filter.wants(head)
     }
 
-    /// Takes a marker that it wants.
+    /// Adds a marker that the observer wants.
     pub(super) fn take(&mut self, marker: &ObservedMarker, began: Timestamp, clock: BatchClock) {
         let marker = ObservedMarker { opened_before: began < self.since, ..marker.clone() };
         if let Some(number) = marker.span {
@@ -186,7 +192,7 @@ impl Subscriber {
         }
     }
 
-    /// Which spans are running now, of those that it wants.
+    /// Updates the running spans that the observer wants.
     pub(super) fn look_at<'a>(
         &mut self,
         open: impl Iterator<Item = (SpanNumber, &'a OpenSpan)>,
@@ -198,7 +204,7 @@ impl Subscriber {
         let mut wanted: Vec<(SpanNumber, &OpenSpan)> = open.filter(|(_, span)| wants(span)).collect();
         wanted.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
         let (mut running, mut bytes) = (Vec::new(), 0_usize);
-        // The latest: spans that never end must not hide those that run.
+        // The latest spans: spans that never end must not hide the others.
         for (number, span) in wanted.iter().take(MOST_RUNNING) {
             bytes = bytes.saturating_add(span.weight());
             if bytes > self.large() && !running.is_empty() {
@@ -212,12 +218,12 @@ impl Subscriber {
         self.running = (running, left_out as u64);
     }
 
-    /// Bytes after which a batch is large.
+    /// Bytes at which a batch is sent early.
     const fn large(&self) -> usize {
         self.options.queue_bytes / 4
     }
 
-    /// Sends what waits if anything happened since the last batch.
+    /// Sends the pending markers if anything happened since the last batch.
     pub(super) fn flush(&mut self, tallies: Tallies, clock: BatchClock) {
         self.tallies = tallies;
         if !self.pending.is_empty() || self.news() != self.reported {
@@ -277,7 +283,7 @@ mod tests {
     use super::super::event::{Detail, Origin, Shape};
     use super::*;
 
-    /// What one observer with a queue of this many bytes gets of these.
+    /// Returns the batch that an observer with a queue of this many bytes gets for these spans.
     fn running(spans: &[(SpanNumber, OpenSpan)], queue_bytes: usize) -> Batch {
         let start = SessionClock::start_now();
         let clock = BatchClock {

@@ -25,13 +25,13 @@ pub(super) const OTHER: &str = "(too many different texts)";
 #[derive(Debug)]
 pub(super) struct ProfileStrings {
     table: StringTable,
-    room: Room,
+    room: StringRoom,
     left_out: u64,
 }
 
 /// What there is room for.
 #[derive(Clone, Copy, Debug)]
-enum Room {
+enum StringRoom {
     Labels(Quota),
     Code,
     All(Quota),
@@ -40,7 +40,7 @@ enum Room {
 impl ProfileStrings {
     /// None yet; the labels of so many processes are to come.
     pub(super) fn new(processes: usize) -> Self {
-        let room = Room::Labels(Quota::new(0, LABEL_BYTES, processes));
+        let room = StringRoom::Labels(Quota::new(0, LABEL_BYTES, processes));
         Self { table: StringTable::default(), room, left_out: 0 }
     }
 
@@ -48,19 +48,19 @@ impl ProfileStrings {
     pub(super) fn begin_process(&mut self, is_root: bool) {
         let used = self.table.bytes();
         match &mut self.room {
-            Room::Labels(quota) | Room::All(quota) => quota.begin(used, is_root),
-            Room::Code => {}
+            StringRoom::Labels(quota) | StringRoom::All(quota) => quota.begin(used, is_root),
+            StringRoom::Code => {}
         }
     }
 
     /// All labels are there: names of code come next.
     pub(super) fn begin_code(&mut self) {
-        self.room = Room::Code;
+        self.room = StringRoom::Code;
     }
 
     /// From now on there is room for all texts; so many processes have some.
     pub(super) fn code_is_named(&mut self, processes: usize) {
-        self.room = Room::All(Quota::new(self.table.bytes(), ALL_BYTES, processes));
+        self.room = StringRoom::All(Quota::new(self.table.bytes(), ALL_BYTES, processes));
     }
 
     /// How many times a text found no room.
@@ -80,8 +80,8 @@ impl TextTable for ProfileStrings {
             return known;
         }
         let room = match &self.room {
-            Room::Labels(quota) | Room::All(quota) => quota.limit(),
-            Room::Code => CODE_BYTES,
+            StringRoom::Labels(quota) | StringRoom::All(quota) => quota.limit(),
+            StringRoom::Code => CODE_BYTES,
         };
         if self.table.bytes().saturating_add(text.len()) <= room {
             return self.table.intern(text);

@@ -1,19 +1,19 @@
-//! Libraries of a profile's process, and which of them an address lies in.
+//! The libraries of a profile's process, and the search for the library that contains an address.
 //!
-//! Used to name the addresses of a profile in the Gecko format. Nothing in a file is trusted: spans may
-//! overlap, be empty, or not be numbers.
+//! Used to name the addresses of a profile in the Gecko format. No value in a file is trusted:
+//! spans may overlap, be empty, or not be numbers.
 
 use serde::Deserialize;
 
 use super::table::Number;
 
-/// Where a library lay in its process, and which it is.
+/// A library, and its location in its process.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Lib {
     /// Shown name.
     pub(super) name: String,
-    /// Its file.
+    /// The path of its file.
     pub(crate) path: String,
     /// The name by which symbols are requested.
     pub(crate) debug_name: String,
@@ -23,14 +23,14 @@ pub(crate) struct Lib {
     pub(crate) code_id: Option<String>,
     /// Its first address.
     start: Option<Number>,
-    /// The address after its last.
+    /// One past its last address.
     end: Option<Number>,
-    /// What its first address is in the file's own addresses.
+    /// The file's own address that corresponds to `start`.
     offset: Option<Number>,
 }
 
 impl Lib {
-    /// What an address is to it, if it lies in it.
+    /// The address relative to the library, if the library contains it.
     fn relative(&self, address: f64) -> Option<f64> {
         let number = |number: &Option<Number>| number.map_or(f64::NAN, |number| number.0);
         let (start, end) = (number(&self.start), number(&self.end));
@@ -40,15 +40,16 @@ impl Lib {
     }
 }
 
-/// The libraries of a process by where they begin.
+/// The libraries of a process, ordered by start address.
 #[derive(Debug)]
 pub(super) struct AddressMap<'l>(Vec<(f64, &'l Lib)>);
 
-/// So many libraries before an address are tried. Mappings do not overlap, but the spans of two libraries may.
+/// The number of libraries before an address that are tried. Mappings do not overlap, but the spans
+/// of two libraries may.
 const MOST_TRIED: usize = 8;
 
 impl<'l> AddressMap<'l> {
-    /// Sorts them.
+    /// Sorts the libraries by start address.
     pub(super) fn of(libs: &'l [Lib]) -> Self {
         let start = |lib: &Lib| lib.start.map(|start| start.0).filter(|start| start.is_finite());
         let mut libs: Vec<_> = libs.iter().filter_map(|lib| Some((start(lib)?, lib))).collect();
@@ -56,17 +57,18 @@ impl<'l> AddressMap<'l> {
         Self(libs)
     }
 
-    /// The address that a text is, and the library that it lies in.
+    /// Parses a text as an address, and finds the library that contains it.
     pub(super) fn find(&self, text: &str) -> Option<(&'l Lib, u64)> {
         let digits = text.strip_prefix("0x").filter(|digits| digits.len() <= 16)?;
-        let address = u64::from_str_radix(digits, 16).ok()? as f64; // exact below 2^53, where all code of user space is
+        // exact below 2^53; user code lies below
+        let address = u64::from_str_radix(digits, 16).ok()? as f64;
         let beyond = self.0.partition_point(|(start, _)| *start <= address);
         let mut before = self.0.get(..beyond)?.iter().rev().take(MOST_TRIED);
         before.find_map(|(_, lib)| Some((*lib, lib.relative(address)? as u64)))
     }
 }
 
-/// The address of the code that ran: a caller's is where the call returns to, one byte beyond it.
+/// The address of the code that ran. A caller's address is the return address, one byte too far.
 pub(super) const fn code_of(address: u64, is_leaf: bool) -> u64 {
     if is_leaf { address } else { address.saturating_sub(1) }
 }

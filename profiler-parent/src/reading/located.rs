@@ -1,7 +1,9 @@
-//! The tables of one thread in the Gecko form, whose frames are texts: a name, or an address that gets one.
+//! The tables of one thread in the Gecko form, whose frames are texts: a name, or an address that
+//! gets a name.
 //!
-//! The same address is another place for a caller than for the innermost function, and may be several functions that
-//! the compiler made one; so a stack of the file becomes one node as a caller and another as a leaf.
+//! Used by [`super::reader`]. The same address means different code for a caller and for the
+//! innermost function, and may stand for several inlined functions. So a stack of the file becomes
+//! one node as a caller and another as a leaf.
 
 use std::collections::HashMap;
 
@@ -10,14 +12,14 @@ use super::namer::{Namer, UNNAMED};
 use super::stacks::{Frame, FrameId, Func, FuncId, Node, NodeId, Tables, TextId, narrow};
 use super::thread::RawThread;
 
-/// What the names come from.
+/// The sources of names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'n> {
     pub(super) libs: &'n AddressMap<'n>,
     pub(super) namer: &'n Namer,
 }
 
-/// Tables while they grow; everything in them is there once.
+/// Tables that are being built; each entry is unique.
 #[derive(Debug, Default)]
 pub(super) struct Located {
     pub(super) tables: Tables,
@@ -27,12 +29,12 @@ pub(super) struct Located {
     nodes: HashMap<(Option<NodeId>, FrameId), NodeId>,
     /// The frames at a location, the outermost first.
     known: HashMap<(usize, bool, Option<u32>), Vec<FrameId>>,
-    /// The node of each stack of the file, for what it calls.
+    /// The node of each stack of the file, as a caller.
     callers: Vec<Option<NodeId>>,
 }
 
 impl Located {
-    /// The tables of a thread but for its leaves.
+    /// The tables of a thread without its leaves.
     pub(super) fn of(thread: &RawThread, names: Names<'_>) -> Self {
         let mut located = Self::default();
         let [prefixes, frames] = &thread.stacks.0;
@@ -43,7 +45,7 @@ impl Located {
         located
     }
 
-    /// The node of a stack that nothing was called from. A row of the file's table.
+    /// The node of a stack as a leaf. `stack` is a row of the file's table.
     pub(super) fn leaf(&mut self, thread: &RawThread, stack: usize, names: Names<'_>) -> Option<NodeId> {
         (stack < self.callers.len()).then(|| self.node(thread, stack, true, names)).flatten()
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The logs of one process's object. In the processed format they are those of all processes.
+/// The logs of one process's object. In the processed format they contain all processes.
 #[derive(Debug, Default)]
 pub struct Logs {
     /// `profilingLog`, by process.
@@ -14,10 +14,10 @@ pub struct Logs {
     pub gathering: BTreeMap<String, GatheringLog>,
 }
 
-/// What a process says about its entries.
+/// A process's log of its entries.
 #[derive(Debug, Deserialize)]
 pub struct ProfilingLog {
-    /// All of its threads together.
+    /// The sum over all of its threads.
     pub total: Option<EntryTotals>,
 }
 
@@ -30,9 +30,9 @@ pub struct EntryTotals {
     pub delivered: u64,
     /// Entries that were evicted.
     pub evicted: u64,
-    /// Entries that were not complete.
+    /// Entries that were incomplete.
     pub unfinished: u64,
-    /// The sum of the drops, and each reason by its name.
+    /// The sum of the drops, and the count of each reason by its name.
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
@@ -45,7 +45,7 @@ impl EntryTotals {
     }
 }
 
-/// What a capture says about its course.
+/// A capture's log.
 #[derive(Debug, Deserialize)]
 pub struct GatheringLog {
     /// Every process of the session.
@@ -70,7 +70,7 @@ pub struct GatheredProcess {
     pub delivered: u64,
     /// Entries that were evicted.
     pub evicted: u64,
-    /// Entries that were not complete.
+    /// Entries that were incomplete.
     pub unfinished: u64,
     /// Dropped entries by reason.
     pub dropped: BTreeMap<String, u64>,

@@ -1,4 +1,5 @@
-//! The markers of a thread as they stand in the file, in either form: rows (Gecko), or a column per key (processed).
+//! The markers of a thread as the file has them, in either form: rows (Gecko), or a column per key
+//! (processed).
 //!
 //! Payloads stay text until they are written again.
 
@@ -10,15 +11,15 @@ use serde_json::value::RawValue;
 use super::json::{Items, List, Members, skip};
 use super::table::column;
 
-/// Columns but for the payload, in the Gecko form's order of rows.
+/// The columns without the payload, in the order of the Gecko form's rows.
 const KEYS: [&str; 5] = ["name", "startTime", "endTime", "phase", "category"];
-/// Where the payload stands in a row of a file that does not say it.
+/// The place of the payload in a row of a file without a schema.
 const DATA: usize = 5;
 
-/// A marker; what it does not have is NaN.
+/// A marker; missing numbers are NaN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawMarker<'m> {
-    /// A place in the thread's or the profile's texts.
+    /// An index into the thread's or the profile's texts.
     pub(crate) name: f64,
     /// Milliseconds.
     pub(crate) start: f64,
@@ -39,7 +40,7 @@ pub(crate) struct RawMarkers {
 }
 
 impl RawMarkers {
-    /// In the order of the file.
+    /// Iterates in the order of the file.
     pub(crate) fn iter(&self) -> impl Iterator<Item = RawMarker<'_>> {
         let [names, starts, ends, phases, categories] = &self.columns;
         let at = |column: &[f64], row: usize| column.get(row).copied().unwrap_or(f64::NAN);
@@ -96,7 +97,7 @@ impl Members for ReadMarkers {
     }
 }
 
-/// Rows, or the payloads alone.
+/// Reads rows, or the payloads alone.
 impl Items for ReadMarkers {
     const NAME: &'static str = "markers' data";
 

@@ -1,6 +1,8 @@
-//! Names of addresses in a profile that has none, from the files of this machine: as `profiler view` answers for them.
+//! Names the addresses of a profile without names, from the files of this machine, as
+//! `profiler view` does.
 //!
-//! Addresses are collected first, then every file is read once. What has no names is said, with the reason.
+//! Addresses are collected first, then every file is read once. Libraries without names are
+//! reported, with the reason.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,10 +13,10 @@ use super::addresses::Lib;
 use crate::symbols::server_api::Library;
 use crate::symbols::{ModuleKey, Place, SourceFrame, SymbolOptions, Symbols, Wanted};
 
-/// A function of which only file and line are known.
+/// The name of a function of which only file and line are known.
 pub(super) const UNNAMED: &str = "(unnamed)";
 
-/// A library of which no address has a name.
+/// A library whose addresses have no names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Nameless {
     /// Its name.
@@ -26,24 +28,24 @@ pub struct Nameless {
 /// Path and build id.
 type Key = (String, Vec<u8>);
 
-/// See the [module](self).
+/// Names addresses. See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Namer {
-    /// With the library's name.
+    /// The requested addresses, with the library's name.
     asked: BTreeMap<Key, (String, BTreeSet<u64>)>,
     found: HashMap<Key, HashMap<u64, Arc<Place>>>,
     nameless: Vec<Nameless>,
 }
 
 impl Namer {
-    /// Wants to know an address.
+    /// Requests the name of an address.
     pub(super) fn ask(&mut self, lib: &Lib, address: u64) {
         let (_, addresses) =
             self.asked.entry(key(lib)).or_insert_with(|| (lib.name.clone(), BTreeSet::new()));
         addresses.insert(address);
     }
 
-    /// Looks up all that was asked for.
+    /// Looks up all requested addresses.
     pub(super) fn look_up(&mut self, options: SymbolOptions) {
         let mut symbols = Symbols::new(options);
         let asked: Vec<_> = std::mem::take(&mut self.asked).into_iter().collect();
@@ -68,14 +70,14 @@ impl Namer {
         }
     }
 
-    /// The functions at an address with their files and lines, the innermost first; none if they are
-    /// not known.
+    /// The functions at an address with their files and lines, the innermost first; none if they
+    /// are unknown.
     pub(super) fn frames(&self, lib: &Lib, address: u64) -> &[SourceFrame] {
         let place = self.found.get(&key(lib)).and_then(|places| places.get(&address));
         place.filter(|place| place.is_named()).map_or(&[], |place| &place.frames)
     }
 
-    /// Libraries of which no address has a name.
+    /// The libraries whose addresses have no names.
     pub(super) fn into_nameless(self) -> Vec<Nameless> {
         self.nameless
     }

@@ -1,7 +1,8 @@
-//! A profile in a file, read as a stream: first what its threads refer to, then one thread at a time.
+//! Reads a profile file as a stream: first the data that its threads refer to, then one thread at a
+//! time.
 //!
-//! Called by `profiler info` and by every export. Held is what the [survey](super::survey) holds, and
-//! one thread; never the text of the file.
+//! Called by `profiler info` and by every export. Invariant: memory holds the
+//! [survey](super::survey) and one thread, never the text of the file.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -32,7 +33,7 @@ pub enum ReadError {
         #[source]
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is not a profile.
     #[error("{} is not a profile: {why}", path.display())]
     NotAProfile {
         /// The file.
@@ -45,27 +46,27 @@ pub enum ReadError {
 /// A thread of a profile.
 #[derive(Debug)]
 pub struct Thread<'t> {
-    /// The object that it is in.
+    /// The object that contains it.
     pub part: PartId,
     /// Its process's name.
     pub(crate) process: &'t str,
-    /// Its name as it is shown.
+    /// Its shown name.
     pub(crate) name: &'t str,
-    /// The thread as it stands in the file.
+    /// The thread as the file has it.
     pub raw: &'t RawThread,
-    /// What its samples refer to.
+    /// The tables that its samples refer to.
     pub tables: &'t Tables,
-    /// Whether the tables are its own (Gecko format), and not those of all threads.
+    /// Whether the tables are its own (Gecko format), and not shared by all threads.
     pub has_own_tables: bool,
     /// The stack of each sample.
     pub nodes: &'t [Option<NodeId>],
-    /// What the names and texts of its markers are places in.
+    /// The texts that the names and texts of its markers index.
     pub(crate) texts: &'t [String],
 }
 
-/// Takes the threads of a profile.
+/// Receives the threads of a profile.
 pub trait ThreadSink {
-    /// Why it can take no more.
+    /// Why it cannot receive more.
     type Error: From<ReadError>;
     /// Whether it needs markers.
     const WITH_MARKERS: bool = false;
@@ -77,7 +78,7 @@ pub trait ThreadSink {
     fn thread(&mut self, thread: &Thread<'_>, survey: &Survey) -> Result<(), Self::Error>;
 }
 
-/// See the [module](self).
+/// Reads a profile. See the [module](self).
 #[derive(Debug)]
 pub struct ProfileReader {
     path: PathBuf,
@@ -88,7 +89,7 @@ pub struct ProfileReader {
 }
 
 impl ProfileReader {
-    /// Reads a profile once, compressed or not, and looks up the names that are wanted.
+    /// Reads a profile once, compressed or not, and looks up the requested names.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -104,12 +105,12 @@ impl ProfileReader {
         Ok(Self { path: path.to_owned(), file, survey, length })
     }
 
-    /// Everything but the threads.
+    /// All data except the threads.
     pub const fn survey(&self) -> &Survey {
         &self.survey
     }
 
-    /// Everything but the threads.
+    /// All data except the threads.
     pub fn into_survey(self) -> Survey {
         self.survey
     }
@@ -119,7 +120,7 @@ impl ProfileReader {
         self.length
     }
 
-    /// Reads the profile again, and gives all threads to `sink` in the order of the file.
+    /// Reads the profile again, and passes all threads to `sink` in the order of the file.
     ///
     /// # Errors
     /// The error of `sink`, or [`ReadError`].
@@ -133,7 +134,7 @@ impl ProfileReader {
     }
 }
 
-/// Walks through the text of a file, whose length is returned.
+/// Walks through the text of a file. Returns the length of the text.
 fn read<V: Visit>(path: &Path, file: &File, visit: &mut V) -> Result<u64, ReadError> {
     let text = text(file).map_err(|source| ReadError::Read { path: path.to_owned(), source })?;
     let length = Cell::new(0);
@@ -142,7 +143,7 @@ fn read<V: Visit>(path: &Path, file: &File, visit: &mut V) -> Result<u64, ReadEr
     Ok(length.get())
 }
 
-/// Counts what is read.
+/// Counts the bytes read.
 struct Counted<'c, R> {
     from: R,
     count: &'c Cell<u64>,
@@ -200,7 +201,7 @@ impl<S: ThreadSink> Give<'_, S> {
     }
 }
 
-/// The tables of a thread that brings its own, and the nodes of its samples.
+/// The tables of a thread that has its own, and the nodes of its samples.
 fn own_tables(survey: &Survey, at: PartId, thread: &RawThread) -> Option<(Tables, Vec<Option<NodeId>>)> {
     if survey.meta.is_processed() {
         return None;

@@ -1,4 +1,4 @@
-//! The tables that all threads share in the processed form, as they stand in the file.
+//! The tables that all threads share in the processed form, as the file has them.
 
 use serde::de::MapAccess;
 
@@ -7,7 +7,7 @@ use super::stacks::{Frame, FrameId, Func, FuncId, Node, NodeId, Tables, TextId, 
 use super::table::{Columns, Table};
 
 const NONE: usize = usize::MAX;
-/// In the flags of a function: it has a resource.
+/// The flag of a function that has a resource.
 const HAS_RESOURCE: usize = 4;
 
 /// The columns that are needed.
@@ -27,7 +27,7 @@ pub(super) struct SharedTables {
 }
 
 impl SharedTables {
-    /// As all formats read them.
+    /// Converts them to the common form of all formats.
     pub(super) fn into_tables(mut self) -> Tables {
         let texts = std::mem::take(&mut self.strings);
         let [frames, ..] = &self.stacks.0;
@@ -73,7 +73,8 @@ impl SharedTables {
         }
     }
 
-    /// A frame without an address, of a function that does not say where it begins, is a label: it has one line.
+    /// Sets the lines of labels. A frame without an address, of a function without a start line, is
+    /// a label: it has one line.
     fn give_labels_their_lines(&self, funcs: &mut [Func]) {
         let [rows, ..] = &self.frames.0;
         for row in 0..rows.len() {

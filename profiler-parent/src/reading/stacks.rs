@@ -1,8 +1,9 @@
-//! What samples refer to, in one form for both formats: a tree of stacks, frames, functions, texts.
+//! The tables that samples refer to, in one form for both formats: a tree of stacks, frames,
+//! functions, texts.
 //!
-//! Made by [`super::shared`] (processed format, once) and [`super::located`] (Gecko format, per
-//! thread); read by every export and by `profiler info`. Invariant: a node's caller comes before it.
-//! All other numbers are as the file has them, so a look-up may find nothing.
+//! Created by [`super::shared`] (processed format, once) and [`super::located`] (Gecko format, per
+//! thread); read by every export and by `profiler info`. Invariant: a node's caller comes before
+//! it. All other indices are as in the file, so a look-up may find nothing.
 
 /// A stack: a frame and the stack of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,41 +27,41 @@ pub struct FuncId(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TextId(pub(crate) u32);
 
-/// See [`NodeId`].
+/// A row of the table of stacks. See [`NodeId`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) caller: Option<NodeId>,
     pub(crate) frame: FrameId,
 }
 
-/// See [`FrameId`].
+/// A row of the table of frames. See [`FrameId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Frame {
     pub(crate) func: FuncId,
-    /// From 1 on.
+    /// Counted from 1.
     pub(crate) line: Option<u32>,
     /// Relative to its library.
     pub(crate) address: Option<u64>,
 }
 
-/// See [`FuncId`].
+/// A row of the table of functions. See [`FuncId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Func {
     pub(crate) name: TextId,
     pub(crate) file: Option<TextId>,
-    /// Where it begins, from 1 on.
+    /// Its first line, counted from 1.
     pub(crate) line: Option<u32>,
     pub(crate) column: Option<u32>,
     pub(crate) library: Option<TextId>,
 }
 
-/// A function as it is shown.
+/// A function, for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Function<'t> {
     /// Its name, or library and offset.
     pub name: &'t str,
     pub(crate) file: Option<&'t str>,
-    /// The library that its code is in.
+    /// The library that contains its code.
     pub library: Option<&'t str>,
     pub(crate) line: Option<u32>,
     pub(crate) column: Option<u32>,
@@ -85,8 +86,8 @@ impl Tables {
         tables
     }
 
-    /// Must be called after the last addition. A file may have a long chain of stacks without a
-    /// function, and samples of each of them, so the leaves are looked up once.
+    /// Looks up the leaves, once for all samples: a file may have a long chain of stacks without a
+    /// function, and samples of each of them. Must be called after the last addition.
     pub(crate) fn find_leaves(&mut self) {
         let mut leaves: Vec<Option<FrameId>> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {

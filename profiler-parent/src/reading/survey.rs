@@ -1,7 +1,9 @@
-//! The first pass through a profile: everything that threads refer to, in any order of the file.
+//! The first pass through a profile: collects all data that threads refer to, in any order of the
+//! file.
 //!
-//! Of threads nothing is kept but the addresses that need a name (Gecko format). Held afterwards: the
-//! tables that threads share (processed format), the libraries, and the names that were found.
+//! Used by [`super::reader`]. During the pass, only the addresses of threads that need a name are
+//! kept (Gecko format). Afterwards it holds the tables that threads share (processed format), the
+//! libraries, and the names that were found.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,7 +22,7 @@ use super::thread::PausedRange;
 use super::walk::{PartId, Visit};
 use crate::symbols::SymbolOptions;
 
-/// What a reader of a profile needs besides its threads.
+/// The data that a reader of a profile needs besides its threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     /// Names for addresses without one, from the files of this machine.
@@ -29,24 +31,25 @@ pub struct Wanted {
     pub logs: bool,
 }
 
-/// One process's object. In the processed format the outermost one is that of all processes.
+/// One process's object. In the processed format the outermost object describes all processes.
 #[derive(Debug, Default)]
 pub struct Part {
     /// The process's name in `meta`.
     pub product: Option<String>,
-    /// Empty unless they are wanted.
+    /// Empty unless logs are wanted.
     pub logs: Logs,
     pub(super) start_time: Option<f64>,
     pub(super) libs: Vec<Lib>,
     pub(crate) paused: Vec<PausedRange>,
-    /// Texts of locations that may be addresses: whether as a caller's, and as the innermost.
+    /// Location texts that may be addresses: whether they occur as a caller's, and as the
+    /// innermost.
     addresses: HashMap<String, [bool; 2]>,
 }
 
-/// See the [module](self).
+/// The result of the first pass. See the [module](self).
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// What the profile says about itself.
+    /// The profile's `meta`.
     pub meta: Meta,
     /// The objects of processes, by [`PartId`].
     pub parts: Vec<Part>,
@@ -80,12 +83,12 @@ impl Survey {
         }
     }
 
-    /// Libraries of which no address has a name.
+    /// The libraries whose addresses have no names.
     pub fn into_nameless(self) -> Vec<Nameless> {
         self.namer.into_nameless()
     }
 
-    /// How much later than the outermost process this one began to count, in milliseconds.
+    /// How much later than the outermost process's this process's time origin is, in milliseconds.
     pub(crate) fn shift_ms(&self, part: PartId) -> f64 {
         let start = self.parts.get(part.0).and_then(|part| part.start_time);
         start.zip(self.meta.start_time).map_or(0.0, |(start, root)| start - root)
@@ -135,7 +138,7 @@ impl Visit for Survey {
     }
 }
 
-/// The tables of a thread that lead from its samples to addresses.
+/// The tables of a thread that map its samples to addresses.
 #[derive(Debug, Default)]
 struct Locations {
     samples: Table<1>,

@@ -1,6 +1,8 @@
-//! A table of a profile, in either form: rows with a schema (Gecko), or a column per key (processed).
+//! A table of a profile, in either form: rows with a schema (Gecko), or a column per key
+//! (processed).
 //!
-//! Only the named columns are kept, as numbers; what is null or not a number is NaN.
+//! Used by every reader of this module. Only the named columns are kept, as numbers; null and
+//! values of other types become NaN.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,22 +11,22 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAcces
 
 use super::json::{Items, List, skip};
 
-/// The columns of a [`Columns`], in its order. Columns that are not there are empty.
+/// The columns of a [`Columns`], in its order. Missing columns are empty.
 #[derive(Debug)]
 pub struct Table<const N: usize>(
-    /// The columns; what is null or no number is NaN.
+    /// The columns; null and values of other types are NaN.
     pub [Vec<f64>; N],
-    /// What a column of weights counts.
+    /// The unit of the weights.
     pub WeightType,
 );
 
-/// What the weights of samples are.
+/// The unit of the weights of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WeightType {
-    /// So many samples.
+    /// A number of samples.
     #[default]
     Samples,
-    /// How long each lasted, in milliseconds.
+    /// The duration of each sample, in milliseconds.
     Milliseconds,
 }
 
@@ -40,23 +42,23 @@ impl<const N: usize> Table<N> {
         Self(columns, WeightType::Samples)
     }
 
-    /// A value that serves as an index.
+    /// A value as an index.
     pub fn index(&self, column: usize, row: usize) -> Option<usize> {
         as_index(self.number(column, row))
     }
 
-    /// A value; NaN where there is none.
+    /// A value; NaN if it is missing.
     pub fn number(&self, column: usize, row: usize) -> f64 {
         self.0.get(column).and_then(|column| column.get(row)).copied().unwrap_or(f64::NAN)
     }
 }
 
-/// A number as an index: -1 is none, as is NaN.
+/// A number as an index; `None` for -1 and NaN.
 pub(crate) fn as_index(number: f64) -> Option<usize> {
     (number >= 0.0 && number <= f64::from(u32::MAX)).then_some(number as usize)
 }
 
-/// Which columns are to be read. The place is that in rows without a schema before them.
+/// The columns to read, with their places in rows that have no schema before them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns<const N: usize>(
     /// Names, with their places in rows without a schema.
@@ -150,16 +152,16 @@ impl<const N: usize> Items for Row<N> {
     }
 }
 
-/// A column; null is an empty one.
+/// Reads a column; null is an empty column.
 pub(super) fn column<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Vec<f64>, A::Error> {
     let numbers = map.next_value::<Option<Vec<Number>>>()?.unwrap_or_default();
     Ok(numbers.into_iter().map(|number| number.0).collect())
 }
 
-/// A number, or whatever else stands in its place.
+/// A number, or another value in its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number(
-    /// NaN for what is no number.
+    /// NaN for a value that is not a number.
     pub(super) f64,
 );
 

@@ -1,4 +1,4 @@
-//! A thread as it stands in the file, in either form.
+//! A thread as the file has it, in either form.
 //!
 //! One thread is held at a time: its samples as numbers, and its markers, if they are wanted, with
 //! their payloads as text.
@@ -19,21 +19,21 @@ const STACKS: [(&str, usize); 2] = [("prefix", 0), ("frame", 1)];
 /// `location`, `line`.
 const FRAMES: [(&str, usize); 2] = [("location", 0), ("line", 4)];
 
-/// See the [module](self).
+/// A thread. See the [module](self).
 #[derive(Debug, Default)]
 pub struct RawThread {
     /// The process's number, or a text such as `12.1`.
     pub pid: String,
     /// The process's name.
     pub process_name: Option<String>,
-    /// The name as it stands there; `GeckoMain` for a main thread in the Gecko format.
+    /// The name in the file; `GeckoMain` for a main thread in the Gecko format.
     pub name: String,
     pub(crate) tid: u64,
     pub(super) is_marked_main: bool,
     /// `stack`, `time`, `timeDeltas`, `threadCPUDelta`, `weight`.
     pub samples: Table<5>,
-    /// `prefix`, `frame`. This and the next two are empty in the processed form, where threads share
-    /// their tables.
+    /// `prefix`, `frame`. This and the next two are empty in the processed form, where threads
+    /// share their tables.
     pub(super) stacks: Table<2>,
     /// `location`, `line`.
     pub(super) frames: Table<2>,
@@ -42,7 +42,7 @@ pub struct RawThread {
     pub(crate) paused: Vec<PausedRange>,
 }
 
-/// A time in which nothing was sampled, in milliseconds.
+/// A time in which no sample was taken, in milliseconds.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PausedRange {
@@ -81,7 +81,7 @@ impl Members for ReadThread {
 }
 
 impl RawThread {
-    /// Whether it is its process's main thread. Each form says it in its own way.
+    /// Whether it is its process's main thread. Each form marks it differently.
     pub fn is_main(&self) -> bool {
         self.is_marked_main || self.name == MAIN_THREAD
     }
@@ -94,7 +94,7 @@ impl RawThread {
 }
 
 impl PausedRange {
-    /// In nanoseconds; one without an end lasts for ever.
+    /// The range in nanoseconds; a range without an end lasts for ever.
     pub(crate) fn ns(&self) -> Option<(i64, i64)> {
         let ms = |at: Option<Number>| at.map(|at| at.0).filter(|ms| ms.is_finite());
         let start = ms(self.start_time).map_or(i64::MIN, |ms| (ms * 1e6) as i64);
@@ -103,7 +103,7 @@ impl PausedRange {
     }
 }
 
-/// What viewers know a main thread by.
+/// The name by which viewers recognise a main thread.
 pub(super) const MAIN_THREAD: &str = "GeckoMain";
 
 fn plain(value: &Value) -> String {

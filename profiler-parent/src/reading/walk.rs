@@ -1,7 +1,7 @@
-//! The order of a profile's text: the outermost object, the objects of processes in it, their threads.
+//! Walks through a profile's text in order: the outermost object, the objects of processes in it,
+//! their threads.
 //!
-//! Every reader of a profile walks through its text in this way, so all number the processes in the
-//! same order. Nothing is kept here.
+//! Used by every reader of a profile, so all number the processes in the same order. Holds no data.
 
 use std::io::{BufReader, Read};
 
@@ -10,14 +10,15 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess}
 
 use super::json::{Items, List, Members, Object};
 
-/// Number of a process's object in the order of the file. In the processed form there is only the outermost one.
+/// Number of a process's object in the order of the file. The processed form has only the outermost
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId(
-    /// Its place in [`Survey::parts`](super::Survey::parts).
+    /// Index into [`Survey::parts`](super::Survey::parts).
     pub usize,
 );
 
-/// Takes what a profile contains. A method that is not implemented passes over the value.
+/// Receives the content of a profile. Methods that are not implemented skip the value.
 pub(crate) trait Visit {
     /// A process's object begins.
     fn begin(&mut self, _: PartId) {}
@@ -38,7 +39,7 @@ pub(crate) trait Visit {
 
 /// Walks through a profile's text to its end.
 pub(crate) fn walk<V: Visit>(text: impl Read, visit: &mut V) -> serde_json::Result<()> {
-    // Parsing takes single bytes, which a reader of a known type gives fastest.
+    // Parsing reads single bytes, which is fastest from a reader of a known type.
     let mut from = serde_json::Deserializer::from_reader(BufReader::new(text));
     Process { visit, part: PartId(0), begun: &mut 0 }.deserialize(&mut from)?;
     from.end()
@@ -92,7 +93,7 @@ impl<V: Visit> Items for Threads<'_, V> {
     }
 }
 
-/// The processes below a process.
+/// The child processes of a process.
 struct Processes<'v, V> {
     visit: &'v mut V,
     begun: &'v mut usize,
@@ -107,7 +108,7 @@ impl<V: Visit> Items for Processes<'_, V> {
     }
 }
 
-/// A value that goes to the visitor.
+/// A value for the visitor.
 struct Member<'v, 'k, V> {
     visit: &'v mut V,
     part: PartId,

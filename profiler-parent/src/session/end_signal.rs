@@ -1,14 +1,14 @@
 //! Tells the threads of alerts and of the live page that the session has ended.
 //!
-//! Each of them has a receiver of the same channel, on which nothing is ever sent: the channel is
-//! disconnected when the session ends. The session does not wait for the threads. Invariant:
-//! nothing is kept of receivers that were dropped.
+//! Each of these threads has a receiver of the same channel. Nothing is ever sent on it: the
+//! channel is disconnected when the session ends. The session does not wait for the threads.
+//! Invariant: dropped receivers leave no state.
 
 use std::sync::{Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// See the head of this file.
+/// The sending side of the end of a session. See the head of this file.
 #[derive(Debug)]
 pub(super) struct EndSignal {
     end: Mutex<Option<Sender<()>>>,
@@ -28,7 +28,7 @@ impl EndSignal {
         self.ended.clone()
     }
 
-    /// The session ends.
+    /// Signals the end of the session.
     pub(super) fn send(&self) {
         drop(self.end.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn all_who_watch_hear_the_end_also_late_ones() {
         let signal = EndSignal::default();
-        (0..1_000).for_each(|_| drop(signal.receiver())); // nothing is kept of them: see the type
+        (0..1_000).for_each(|_| drop(signal.receiver())); // leaves no state: see the type
         let early = [signal.receiver(), signal.receiver()];
         assert!(early.iter().all(|one| one.try_recv() == Err(TryRecvError::Empty)));
         signal.send();

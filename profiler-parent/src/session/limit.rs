@@ -1,9 +1,9 @@
 //! Changing the memory limit of a running session.
 //!
-//! Part of [`super::Session`]. The supervisor owns the limit; this file checks a new limit, sends it
-//! and waits for the effect. Invariant: the parameters of a session never change, so its children
-//! do not learn of the new limit. They obey their allowances, and pools have addresses for the
-//! largest limit from the beginning.
+//! Part of [`super::Session`]. The supervisor owns the limit; this file checks a new limit, sends
+//! it and waits for the effect. Invariant: the parameters of a session never change, so its
+//! children do not learn of the new limit. They obey their allowances, and pools have addresses for
+//! the largest limit from the beginning.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use profiler_core::internal::{pool, sys};
 use crate::controller::{Event, MemoryLimit};
 use crate::supervisor::{SupervisorEvent, SupervisorHandle};
 
-/// How long a lowered limit waits for the processes that are asked, and then for the others in their
-/// place.
+/// How long a lowered limit waits for the processes that are asked first, and then again for the
+/// others in their place.
 const ASKED: Duration = Duration::from_millis(500);
 
-/// Why a limit is refused; the limit before stays in force.
+/// Why a limit is refused; the previous limit stays in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitError {
@@ -27,10 +27,10 @@ pub enum LimitError {
     TooSmall {
         /// The limit.
         limit: u64,
-        /// What is needed at least.
+        /// The minimum that is needed.
         needed: u64,
     },
-    /// The pools have no addresses for so much: `SessionBuilder::max_memory_limit` decides.
+    /// The pools have too few addresses for this limit: `SessionBuilder::max_memory_limit` decides.
     #[error(
         "a memory limit of {limit} bytes is too large, this session was started for at most {most} bytes"
     )]
@@ -63,7 +63,7 @@ pub(super) fn set(
     let (obeyed, answer) = bounded(1);
     supervisor.send(SupervisorEvent::SetLimit { limit: wanted, obeyed });
     if answer.recv_timeout(ASKED).is_err() {
-        // A process that stands still cannot obey: from now on the others give what it owes.
+        // A stopped process cannot obey: from now on the others give what it owes.
         supervisor.send(SupervisorEvent::Accounting(Event::Overdue));
         let _ = answer.recv_timeout(ASKED);
     }

@@ -1,10 +1,10 @@
-//! What a session does when a part of it fails.
+//! Tests of a session whose parts fail.
 
 use std::process::Stdio;
 
 use super::*;
 
-/// An argument by which the child is found; other runs of this test use another one.
+/// An argument by which the test finds the child; unique to this run.
 fn seconds() -> String {
     format!("86399.{}", std::process::id())
 }

@@ -1,9 +1,9 @@
-//! Starting a child that records: what it gets, and how it gets only that.
+//! Starting a child that records, and handing over its resources.
 //!
-//! Called by the session. The child inherits the files it is given, under numbers that its
-//! environment names, and nobody else does: they are made inheritable between fork and exec, in
-//! the child alone, so a process that another thread starts at the same time does not get them.
-//! [`watch`] reports when the child ends.
+//! Called by the session. The child inherits its files, under numbers that its environment names.
+//! No other process inherits them: they are made inheritable between fork and exec, in the child
+//! alone, so a process that another thread starts at the same time does not get them. [`watch`]
+//! reports when the child ends.
 
 pub mod watch;
 
@@ -48,16 +48,16 @@ pub enum ChildFile<'a> {
     At(&'a Path),
 }
 
-/// What a child gets.
+/// The resources of a child.
 #[derive(Clone, Debug)]
 pub struct ChildResources<'a> {
     /// The memory to record into.
     pub pool: ChildFile<'a>,
-    /// The file to write profiles to; a child that is not trusted gets none.
+    /// The file to write profiles to; an untrusted child gets none.
     pub outbox: Option<ChildFile<'a>>,
     /// The token that authenticates it.
     pub token: Token,
-    /// Where the parent listens for it.
+    /// The address where the parent listens for the child.
     pub server: &'a Endpoint,
 }
 

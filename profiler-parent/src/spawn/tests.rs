@@ -1,4 +1,4 @@
-//! What a child gets, and what nobody else gets.
+//! Tests that a child gets its resources, and that no other process gets them.
 
 use std::process::Stdio;
 
@@ -89,7 +89,7 @@ mod inherited {
         assert_eq!(written, "from the child");
     }
 
-    /// Prints the inodes of all that a process has open.
+    /// Prints the inodes of all files that a process has open.
     const LIST: &str = "stat -L -c %i /proc/$$/fd/* 2>/dev/null; true";
 
     fn inode(file: &File) -> String {

@@ -1,8 +1,7 @@
 //! The supervisor's thread: it passes events to the controller and carries out the commands.
 //!
-//! Started by [`super::Supervisor`]. What happens to processes that have ended is in
-//! [`super::dead_processes`]. Invariant: figures are published before a command that depends on them
-//! is carried out.
+//! Started by [`super::Supervisor`]. [`super::dead_processes`] handles processes that have ended.
+//! Invariant: figures are published before a command that depends on them is carried out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,15 +27,15 @@ use crate::process_table::{Process, ProcessState};
 
 /// How often the pools of dead processes are searched for data that has left the duration window.
 const WINDOW_CHECK: Duration = Duration::from_millis(100);
-/// The part of the limit that a process may get at first.
+/// The divisor of the limit that gives the largest first allowance of a process.
 const FIRST_PART: u64 = 64;
-/// How often the pools of live processes are compared with what is booked.
+/// How often the pools of live processes are compared with their booked bytes.
 const POOL_CHECK: Duration = Duration::from_millis(500);
 
-/// Far more rounds of event and command than one event was ever seen to need.
+/// Far more rounds of event and command than any event has needed.
 const MOST_ROUNDS: usize = 100_000;
 
-/// What the supervisor's thread owns.
+/// The state of the supervisor's thread.
 pub(super) struct ControlLoop {
     pub(super) context: Arc<SupervisorContext>,
     controller: Controller,
@@ -44,11 +43,11 @@ pub(super) struct ControlLoop {
     local: Option<PoolId>,
     joining: BTreeMap<PoolId, Sender<Result<ByteLimit, Refusal>>>,
     pub(super) capture: Option<(GatherId, Sender<Input<PoolId>>)>,
-    /// The callers that wait until no more than the limit is held.
+    /// The callers that wait until at most the limit is held.
     shrinking: Vec<Sender<()>>,
     paused: Option<Control>,
     sampling_paused: Option<Control>,
-    /// What all children measure.
+    /// The probes that all children measure.
     probes: Probes,
 }
 
@@ -56,10 +55,10 @@ impl ControlLoop {
     pub(super) fn new(context: Arc<SupervisorContext>) -> Self {
         let page = sys::page_size();
         let floor = FLOOR_PAGES.saturating_mul(page);
-        // On a busy machine it takes time until a process gives memory back.
+        // On a busy machine a process takes time to give memory back.
         let reserve = floor.saturating_mul(4);
         let usual = Policy::new(floor, page);
-        // Under a large limit a process need not begin small: what it does not use is taken back.
+        // Under a large limit a process need not begin small: its unused allowance is taken back.
         let initial = usual.initial.max(context.params.limit.get() / FIRST_PART);
         let policy = Policy { reserve, initial, ..usual };
         let controller = Controller::new(context.params.limit, policy);
@@ -110,7 +109,7 @@ impl ControlLoop {
                 self.tell(Event::Connected { key });
             }
             SupervisorEvent::Connected { key, hello, sender } => {
-                // The child may have ended before its hello was handled.
+                // The child may have ended before its `Hello` was handled.
                 if self.context.processes.change(key, |process| greet(process, &hello)) == Some(true) {
                     let mut link = Link::new(sender);
                     self.catch_up(key, &mut link);
@@ -136,7 +135,7 @@ impl ControlLoop {
         }
     }
 
-    /// Brings a child that has just connected to where the session is.
+    /// Brings a newly connected child to the session's state.
     fn catch_up(&self, key: PoolId, link: &mut Link) {
         let allowance = self.allowance(key);
         let probes = Some(Control::SetProbes(self.probes)).filter(|_| self.probes != Probes::NONE);
@@ -146,8 +145,9 @@ impl ControlLoop {
         }
     }
 
-    /// Removes what this child cannot do. Reading the processor clock of a thread is a system call,
-    /// for which a sandbox may kill the child. A child that may have a sandbox is not asked for it.
+    /// Removes the probes that this child cannot measure. Reading the processor clock of a thread
+    /// is a system call, for which a sandbox may kill the child. A child that may have a sandbox is
+    /// not asked for it.
     fn fit_for(&self, key: PoolId, control: Control) -> Control {
         let may_call = || self.context.processes.lock().get(&key).is_none_or(|process| process.is_trusted);
         match control {
@@ -185,7 +185,7 @@ impl ControlLoop {
             ToParent::GatherProgress { id, proportion, location } => {
                 self.tell_capture(id, Input::Progress { child: key, proportion, location });
             }
-            // The pool holds everything, and the exit status says how the process ended.
+            // The pool holds all data, and the exit status says how the process ended.
             ToParent::ShutdownProfile { .. } => {}
         }
     }
@@ -226,7 +226,7 @@ impl ControlLoop {
         self.tell(Event::Disconnected { key });
         let why = error.to_string();
         self.context.processes.change(key, |process| {
-            // The first reason is the true one; what comes after it follows from it.
+            // The first reason is the cause; later ones are its consequences.
             if !matches!(process.state, ProcessState::Exited(_) | ProcessState::Disconnected(_)) {
                 process.state = ProcessState::Disconnected(why.clone());
             }
@@ -344,7 +344,7 @@ impl ControlLoop {
         }
     }
 
-    /// Compares what the pools of live processes really occupy with what is booked.
+    /// Compares the bytes that the pools of live processes really occupy with the booked bytes.
     fn check_pools(&mut self) {
         let occupied = self.context.processes.occupied_by_the_living();
         for (key, true_bytes) in occupied {
@@ -374,8 +374,8 @@ impl ControlLoop {
 }
 
 /// Forwards to the capture without waiting for it. Progress messages may fill only half of the
-/// queue, so a child that floods with them cannot displace the answer of another child. Messages for
-/// which there is no room are dropped; the capture's timeouts make up for them.
+/// queue, so a child that floods with them cannot displace the answer of another child. Messages
+/// without room are dropped; the capture's timeouts make up for them.
 pub(super) fn forward(inputs: &Sender<Input<PoolId>>, input: Input<PoolId>) {
     let is_crowded = inputs.capacity().is_some_and(|most| inputs.len() > most / 2);
     if !(is_crowded && matches!(input, Input::Progress { .. })) {
@@ -383,7 +383,7 @@ pub(super) fn forward(inputs: &Sender<Input<PoolId>>, input: Input<PoolId>) {
     }
 }
 
-/// An update with times that can be true: nothing was done in the future.
+/// Returns an update with plausible times: none lies in the future.
 fn believable(mut update: Update) -> Update {
     let now = Timestamp::now();
     update.oldest_done = update.oldest_done.map(|done| done.min(now));
@@ -393,7 +393,7 @@ fn believable(mut update: Update) -> Update {
     update
 }
 
-/// A process has said hello. Whether it still lives.
+/// Handles a process's `Hello`. Returns whether the process is still alive.
 fn greet(process: &mut Process, hello: &Hello) -> bool {
     process.said_hello = true;
     process.pid = hello.pid;

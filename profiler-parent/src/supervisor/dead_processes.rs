@@ -13,13 +13,13 @@ use profiler_core::internal::sys;
 use profiler_core::time::Timestamp;
 
 use super::control_loop::{ControlLoop, forward};
-use crate::controller::{DeadPool, Event};
+use crate::controller::{DeadPoolMemory, Event};
 use crate::gather::state::Input;
 use crate::gather::verdict::Why;
 use crate::process_table::{Process, ProcessState, Remains};
 
 impl ControlLoop {
-    /// A child has ended.
+    /// Handles the end of a child.
     pub(super) fn exited(&mut self, key: PoolId, status: Option<ExitStatus>) {
         let died = Timestamp::now();
         self.links.remove(&key);
@@ -35,8 +35,8 @@ impl ControlLoop {
         self.limit_dead_pools();
     }
 
-    /// The pool of a dead process costs a descriptor, of which the host has few. Beyond a share of
-    /// them the processes that died first lose their data, as if it were too old for the limit.
+    /// The pool of a dead process costs a descriptor, and descriptors are scarce. Beyond a quota
+    /// the processes that died first lose their data, as if it were too old for the limit.
     fn limit_dead_pools(&mut self) {
         let mut dead: Vec<(Option<Timestamp>, PoolId)> = {
             let all = self.context.processes.lock();
@@ -53,8 +53,8 @@ impl ControlLoop {
         }
     }
 
-    /// Destroys the chunks up to `at` in the pool of a dead process. Returns the bytes that are charged
-    /// for it now.
+    /// Destroys the chunks up to `at` in the pool of a dead process. Returns the bytes that are now
+    /// charged for the pool.
     pub(super) fn destroy_dead(&self, key: PoolId, at: Timestamp) -> u64 {
         let destroyed = self.context.processes.change(key, |process| {
             let dead_pool = process.dead_pool.as_mut()?;
@@ -78,7 +78,7 @@ impl ControlLoop {
         }
     }
 
-    /// Closes the pool of a dead process, in which nothing is left.
+    /// Closes the empty pool of a dead process.
     pub(super) fn drop_dead(&self, key: PoolId) {
         self.context.processes.change(key, drop_pool);
         self.context.groups.forget_reader(key);
@@ -87,16 +87,16 @@ impl ControlLoop {
     }
 }
 
-/// The most pools of dead processes that are kept: a quarter of all descriptors.
+/// The largest number of pools of dead processes that are kept: a quarter of all descriptors.
 fn most_dead_pools() -> usize {
     usize::try_from(crate::sys::descriptor_limit() / 4).unwrap_or(usize::MAX).max(16)
 }
 
-/// A process has ended: takes its pool over, and returns what it left.
-fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> Option<DeadPool> {
+/// Handles a process that has ended: takes over its pool, and returns the pool's content.
+fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> Option<DeadPoolMemory> {
     process.state = ProcessState::Exited(status);
     process.died = Some(died);
-    process.hang_up(); // its receive thread ends, though a fork of it may hold the channel
+    process.hang_up(); // ends its receive thread; a fork may hold the channel
     process.outbox = None;
     let Remains::Pool(file) = &process.remains else { return None };
     let dead_pool = DeadPool::open(Arc::clone(file), died);
@@ -105,7 +105,7 @@ fn bury(process: &mut Process, status: Option<ExitStatus>, died: Timestamp) -> O
     let chunks = dead_pool.as_ref().map(DeadPool::chunks).unwrap_or_default();
     let in_chunks: u64 = chunks.iter().map(|chunk| chunk.bytes).sum();
     process.dead_pool = dead_pool;
-    Some(DeadPool { true_bytes, unreleased_bytes: true_bytes.saturating_sub(in_chunks), chunks })
+    Some(DeadPoolMemory { true_bytes, unreleased_bytes: true_bytes.saturating_sub(in_chunks), chunks })
 }
 
 /// Keeps the entry counts of a dead process and closes its pool.

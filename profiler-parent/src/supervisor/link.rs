@@ -1,10 +1,10 @@
-//! The supervisor's side of one child's channel: requests that are outstanding or wait.
+//! The supervisor's side of one child's channel: requests that are outstanding or waiting.
 //!
 //! Used by the supervisor alone. Invariants:
 //!
-//! - At most one control request is outstanding; later ones are coalesced to those that still matter.
-//!   Of every other kind at most one message is unanswered. So a child that does not read can never
-//!   fill its socket, and thereby make the supervisor wait or lose its channel.
+//! - At most one control request is outstanding; later ones are coalesced to those that still
+//!   matter. At most one message of every other kind is unanswered. So a child that does not read
+//!   can never fill its socket, and thereby block the supervisor or lose its channel.
 //! - An answer counts only if it was requested. After a number of messages only an echo of a random
 //!   number counts, because a child could answer endlessly without reading.
 
@@ -18,31 +18,33 @@ use profiler_core::groups::Probes;
 use profiler_core::ids::ByteLimit;
 use profiler_core::session::SessionParams;
 
-/// Unrequested answers after which a child's channel is closed. A child of ours sends
-/// none; a few cost nothing.
+/// Unrequested answers after which a child's channel is closed. A correct child sends none; a few
+/// cost nothing.
 const MAX_UNASKED: u32 = 64;
 
-/// Messages to a child after which it must show that it reads: by a number that it cannot know
-/// otherwise, since it may answer what it has not read. All of them fit the socket several times.
+/// Messages to a child after which it must show that it reads, by echoing an unpredictable number,
+/// since a child may answer messages that it has not read. The socket has room for several times
+/// this many.
 const MAX_UNREAD: u32 = 32;
-/// Requests that are kept for a child that reads nothing: one control request, and the latest captures.
+/// Requests that are kept for a child that reads nothing: one control request, and the latest
+/// captures.
 const MAX_LATE: usize = 16;
 
-/// What a message of a child is worth.
+/// The classification of a child's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worth {
-    /// It was asked for, or needs no question.
+    /// It was requested, or needs no request.
     Asked,
     /// It was not requested, and is ignored.
     Unasked,
-    /// It was not requested, and there were too many of these.
+    /// It was not requested, and there were too many such messages.
     Flood,
 }
 
-/// What a child can be made to do.
+/// A command to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// Record, keeping what is there if nothing changed.
+    /// Record; keep existing data if nothing changed.
     EnsureStarted,
     /// Stop recording.
     Stop,
@@ -56,12 +58,12 @@ pub(crate) enum Control {
     ResumeSampling,
     /// Confirm when every thread has been sampled once more.
     WaitOnePeriodicSampling,
-    /// Measure this of groups.
+    /// Measure these probes of groups.
     SetProbes(Probes),
 }
 
 impl Control {
-    /// Whether a later `other` makes this one pointless.
+    /// Whether a later `other` makes this command obsolete.
     const fn is_overtaken_by(self, other: Self) -> bool {
         use Control::{EnsureStarted, Pause, PauseSampling, Resume, ResumeSampling, SetProbes, Stop};
         matches!(
@@ -88,12 +90,12 @@ pub(super) struct Link {
     next: RequestId,
     outstanding: Option<(RequestId, Option<Sender<()>>)>,
     waiting: VecDeque<Waiting>,
-    /// The capture whose answer has not come, cancelled or not.
+    /// The capture whose answer is outstanding, cancelled or not.
     pub(super) gathering: Option<GatherId>,
     awaiting: bool,
     progress: bool,
     unasked: u32,
-    /// Messages that the child has not shown to have read.
+    /// Messages that the child may not have read yet.
     unread: u32,
     echo: Option<RequestId>,
     /// The latest `Await`, until it has shown it.
@@ -122,8 +124,8 @@ impl Link {
         }
     }
 
-    /// Sends a message, unless an earlier one of its kind is unanswered that says as much, or the child
-    /// has not shown that it reads.
+    /// Sends a message, unless an unanswered earlier message of its kind has the same effect, or
+    /// the child has not shown that it reads.
     pub(super) fn send(&mut self, message: &ToChild) {
         let is_known = matches!(message, ToChild::GetGatherProfileProgress { .. }) && self.progress;
         if is_known {
@@ -148,7 +150,7 @@ impl Link {
         }
     }
 
-    /// Keeps a request until the child reads again, unless it is of a kind that is repeated anyway.
+    /// Keeps a request until the child reads again, unless its kind is repeated anyway.
     fn tell_later(&mut self, message: &ToChild) {
         let comes_again = matches!(
             message,
@@ -168,7 +170,8 @@ impl Link {
         }
     }
 
-    /// Asks for an echo. Without randomness there is none, and nothing more is sent to the child.
+    /// Asks for an echo. Without randomness no echo is requested, and nothing more is sent to the
+    /// child.
     fn ask_for_echo(&mut self) {
         let drawn = Token::generate()
             .ok()
@@ -179,7 +182,7 @@ impl Link {
         }
     }
 
-    /// The child has read everything.
+    /// Handles the echo: the child has read everything.
     fn hear_echo(&mut self) {
         self.echo = None;
         self.unread = 0;
@@ -191,7 +194,7 @@ impl Link {
         }
     }
 
-    /// Judges what the child says, and notes that it has answered.
+    /// Classifies a message of the child, and notes the answer.
     pub(super) fn judge(&mut self, message: &ToParent) -> Worth {
         let is_asked = match message {
             ToParent::Done { request } if self.echo == Some(*request) => {
@@ -214,7 +217,7 @@ impl Link {
         }
     }
 
-    /// Makes the child do something, now or when it has confirmed the request before.
+    /// Gives the child a command, now or after it has confirmed the previous request.
     pub(super) fn control(
         &mut self,
         control: Control,

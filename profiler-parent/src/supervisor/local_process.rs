@@ -29,7 +29,7 @@ pub(crate) enum LocalProcessError {
     LimitTooSmall {
         /// The limit.
         limit: u64,
-        /// What is needed at least.
+        /// The minimum that is needed.
         needed: u64,
     },
     /// Recording could not start.
@@ -40,7 +40,7 @@ pub(crate) enum LocalProcessError {
     System(#[from] io::Error),
 }
 
-/// Takes what the own chunk manager has reported.
+/// Takes the updates of this process's own chunk manager.
 pub(super) fn take_updates() -> ManagerUpdate {
     LOCAL_UPDATES.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -94,7 +94,8 @@ fn start(
     Ok(())
 }
 
-/// Folds the updates of the own chunk manager from now on, and notifies the supervisor of each.
+/// Folds the updates of this process's chunk manager from now on, and notifies the supervisor of
+/// each.
 fn listen(supervisor: Waker) {
     *LOCAL_UPDATES.lock().unwrap_or_else(PoisonError::into_inner) = ManagerUpdate::None;
     session::set_chunk_listener(Some(Box::new(move |update| {

@@ -2,8 +2,8 @@
 //!
 //! Everything that happens in a session arrives here as a [`SupervisorEvent`]: messages of
 //! children, deaths, updates of this process's own chunk manager, requests of the session and of
-//! captures. Invariants: only the supervisor sends to children, at most one request of each kind is
-//! outstanding per child, and it never waits for anything else.
+//! captures. Invariants: only the supervisor sends to children; at most one request of each kind is
+//! outstanding per child; it never waits for anything except events.
 //!
 //! ```text
 //! receive thread ──┐                                 ┌─▶ children (requests coalesced per child)
@@ -49,34 +49,34 @@ pub(crate) use local_process::LocalProcessError;
 pub(crate) use spawn::Trust;
 pub use spawn::{ChildSignals, ProfiledChild, SpawnError};
 
-/// Events that may wait for the supervisor; few of each child's, see [`listen`]. Senders wait when
-/// it is full.
+/// Capacity of the event queue. Each child contributes only a few events, see [`listen`]. Senders
+/// wait when the queue is full.
 const QUEUE: usize = 4096;
 
-/// What the supervisor and the start of children work with.
+/// State shared by the supervisor and the code that starts children.
 #[derive(Debug)]
 pub(crate) struct SupervisorContext {
-    /// What children record.
+    /// The recording parameters of children.
     pub(crate) params: SessionParams,
     pub(crate) time: SessionTime,
-    /// The limit in force; that of `params` is the first one.
+    /// The limit in force; `params` holds the initial limit.
     pub(crate) limit: Arc<MemoryLimit>,
     pub(crate) processes: Arc<ProcessTable>,
-    /// Where pools are kept that outlive all processes; otherwise they are in memory.
+    /// The directory for pools that outlive all processes. `None`: pools are in memory.
     pub(crate) pools: Option<Arc<PoolDirectory>>,
-    /// Keeps readers of pools, which it must forget when a pool goes.
+    /// Keeps readers of pools, which it must forget when a pool is closed.
     pub(crate) groups: Arc<SnapshotReader>,
-    /// What children measure of groups.
+    /// The probes that children measure.
     pub(crate) probes: Arc<ProbeRegistry>,
 }
 
 impl SupervisorContext {
-    /// Makes the pool of a child.
+    /// Creates the pool of a child.
     fn make_pool(&self, spec: &PoolSpec) -> io::Result<File> {
         self.pools.as_ref().map_or_else(|| pool::create(spec), |pools| pools.make_pool(spec))
     }
 
-    /// The pool of this child is not needed any more.
+    /// Forgets the pool of this child.
     fn forget_pool(&self, key: PoolId) {
         if let Some(pools) = &self.pools {
             pools.forget(key);
@@ -84,7 +84,7 @@ impl SupervisorContext {
     }
 }
 
-/// Sends events to the supervisor, and knows the threads that serve it.
+/// Sends events to the supervisor, and holds the threads that serve it.
 #[derive(Clone, Debug)]
 pub(crate) struct SupervisorHandle {
     events: Sender<SupervisorEvent>,
@@ -93,8 +93,8 @@ pub(crate) struct SupervisorHandle {
     processes: Arc<ProcessTable>,
 }
 
-/// Makes the supervisor check which probes are wanted, and whether this process has an update. Keeps
-/// nothing of the session, and never waits.
+/// Makes the supervisor check which probes are wanted, and whether this process has an update.
+/// Holds no resources of the session, and never waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Waker(Sender<SupervisorEvent>);
 
@@ -121,7 +121,7 @@ impl Supervisor {
     /// Starts the supervisor, the exit watcher and the receive thread.
     ///
     /// # Errors
-    /// When the system gives no thread or descriptor.
+    /// When the system refuses a thread or descriptor.
     pub(crate) fn start(context: SupervisorContext) -> io::Result<Self> {
         let context = Arc::new(context);
         let (events, queue) = bounded(QUEUE);
@@ -137,7 +137,8 @@ impl Supervisor {
         Ok(Self { context, handle, thread: Some(thread) })
     }
 
-    /// Makes this process the first of the session. It is shown as `name` and records `features`.
+    /// Makes this process the first of the session. Its shown name is `name`; it records
+    /// `features`.
     ///
     /// # Errors
     /// [`LocalProcessError`].
@@ -159,8 +160,8 @@ impl Supervisor {
     }
 }
 
-/// Runs the supervisor. If it panics, processes continue to record and can be recovered, but nothing
-/// controls them, and a thread that waits for a child still learns of its end.
+/// Runs the supervisor. If it panics, processes continue to record and can be recovered, but
+/// nothing controls them; a thread that waits for a child still learns of its end.
 fn run_to_the_end(context: &Arc<SupervisorContext>, queue: &Receiver<SupervisorEvent>) {
     let control_loop = ControlLoop::new(Arc::clone(context));
     if catch_unwind(AssertUnwindSafe(|| control_loop.run(queue))).is_err() {
@@ -169,8 +170,9 @@ fn run_to_the_end(context: &Arc<SupervisorContext>, queue: &Receiver<SupervisorE
     }
 }
 
-/// A caller that wants something carried out learns that no child confirms. All else is dropped,
-/// and with it the channel for the answer, so no caller waits for one.
+/// Answers events after a panic of the supervisor. The sender of a control command learns that no
+/// child confirms. All other events are dropped together with their answer channels, so no caller
+/// waits.
 fn answer_without_supervisor(processes: &ProcessTable, event: SupervisorEvent) {
     match event {
         SupervisorEvent::Exited { key, status } => {
@@ -189,7 +191,7 @@ fn answer_without_supervisor(processes: &ProcessTable, event: SupervisorEvent) {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         // First, so that no exit is sent to a supervisor that has ended: a thread that waits for a
-        // child waits for the child itself from now on.
+        // child now waits for the child itself.
         self.handle.watcher.stop();
         self.handle.send(SupervisorEvent::End);
         if let Some(thread) = self.thread.take() {
@@ -206,7 +208,7 @@ impl SupervisorHandle {
         let _ = self.events.send(event);
     }
 
-    /// Wakes the supervisor, and keeps nothing of the session.
+    /// Wakes the supervisor; holds no resources of the session.
     pub(crate) fn waker(&self) -> Waker {
         Waker::new(self.events.clone())
     }
@@ -219,8 +221,8 @@ impl SupervisorHandle {
         &self.watcher
     }
 
-    /// Makes every connected child carry something out, and waits for all of them, for at most
-    /// `patience`. Returns how many have not confirmed.
+    /// Sends a command to every connected child, and waits for all of them, for at most `patience`.
+    /// Returns how many have not confirmed.
     pub(crate) fn control(&self, control: Control, patience: Duration) -> usize {
         let (confirm, confirmations) = bounded(QUEUE);
         let (reply, asked) = bounded(1);

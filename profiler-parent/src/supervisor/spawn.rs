@@ -1,8 +1,8 @@
-//! Starting a child of the session, and listening to it.
+//! Starts a child of the session, and adds it to the listener.
 //!
-//! The child joins the controller before it exists, so its pool is inside the limit from its first
-//! byte. `listen` receives its messages. When the child ends, the exit watcher's event makes the
-//! supervisor hang up its channel.
+//! Called by the session. The child joins the controller before it exists, so its pool is inside
+//! the limit from its first byte. `listen` receives its messages. When the child ends, the exit
+//! watcher's event makes the supervisor hang up its channel.
 
 use std::ffi::OsString;
 use std::io;
@@ -25,8 +25,8 @@ use crate::part_file::{Outbox, OutboxError};
 use crate::process_table::{Process, ProcessState, ProcessTable, Remains};
 use crate::spawn::{ChildFile, ChildResources, ChildStartError, spawn};
 
-/// Pause between two tries of joining while memory is being freed: doubled each time, up to the
-/// longest. All tries together take about two seconds, on a machine that is busy elsewhere.
+/// Pause between two tries to join while memory is being freed: doubled each time, up to the
+/// longest. All tries together take about two seconds, on a machine that is otherwise busy.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 const JOIN_TRIES: u32 = 44;
@@ -51,16 +51,16 @@ pub enum SpawnError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The file for the child's part of a profile cannot be made.
+    /// The file for the child's part of a profile cannot be created.
     #[error(transparent)]
     Outbox(#[from] OutboxError),
     /// The channel could not be prepared.
     #[error("cannot prepare the channel to the child: {0}")]
     Channel(#[from] TransportError),
-    /// The system gave no randomness.
+    /// The system refused random bytes.
     #[error(transparent)]
     Token(#[from] EnvironmentError),
-    /// The system gave no memory, thread or descriptor.
+    /// The system refused memory, a thread or a descriptor.
     #[error("cannot start a child: {0}")]
     System(#[from] io::Error),
 }
@@ -88,7 +88,7 @@ pub struct ProfiledChild {
     pub stdout: Option<ChildStdout>,
     /// The child's standard error, if the command asked for a pipe.
     pub stderr: Option<ChildStderr>,
-    /// While it is there, the session remembers how the child ended.
+    /// While it exists, the session remembers how the child ended.
     _alive: Arc<()>,
 }
 
@@ -98,24 +98,24 @@ impl ProfiledChild {
         self.pid
     }
 
-    /// Whether it got a pool. Without one it runs all the same.
+    /// Whether it got a pool. A child without one runs, but is not profiled.
     pub const fn is_profiled(&self) -> bool {
         self.is_profiled
     }
 
-    /// Sends the child signals, from any thread, while this handle waits for it.
+    /// Returns a handle to send the child signals, from any thread, also while this one waits.
     pub fn signals(&self) -> ChildSignals {
         ChildSignals { supervisor: self.supervisor.clone(), key: self.key }
     }
 
-    /// Whether the child's program took what it was given to record with: it called
+    /// Whether the child's program has taken over its recording resources: it called
     /// `profiler_child::init()`, or recorded something.
     pub fn has_begun(&self) -> bool {
         self.processes.has_begun(self.key)
     }
 
-    /// Waits for the child to end and returns its exit status. Closes the child's standard input first,
-    /// as `std::process::Child` does.
+    /// Waits for the child to end and returns its exit status. Closes the child's standard input
+    /// first, as `std::process::Child` does.
     ///
     /// # Errors
     /// If other code in this process took the exit status.
@@ -143,7 +143,7 @@ impl ProfiledChild {
     /// Kills the child. Does nothing if it has ended.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn kill(&mut self) -> io::Result<()> {
         // In this order: the end of a session moves the child from the watcher to the processes.
         if self.supervisor.watcher().kill(&self.key)? {
@@ -153,7 +153,7 @@ impl ProfiledChild {
     }
 }
 
-/// The error of a wait for a process that is not there.
+/// The error of a wait for a nonexistent process.
 fn status_is_gone() -> io::Error {
     io::Error::from_raw_os_error(libc::ECHILD)
 }
@@ -166,21 +166,21 @@ pub struct ChildSignals {
 }
 
 impl ChildSignals {
-    /// Sends a signal. `false` if the child has ended, or the session has.
+    /// Sends a signal. `false` if the child or the session has ended.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn send(&self, signal: i32) -> io::Result<bool> {
         self.supervisor.watcher().signal(&self.key, signal)
     }
 }
 
-/// What the host thinks of a child.
+/// The host's trust in a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// It speaks over ipc-channel.
+    /// It communicates over ipc-channel.
     Trusted,
-    /// It speaks over a socket that holds against a hostile peer.
+    /// It communicates over a socket that is safe against a hostile peer.
     Untrusted,
 }
 
@@ -234,7 +234,7 @@ fn make_pool(
     context.make_pool(&spec).map(|file| Arc::new(file.into()))
 }
 
-/// Asks for an allowance, patiently while memory is being freed for it.
+/// Asks for an allowance; retries while memory is being freed for it.
 fn join(supervisor: &SupervisorHandle, key: PoolId) -> Result<ByteLimit, Refusal> {
     let mut last = Refusal::NotYet { missing: 0 };
     let mut pause = FIRST_PAUSE;
@@ -260,7 +260,7 @@ fn spawn_profiled(
     (name, trust): (&str, Trust),
     command: Command,
 ) -> Result<ProfiledChild, SpawnError> {
-    // A child that is not trusted could fill the disk with it: its part is always read from its
+    // An untrusted child could fill the disk through an outbox: its part is always read from its
     // pool.
     let outbox = match trust {
         Trust::Trusted => Some(Arc::new(Outbox::create()?)),
@@ -280,7 +280,7 @@ fn spawn_profiled(
         server: &line,
     };
     let mut child = spawn(command, &resources)?;
-    drop(line); // only the child has its end now, so that ends with the child
+    drop(line); // only the child holds its end now, so the channel ends with it
     let pid = ProcessId::new(child.id());
     let mut process = Process::new(name, pid, ProcessState::Starting, Remains::Pool(Arc::clone(&pool)));
     process.outbox = outbox;
@@ -312,8 +312,8 @@ fn spawn_unprofiled(
     Ok(adopt(context, supervisor, key, child, false)?)
 }
 
-/// Ends a child that cannot be part of the session. The caller gets an error, so the child must
-/// not run.
+/// Ends a child that cannot be part of the session. The caller gets an error, so the child must not
+/// run.
 fn end_unwatched(context: &SupervisorContext, key: PoolId, child: &mut std::process::Child) {
     let _ = (child.kill(), child.wait());
     context.processes.change(key, |process| process.hang_up()); // ends its channel
@@ -321,7 +321,7 @@ fn end_unwatched(context: &SupervisorContext, key: PoolId, child: &mut std::proc
     context.groups.forget_reader(key);
 }
 
-/// From now on the session watches the child and takes its exit status.
+/// Makes the session watch the child and take its exit status.
 fn adopt(
     context: &SupervisorContext,
     supervisor: &SupervisorHandle,

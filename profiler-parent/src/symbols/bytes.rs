@@ -1,9 +1,9 @@
-//! The bytes of a file, read as they are needed, up to a limit.
+//! The bytes of a file, read on demand, up to a limit.
 //!
-//! Used by [`super::image`]. Files are read into memory of ours, never mapped: one that somebody truncates
-//! while it is mapped would kill this process, and one that changes would change under a parser.
-//! Invariant: all reads of a source together are at most its limit, and those of all sources of a look-up at most its
-//! budget, whatever the files say of themselves.
+//! Used by [`super::image`]. Files are read into this process's own memory, never mapped:
+//! truncating a mapped file would kill this process, and changing it would change the data during
+//! parsing. Invariant: all reads of a source together are at most its limit, and those of all
+//! sources of a look-up at most its budget, whatever the files claim.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -13,14 +13,14 @@ use profiler_core::internal::sys::ForeignFile;
 
 use super::reading::Budget;
 
-/// Where bytes come from.
+/// The origin of the bytes.
 #[derive(Debug)]
 enum Store {
     Memory(Vec<u8>),
     File(ReadCache<ForeignFile>),
 }
 
-/// A file or an image in memory, with what may still be read of it.
+/// A file or an image in memory, with its remaining read limit.
 #[derive(Debug)]
 pub(super) struct Source {
     store: Store,
@@ -29,12 +29,12 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// An image in memory.
+    /// Creates a source for an image in memory.
     pub(super) fn memory(bytes: Vec<u8>, limit: u64, budget: &Budget) -> Self {
         Self { store: Store::Memory(bytes), room: Cell::new(limit), budget: budget.clone() }
     }
 
-    /// An open file.
+    /// Creates a source for an open file.
     pub(super) fn file(file: impl Into<ForeignFile>, limit: u64, budget: &Budget) -> Self {
         Self {
             store: Store::File(ReadCache::new(file.into())),
@@ -47,7 +47,7 @@ impl Source {
         Bytes(self)
     }
 
-    /// Whether that much may still be read; then it counts as read.
+    /// Charges a read of `bytes` bytes. Returns whether the limits allow it.
     pub(super) fn take(&self, bytes: u64) -> bool {
         match self.room.get().checked_sub(bytes) {
             Some(room) => {
@@ -59,12 +59,12 @@ impl Source {
     }
 }
 
-/// What the object reader reads from.
+/// The interface for the object reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'d>(&'d Source);
 
 impl Bytes<'_> {
-    /// Whether that much may still be read.
+    /// Whether the limits allow reading this many more bytes.
     pub(super) fn has(self, bytes: u64) -> bool {
         self.0.room.get().min(self.0.budget.left()) >= bytes
     }
@@ -93,7 +93,7 @@ impl<'d> ReadRef<'d> for Bytes<'d> {
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'d [u8], ()> {
         match &self.0.store {
             Store::Memory(bytes) => bytes.as_slice().read_bytes_at_until(range, delimiter),
-            // The reader itself gives up on longer names than a page.
+            // The reader itself rejects names longer than a page.
             Store::File(file) => {
                 let text = file.read_bytes_at_until(range, delimiter)?;
                 if self.take(text.len() as u64 + 1) { Ok(text) } else { Err(()) }

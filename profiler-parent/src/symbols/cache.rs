@@ -1,8 +1,8 @@
 //! Results of earlier look-ups, for later captures.
 //!
-//! Owned by [`super::Symbols`]. Invariants: results are kept per build id, so that a file under two names is one; a file
-//! without a build id is another one when it was changed; no more bytes are kept than the limit says,
-//! by about, and the modules that were asked for least recently go first.
+//! Owned by [`super::Symbols`]. Invariants: results are keyed by build id, so one file under two
+//! names has one entry; without a build id, a changed file gets a new entry; the size of all
+//! results is at most about the limit, and the least recently used modules are evicted first.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -13,20 +13,20 @@ use super::locate;
 use super::place::Place;
 use super::report::ModuleReport;
 
-/// About how many bytes an address takes besides its place.
+/// Approximate bytes per address, not counting its place.
 const BYTES_PER_ADDRESS: u64 = 32;
 
-/// Modules that are remembered, with their reports.
+/// Limit on the remembered modules and their reports.
 const MOST_MODULES: usize = 1 << 14;
 
-/// What makes two files the same.
+/// The identity of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
-    /// The linker's word.
+    /// The build id from the linker.
     BuildId(Vec<u8>),
-    /// A file without one, whatever it is called.
+    /// The stamp of a file without a build id, whatever its name is.
     File(FileStamp),
-    /// What is at a path is no file, or not to be seen.
+    /// The path, if it does not name a readable file.
     Path(String),
 }
 
@@ -47,7 +47,7 @@ impl Identity {
     }
 }
 
-/// The same for all names of a file, and another when it was changed.
+/// Equal for all names of a file; changes when the file changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileStamp {
     device: u64,
@@ -56,12 +56,12 @@ pub(super) struct FileStamp {
     changed: Option<SystemTime>,
 }
 
-/// Results of one module.
+/// The results of one module.
 #[derive(Debug, Default)]
 pub(super) struct Module {
     pub(super) places: HashMap<u64, Arc<Place>>,
     pub(super) report: ModuleReport,
-    /// About how many bytes the places take.
+    /// Approximate size of the places in bytes.
     pub(super) bytes: u64,
     used: u64,
 }
@@ -74,7 +74,7 @@ impl Module {
     }
 }
 
-/// All results that are kept.
+/// All cached results.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     modules: HashMap<Identity, Module>,
@@ -82,7 +82,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// The results of a module, which becomes the one used last.
+    /// Returns the results of a module, and marks it as the most recently used.
     pub(super) fn module(&mut self, identity: &Identity) -> &mut Module {
         self.turn += 1;
         let module = self.modules.entry(identity.clone()).or_default();
@@ -98,7 +98,8 @@ impl Cache {
         self.modules.values().map(|module| &module.report)
     }
 
-    /// Forgets results until no more bytes are kept than this. Reports stay, as long as they are not too many.
+    /// Evicts results until at most `limit` bytes are kept. Reports are kept, up to
+    /// [`MOST_MODULES`].
     pub(super) fn shrink(&mut self, limit: u64) {
         if self.modules.len() > MOST_MODULES {
             let mut turns: Vec<u64> = self.modules.values().map(|module| module.used).collect();

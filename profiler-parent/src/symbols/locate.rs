@@ -1,8 +1,8 @@
-//! Finding files: the module's own, and those with its debug information.
+//! Finds the file of a module, and the files with its debug information.
 //!
-//! Used by [`super::module`]. Invariants: only regular files are opened for reading, so that no path can make
-//! this process wait (a FIFO) or touch a device; a debug file is used only if its build id or its checksum
-//! says that it belongs to the module.
+//! Used by [`super::module`]. Invariants: only regular files are opened for reading, so no path can
+//! block this process (a FIFO) or access a device; a debug file is used only if its build id or its
+//! checksum matches the module.
 
 use std::fmt::Write as _;
 use std::io::{self, Read};
@@ -15,22 +15,22 @@ use super::image::Image;
 use super::problem::Problem;
 use super::reading::Reading;
 
-/// An open file and where it is.
+/// An open file and its path.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) path: PathBuf,
     pub(super) source: Source,
 }
 
-/// What came of looking for a module's file.
+/// The file of a module.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) file: Opened,
-    /// Nothing proves that it is the right one.
+    /// The file cannot be verified to be the one that the process ran.
     pub(super) unverified: bool,
 }
 
-/// The file that the process ran.
+/// Finds the file that the process ran.
 pub(super) fn module(path: &str, build_id: &[u8], options: &Reading) -> Result<Found, Problem> {
     if path == "[vdso]" {
         let image = crate::sys::vdso_image().map_err(|error| unreadable(Path::new(path), &error))?;
@@ -49,12 +49,13 @@ pub(super) fn module(path: &str, build_id: &[u8], options: &Reading) -> Result<F
     })
 }
 
-/// Where a module's file is, or was: the kernel marks one that has no name any more. Another may have it by now.
+/// The current or former path of a module's file: the kernel marks a file that was unlinked. The
+/// path may name another file by now.
 pub(super) fn on_disk(path: &str) -> &Path {
     Path::new(path.strip_suffix(" (deleted)").unwrap_or(path))
 }
 
-/// Holds a file against the build id that the process had.
+/// Checks the build id of a file against that of the process.
 fn verified(file: Opened, build_id: &[u8]) -> Result<Found, Problem> {
     let image = Image::parse(file.source.bytes())
         .map_err(|error| Problem::NotElf { path: file.path.clone(), reason: error.to_string() })?;
@@ -64,7 +65,7 @@ fn verified(file: Opened, build_id: &[u8]) -> Result<Found, Problem> {
     Ok(Found { file, unverified: build_id.is_empty() })
 }
 
-/// The separate file with the debug information of `image`.
+/// Finds the separate file with the debug information of `image`.
 pub(super) fn debug_file(image: &Image<'_>, own: &Path, options: &Reading) -> Option<Opened> {
     let build_id = image.build_id();
     by_build_id(build_id, options).or_else(|| {
@@ -83,7 +84,7 @@ pub(super) fn debug_file(image: &Image<'_>, own: &Path, options: &Reading) -> Op
     })
 }
 
-/// The file with what several debug files have in common.
+/// Finds the file shared by several debug files.
 pub(super) fn shared_file(image: &Image<'_>, own: &Path, options: &Reading) -> Option<Opened> {
     let link = image.shared_link()?;
     let beside = own.parent()?.join(as_path(link.name));
@@ -105,7 +106,7 @@ fn by_build_id(build_id: &[u8], options: &Reading) -> Option<Opened> {
     })
 }
 
-/// Opens a file for reading if it is a regular one.
+/// Opens a regular file for reading.
 pub(super) fn open(path: &Path, options: &Reading) -> Result<Opened, Problem> {
     let file = open_regular(path)?;
     Ok(Opened { path: path.to_owned(), source: Source::file(file, options.file_limit, &options.budget) })
@@ -123,7 +124,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Problem {
     Problem::Unreadable { path: path.to_owned(), reason: error.kind() }
 }
 
-/// The checksum of a whole file, as debug links have it.
+/// The checksum of a whole file, as used in debug links.
 fn checksum(path: &Path, options: &Reading) -> io::Result<u32> {
     let file = open_regular(path).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut file = file.take(options.file_limit);
@@ -139,7 +140,7 @@ fn checksum(path: &Path, options: &Reading) -> io::Result<u32> {
     }
 }
 
-/// A path as a file has it.
+/// The path from bytes in a file.
 pub(super) fn as_path(name: &[u8]) -> PathBuf {
     crate::sys::path_of(name)
 }

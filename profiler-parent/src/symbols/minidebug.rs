@@ -1,7 +1,8 @@
-//! The symbol table that some systems pack into a stripped program: a small ELF file in `.gnu_debugdata`, xz-compressed.
+//! The symbol table that some systems pack into a stripped program: a small ELF file in
+//! `.gnu_debugdata`, xz-compressed.
 //!
-//! Used by [`super::module`] for files that have no other full symbol table. Invariant: neither what it unpacks to nor
-//! the memory of the decoder is larger than a bound, whatever the file says.
+//! Used by [`super::module`] for files without another full symbol table. Invariant: the unpacked
+//! size and the memory of the decoder are bounded, whatever the file contains.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,9 +15,9 @@ use super::problem::Problem;
 use super::reading::Reading;
 
 const SECTION: &str = ".gnu_debugdata";
-/// Longest file in it: a hundred times what is common.
+/// Limit on the unpacked file: a hundred times the common size.
 const LONGEST: u64 = 64 << 20;
-/// Largest dictionary of the decoder, in KiB.
+/// Limit on the decoder's dictionary, in KiB.
 const DECODER_KIB: u32 = 64 << 10;
 
 /// The unpacked file, if there is one.

@@ -1,7 +1,8 @@
-//! Names for code addresses: functions, also inlined ones, files and lines, once for all processes.
+//! Names for code addresses: functions, inlined functions, files and lines, once for all processes.
 //!
-//! Whoever writes a profile with names in it calls [`Symbols::resolve`] or, for all modules of a profile at once,
-//! [`Symbols::resolve_all`]; `profiler view` answers the viewer's questions with [`server_api`].
+//! Writers of profiles with names call [`Symbols::resolve`] or, for all modules of a profile at
+//! once, [`Symbols::resolve_all`]; `profiler view` answers the viewer's requests with
+//! [`server_api`].
 //!
 //! ```no_run
 //! # use profiler_parent::internal::symbols::{ModuleKey, SymbolOptions, Symbols};
@@ -13,14 +14,14 @@
 //! }
 //! ```
 //!
-//! Addresses are relative to the module: as its file has them. A return address is the address after a call;
-//! who wants the call's line gives the address minus one.
+//! Addresses are relative to the module, as in its file. A return address is the address after a
+//! call; to get the line of the call, pass the address minus one. Pass all addresses of a module in
+//! one call: each call reads the file once.
 //!
-//! Invariants: a file whose build id is not the one that the process had gives no names; nothing
-//! that stands in a file makes a look-up fail, panic, or take unbounded time or memory: what is wrong is told in a [`ModuleReport`];
-//! results are kept for later captures up to a limit, files and parsed debug information are not;
-//! files are always read on a thread with a large stack ([`stack`]).
-//! Give all addresses of a module in one call: each call reads the file once.
+//! Invariants: a file whose build id differs from that of the process gives no names; no content of
+//! a file makes a look-up fail, panic, or take unbounded time or memory: problems are reported in a
+//! [`ModuleReport`]; results are kept for later captures up to a limit, files and parsed debug
+//! information are not; files are always read on a thread with a large stack ([`stack`]).
 
 pub(crate) mod bounded;
 mod bytes;
@@ -58,12 +59,12 @@ use self::module::Outcome;
 use self::reading::Reading;
 use self::stack::{SymbolStackError, on_symbol_stack};
 
-/// Which file is meant.
+/// Identifies a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ModuleKey<'a> {
-    /// Where the process saw it.
+    /// The path in the process.
     pub path: &'a str,
-    /// The linker's identity of its contents, as the process had it in memory; empty if it has none.
+    /// The build id in the process's memory; empty if there is none.
     pub build_id: &'a [u8],
 }
 
@@ -73,7 +74,7 @@ impl<'a> From<&'a ModuleDefinition> for ModuleKey<'a> {
     }
 }
 
-/// Addresses of a module that are to be named.
+/// The addresses of a module to look up.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
     /// The module.
@@ -82,22 +83,22 @@ pub struct Wanted<'a> {
     pub addresses: Vec<u64>,
 }
 
-/// How far a look-up is, told before each module and after the last.
+/// The progress of a look-up, reported before each module and after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SymbolProgress<'a> {
-    /// Modules that are done.
+    /// Finished modules.
     pub modules_done: usize,
-    /// Of so many.
+    /// All modules.
     pub modules: usize,
-    /// Addresses that are done.
+    /// Finished addresses.
     pub addresses_done: usize,
-    /// Of so many.
+    /// All addresses.
     pub addresses: usize,
-    /// The module that comes next; empty after the last.
+    /// The path of the next module; empty after the last.
     pub next: &'a str,
 }
 
-/// Looks up names, and keeps them.
+/// Looks up names, and caches them.
 #[derive(Debug, Default)]
 pub struct Symbols {
     options: SymbolOptions,
@@ -105,23 +106,24 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Nothing is looked up yet.
+    /// Creates an empty cache.
     pub fn new(options: SymbolOptions) -> Self {
         Self { options, cache: Cache::default() }
     }
 
-    /// What is known of each address, in the order of `addresses`.
+    /// Looks up addresses; the result is in the order of `addresses`.
     pub fn resolve(&mut self, module: ModuleKey<'_>, addresses: &[u64]) -> Vec<Arc<Place>> {
         let mut left = self.options.sum_limit;
         self.resolve_within(module, addresses, &mut left)
     }
 
-    /// How many bytes may be read of all files for one capture.
+    /// Limit on the bytes read of all files for one capture.
     pub(crate) const fn sum_limit(&self) -> u64 {
         self.options.sum_limit
     }
 
-    /// The same, when no more bytes than `left` may be read; then fewer are left.
+    /// Like [`Self::resolve`], but reads at most `left` bytes, and subtracts the bytes that were
+    /// read.
     pub(crate) fn resolve_within(
         &mut self,
         module: ModuleKey<'_>,
@@ -137,8 +139,8 @@ impl Symbols {
         places
     }
 
-    /// What is known of each address of each of `wanted`. The same file is read once, also if it is wanted more
-    /// than once, for several processes.
+    /// Looks up the addresses of each of `wanted`. Each file is read once, even if several
+    /// processes need it.
     pub fn resolve_all(
         &mut self,
         wanted: &[Wanted<'_>],
@@ -184,19 +186,19 @@ impl Symbols {
         results
     }
 
-    /// What became of every module that was asked for, by path.
+    /// The reports of all modules that were looked up, sorted by path.
     pub fn reports(&self) -> Vec<ModuleReport> {
         let mut reports: Vec<_> = self.cache.reports().cloned().collect();
         reports.sort_unstable_by(|one, other| one.path.cmp(&other.path));
         reports
     }
 
-    /// About how many bytes of results are kept.
+    /// Approximate size of the cached results in bytes.
     pub fn cached_bytes(&self) -> u64 {
         self.cache.bytes()
     }
 
-    /// Makes sure that the results of a module have all of `addresses`, as far as they can be had.
+    /// Adds the missing results for `addresses` to those of a module, as far as possible.
     fn look_up(
         &mut self,
         key: ModuleKey<'_>,
@@ -243,7 +245,8 @@ fn look_into(key: ModuleKey<'_>, missing: &[u64], options: &SymbolOptions, left:
     }
 }
 
-/// Looks up addresses, in order, in an image that is in memory: for the fuzzer. Never panics, whatever the image is.
+/// Looks up sorted addresses in an image in memory. For the fuzzer: never panics, whatever the
+/// image is.
 #[doc(hidden)]
 pub fn resolve_image(image: Vec<u8>, addresses: &[u64]) -> Vec<Arc<Place>> {
     let mut addresses = addresses.to_vec();
@@ -257,8 +260,8 @@ pub fn resolve_image(image: Vec<u8>, addresses: &[u64]) -> Vec<Arc<Place>> {
     }
 }
 
-/// The readable form of a function's name: for the fuzzer. Never panics, and never overflows the
-/// stack for symbols.
+/// Demangles a function's name. For the fuzzer: never panics, and never overflows the stack for
+/// symbols.
 #[doc(hidden)]
 pub fn readable_name(raw: &[u8]) -> String {
     match on_symbol_stack(|| demangle::readable(raw)) {

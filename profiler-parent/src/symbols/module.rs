@@ -1,9 +1,10 @@
-//! All that is known of some addresses of one module, from the best source that there is.
+//! Looks up some addresses of one module in its best available sources.
 //!
-//! Called by [`super::Symbols`] for addresses that are not in its cache. Sources in order: debug information in the file,
-//! in a separate file, the symbol tables of both, one that is packed into a stripped file. Invariants: a file that is not the one that the process ran gives
-//! no names; nothing that is wrong with a file is more than a [`Problem`]; every file that was opened is
-//! closed again, and what was read of it is forgotten.
+//! Called by [`super::Symbols`] for addresses that are not in its cache. The sources, in order:
+//! debug information in the file or in a separate file, the symbol tables of both, the symbol table
+//! packed into a stripped file. Invariants: a file that is not the one that the process ran gives
+//! no names; a defect of a file is only reported as a [`Problem`]; every opened file is closed
+//! again, and its data is dropped.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,16 +24,16 @@ use super::report::NameSource;
 use super::table::SymbolTable;
 use super::texts::Texts;
 
-/// What a look-up came to.
+/// The result of a look-up.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// For each address; empty if the file cannot be used at all.
+    /// One per address; empty if the file cannot be used at all.
     pub(super) places: Vec<Arc<Place>>,
     pub(super) source: NameSource,
     /// The file with the debug information, if it is not the module's own.
     pub(super) debug_file: Option<PathBuf>,
     pub(super) problems: Vec<Problem>,
-    /// About how many bytes the places take.
+    /// Approximate size of the places in bytes.
     pub(super) bytes: u64,
 }
 
@@ -42,17 +43,17 @@ impl Outcome {
     }
 }
 
-/// Looks up `addresses`, which are in order and without repetitions.
+/// Looks up the addresses, which are sorted and distinct.
 pub(super) fn look_up(path: &str, build_id: &[u8], addresses: &[u64], reading: &Reading) -> Outcome {
     match locate::module(path, build_id, reading) {
         Ok(found) => in_file(&found, addresses, reading),
-        // What cannot be read any more looks damaged.
+        // A file beyond the budget looks damaged.
         Err(_) if reading.budget.left() == 0 => Outcome::nothing(vec![Problem::NotRead(path.into())]),
         Err(problem) => Outcome::nothing(vec![problem]),
     }
 }
 
-/// Looks up addresses in an image that is in memory, and nowhere else: for the fuzzer and for tests.
+/// Looks up addresses in an image in memory only. For the fuzzer and for tests.
 pub(super) fn in_image(image: Vec<u8>, addresses: &[u64], options: &SymbolOptions) -> Outcome {
     let options = SymbolOptions { debug_roots: Vec::new(), roots: Vec::new(), ..options.clone() };
     let reading = Reading::new(&options, options.sum_limit);
@@ -77,13 +78,13 @@ fn in_file(found: &Found, addresses: &[u64], reading: &Reading) -> Outcome {
         _ => Debug { image: &image, path: &own.path, program: &own.path },
     };
     let mut texts = Texts::default();
-    // First, because they are small: debug information may use up what may be read.
+    // Tables are read first because they are small: debug information may use up the budget.
     let mut tables = tables(&image, separate_image.as_ref(), &own.path, &mut problems);
     let packed =
         if tables.is_full { None } else { minidebug::unpacked(&image, &own.path, reading, &mut problems) };
     let packed = packed.as_ref().and_then(|source| parsed_bytes(source, &own.path, &mut problems));
     if let Some(packed) = &packed {
-        // It has what the dynamic table does not have, and nothing else.
+        // It contains only symbols that the dynamic table does not have.
         tables.all.insert(0, table(packed, (".symtab", ".strtab"), &own.path, &mut problems));
     }
     let tables = tables.all;
@@ -126,7 +127,7 @@ fn section_problem(path: &Path, error: &SectionError) -> Problem {
 struct Debug<'d> {
     image: &'d Image<'d>,
     path: &'d Path,
-    /// The file that runs.
+    /// The program that the process ran.
     program: &'d Path,
 }
 
@@ -166,7 +167,7 @@ impl Debug<'_> {
     }
 }
 
-/// The symbol tables, the fullest first.
+/// The symbol tables, the most complete first.
 struct Tables<'d> {
     all: Vec<SymbolTable<'d>>,
     /// Whether one of them has all functions.
@@ -189,7 +190,7 @@ fn tables<'d>(
     Tables { all: [full, dynamic].into_iter().filter(|table| !table.is_empty()).collect(), is_full }
 }
 
-/// The table in two sections: rows, and the texts they refer to.
+/// Reads the table in two sections: its rows and its strings.
 fn table<'d>(
     image: &Image<'d>,
     (rows, texts): (&str, &str),
@@ -221,7 +222,7 @@ fn source_of(located: &[Located], tables: &[SymbolTable<'_>]) -> NameSource {
     }
 }
 
-/// Puts debug information and symbol tables together; equal places are one.
+/// Combines debug information and symbol tables. Equal places share one allocation.
 fn compose(
     addresses: &[u64],
     located: Vec<Located>,
@@ -246,7 +247,7 @@ fn compose(
     (places, bytes + texts.bytes())
 }
 
-/// Adds what the symbol table knows better, or alone.
+/// Adds what only the symbol table has, or has in a better form.
 fn complete(located: &mut Located, name: &[u8], code: CodeRange, texts: &mut Texts) {
     let is_same = located.function.is_none_or(|function| function.start == code.start);
     match located.frames.last_mut() {

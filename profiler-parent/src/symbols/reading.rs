@@ -1,7 +1,8 @@
-//! One look-up: where it may look, and how much it may still read of all files together.
+//! The options of one look-up, and its remaining read budget over all files.
 //!
-//! Made by [`super::Symbols`], handed to whatever opens a file. Invariant: however many files are named, and however large
-//! they are, no more than [`SymbolOptions::sum_limit`] is read of them, and unpacked, before the look-up ends.
+//! Made by [`super::Symbols`], passed to all code that opens a file. Invariant: a look-up reads and
+//! unpacks at most [`SymbolOptions::sum_limit`] bytes, however many and however large the files
+//! are.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -9,7 +10,7 @@ use std::rc::Rc;
 
 use super::options::SymbolOptions;
 
-/// Bytes that may still be read.
+/// The remaining bytes that may be read.
 #[derive(Clone, Debug)]
 pub(super) struct Budget(Rc<Cell<u64>>);
 
@@ -22,7 +23,8 @@ impl Budget {
         self.0.get()
     }
 
-    /// Whether that much may still be read; then it counts as read. One that asks for more has used it up.
+    /// Charges a read of `bytes` bytes. Returns whether the budget allows it; if not, the budget
+    /// becomes 0.
     pub(super) fn take(&self, bytes: u64) -> bool {
         let rest = self.left().checked_sub(bytes);
         self.0.set(rest.unwrap_or(0));

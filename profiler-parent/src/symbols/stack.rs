@@ -1,4 +1,4 @@
-//! The stack that symbol work runs on.
+//! The stack for symbol work.
 //!
 //! A host may call the profiler on any thread, also on one with a stack of 64 KiB. The content of
 //! symbol files decides how deep the work recurses when names are demangled, debug information is
@@ -15,14 +15,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use profiler_core::internal::sys::run_quiet;
 
-/// Bytes of the stack. Only the pages that are used take memory.
+/// Size of the stack in bytes. Only the used pages take memory.
 pub(crate) const STACK: usize = 8 << 20;
 
 thread_local! {
     static IS_SYMBOL_STACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The reason why some work has no result.
+/// The reason why symbol work has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SymbolStackError {
     /// The work was not started.

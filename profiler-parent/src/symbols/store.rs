@@ -1,6 +1,6 @@
 //! The symbols of a session, shared by its captures.
 //!
-//! Invariant: the names that one capture looks up are kept for the next, within the limits of
+//! Invariant: the names looked up for one capture are kept for the next, within the limits of
 //! [`super::SymbolOptions`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

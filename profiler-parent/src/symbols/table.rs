@@ -1,7 +1,8 @@
-//! Symbol tables: the function that an address lies in.
+//! Symbol tables: the function that contains an address.
 //!
-//! Used by [`super::module`]. Where several symbols name the same code, always the same one is chosen: a function
-//! before what only might be one, a global name before others, the name with fewer underscores in front.
+//! Used by [`super::module`]. Invariant: of several symbols for the same code, the choice is
+//! deterministic: functions before untyped symbols, global names before others, then the name with
+//! fewer leading underscores.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -9,25 +10,25 @@ use std::cmp::Reverse;
 use super::image::{RawSymbol, RawTable};
 use super::place::CodeRange;
 
-/// So many symbols before an address are looked at for one that reaches to it.
+/// Number of symbols before an address that are checked for containing it.
 const LOOK_BACK: usize = 16;
-/// Longest name that is read.
+/// Limit on the bytes of a name.
 const LONGEST_NAME: usize = 1 << 14;
-/// So much of two names is compared.
+/// Bytes of two names that are compared.
 const COMPARED: usize = 256;
-/// How far a symbol without a size reaches at most.
+/// Limit on the extent of a symbol without a size.
 const LONGEST_UNSIZED: u64 = 1 << 20;
 
 /// The functions of a file by address.
 #[derive(Debug, Default)]
 pub(super) struct SymbolTable<'d> {
-    /// In order, one for each address.
+    /// Sorted, one for each address.
     symbols: Vec<RawSymbol>,
     texts: Cow<'d, [u8]>,
 }
 
 impl<'d> SymbolTable<'d> {
-    /// Sorted in its own place: a file decides how long its table is.
+    /// Sorts in place, because the file decides the length of its table.
     pub(super) fn new(raw: RawTable<'d>) -> Self {
         let RawTable { mut symbols, texts, .. } = raw;
         let first = |name: u32| texts.get(name as usize).copied().unwrap_or(0);
@@ -48,7 +49,7 @@ impl<'d> SymbolTable<'d> {
         self.symbols.is_empty()
     }
 
-    /// The innermost function around an address: its name as the linker knows it, and its code.
+    /// The innermost function around an address: its linkage name and its code range.
     pub(super) fn find(&self, address: u64) -> Option<(&[u8], CodeRange)> {
         let after = self.symbols.partition_point(|symbol| symbol.address <= address);
         let mut next = self.symbols.get(after).map_or(u64::MAX, |next| next.address);
@@ -66,17 +67,17 @@ impl<'d> SymbolTable<'d> {
     }
 }
 
-/// Which of several symbols with one address is chosen: the least.
+/// The order of symbols with one address; the least is chosen.
 fn rank<'t>(row: &RawSymbol, texts: &'t [u8]) -> impl Ord + use<'t> {
     let rest = texts.get(row.name as usize..).unwrap_or_default();
-    // Enough to tell names apart: a file may have millions of long ones that are all but equal.
+    // A prefix suffices: a file may have millions of long names that are almost equal.
     let name = rest.get(..COMPARED).unwrap_or(rest);
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     let underscores = name.iter().take_while(|byte| **byte == b'_').count();
     (!row.is_function, !row.is_global, underscores, Reverse(row.size), name, row.name)
 }
 
-/// The text at an offset, without the version that some linkers append.
+/// The text at an offset, without the version suffix that some linkers append.
 fn name_at(texts: &[u8], offset: u32) -> Option<&[u8]> {
     let rest = texts.get(offset as usize..)?;
     let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);

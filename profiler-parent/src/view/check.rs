@@ -1,8 +1,9 @@
-//! Whether a file is a profile that the viewer can open.
+//! Checks whether a file is a profile that the viewer can open.
 //!
-//! Called before anything is served, so that the command reports a wrong file, and not the browser. A
-//! file of moderate size is read to its end; of a large one only the beginning and the last bytes are
-//! read, so that the user does not wait for gigabytes. Nothing is kept of either.
+//! Called before the server starts, so that the command reports a wrong file instead of the
+//! browser. A file of moderate size is read to its end; of a large file only the beginning and the
+//! last bytes are read, so that the user does not wait for gigabytes. Invariant: no content of the
+//! file is kept.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,42 +15,42 @@ use crate::reading::text::{is_compressed, text};
 use crate::reading::{Meta, PartId, Visit, walk};
 use crate::sys;
 
-/// Files up to this number of bytes are read to their end.
+/// Files of at most this many bytes are read to their end.
 const WHOLE: u64 = 16 << 20;
-/// Bytes of text that are read of other files.
+/// Bytes of text read from larger files.
 const HEAD: u64 = 1 << 20;
 
 /// The form of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// As Gecko writes it: one object per process.
+    /// The Gecko form: one object per process.
     Gecko,
-    /// As the viewer keeps it: shared tables.
+    /// The viewer's own form: shared tables.
     Processed,
-    /// What tells them apart is behind the part that was read.
+    /// The distinguishing key is not in the part that was read.
     Unknown,
 }
 
-/// Why a file is no profile.
+/// The reason why a file is not a profile.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAProfile {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Unreadable(#[from] io::Error),
-    /// A directory, a device, a pipe.
+    /// It is a directory, a device, or a pipe.
     #[error("it is not a file")]
     NotAFile,
-    /// It has no text.
+    /// It is empty.
     #[error("it is empty")]
     Empty,
-    /// It is no JSON, or not to its end.
+    /// It is not JSON, or ends too early.
     #[error("{0}")]
     Damaged(serde_json::Error),
-    /// It is JSON, and something else.
+    /// It is JSON without a required key.
     #[error("it has no {0}")]
     Lacks(&'static str),
-    /// It is cut off.
+    /// It is truncated.
     #[error("it ends too early")]
     CutOff,
 }
@@ -93,7 +94,7 @@ fn outline(text: impl Read, is_whole: bool) -> Result<Kind, NotAProfile> {
     }
 }
 
-/// Whether the last byte that is not white space closes an object.
+/// Whether the last byte other than white space closes an object.
 fn ends_an_object(file: &File, length: u64) -> io::Result<bool> {
     let mut tail = [0; 64];
     let position = length.saturating_sub(tail.len() as u64);
@@ -117,10 +118,10 @@ const KEYS: [&str; 12] = [
     "profileGatheringLog",
 ];
 
-/// What the outermost object has contained so far.
+/// The keys of the outermost object so far.
 #[derive(Debug, Default)]
 struct Outline {
-    /// Whether the first key is one of a profile's; `None` before it.
+    /// Whether the first key belongs to a profile; `None` before it was read.
     is_known: Option<bool>,
     has_threads: bool,
     kind: Option<Kind>,

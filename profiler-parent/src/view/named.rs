@@ -1,7 +1,7 @@
-//! Answers to the viewer's requests for symbols, from the debug information on this machine.
+//! Answers the viewer's requests for symbols, from the debug information on this machine.
 //!
-//! Used by `profiler view`. Only the libraries that the served file names are read, whatever a request
-//! names.
+//! Used by `profiler view`. Invariant: only libraries named in the served file are read, whatever a
+//! request contains.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,8 +16,9 @@ use crate::reading::{Lib, PartId, Visit, text, walk};
 use crate::symbols::server_api::{Library, answer};
 use crate::symbols::{SymbolOptions, Symbols};
 
-/// Answers with names, files, lines and inlined functions. The libraries of the served file are read
-/// at the first request, and names that were looked up are kept. A file that cannot be read has none.
+/// Answers with names, files, lines and inlined functions. The libraries of the served file are
+/// read at the first request, and looked-up names are kept. If the file cannot be read, the list of
+/// libraries is empty.
 pub fn symbols_of_this_machine(options: SymbolOptions) -> Box<Symbolicate> {
     let known: OnceLock<Vec<Library>> = OnceLock::new();
     let symbols = Mutex::new(Symbols::new(options));
@@ -28,10 +29,11 @@ pub fn symbols_of_this_machine(options: SymbolOptions) -> Box<Symbolicate> {
     })
 }
 
-/// All libraries of all processes of a profile, each once. Of gigabytes only these rows are kept.
+/// All libraries of all processes of a profile, without duplicates. Only these rows are kept in
+/// memory, also of a file of gigabytes.
 ///
 /// # Errors
-/// When the file cannot be read, or is no profile.
+/// When the file cannot be read, or is not a profile.
 pub fn libraries(file: &File) -> io::Result<Vec<Library>> {
     let mut all = Libraries::default();
     walk(text(file)?, &mut all).map_err(io::Error::from)?;

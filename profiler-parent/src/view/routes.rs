@@ -16,17 +16,18 @@ use crate::http::{
 };
 use crate::symbols::stack::on_symbol_stack;
 
-/// Bytes of a request for symbols: 100,000 addresses of a large library need two million.
+/// Limit on the bytes of a request for symbols: 100,000 addresses of a large library need two
+/// million.
 const MAX_BODY: usize = 16 << 20;
 
-/// What a path names.
+/// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ViewResource {
     Profile,
     Symbolicate,
 }
 
-/// What is served.
+/// The data that is served.
 pub(super) struct ViewRoutes {
     pub(super) token: String,
     pub(super) file: Arc<File>,

@@ -1,8 +1,8 @@
-//! The viewer's question for symbols, and the answer of somebody who has none.
+//! The viewer's request for symbols, and an answer without symbols.
 //!
-//! The question is `{jobs: [{memoryMap: [[debugName, breakpadId]], stacks: [[[module, address]]]}]}`, or one
-//! job alone; the answer has a frame for every address. Who has names gives the server a function
-//! of its own.
+//! Called by the server on a worker thread. The request is `{jobs: [{memoryMap: [[debugName,
+//! breakpadId]], stacks: [[[module, address]]]}]}`, or a single job; the answer has a frame for
+//! every address. To answer with symbols, pass a different function to the server.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::symbols::bounded::{LONGEST_ANSWER, LONGEST_NAME, to_json};
 
-/// Answers the JSON of a `symbolicate/v5` request; `None` if it is no such request. It is given the file that is
-/// served as well: [`libraries`](super::libraries) says of which libraries may be asked. Several requests may come at once.
+/// Answers the JSON of a `symbolicate/v5` request; `None` if the request is invalid. The function
+/// also gets the served file: [`libraries`](super::libraries) lists the libraries that requests may
+/// name. It may be called concurrently.
 pub type Symbolicate = dyn Fn(&File, &str) -> Option<String> + Send + Sync;
 
 #[derive(Debug, Deserialize)]
@@ -40,10 +41,10 @@ struct Found<'q> {
     stacks: Stacks<'q>,
 }
 
-/// All stacks of a job, answered while they are written.
+/// All stacks of a job, computed during serialization.
 struct Stacks<'q>(&'q Job);
 
-/// One of them.
+/// One stack.
 struct Stack<'q>(&'q Job, &'q [(i64, u64)]);
 
 #[derive(Serialize)]
@@ -69,8 +70,8 @@ impl Serialize for Stack<'_> {
     }
 }
 
-/// Says of every library that it is not known: a viewer shows addresses then. Who asks for more than a bounded answer,
-/// or by names that no library has, gets none.
+/// Answers that every library is unknown, so that the viewer shows addresses. Returns `None` if the
+/// answer would exceed its limit, or a library name is too long.
 pub fn no_symbols(_: &File, question: &str) -> Option<String> {
     let jobs = match serde_json::from_str(question).ok()? {
         Question::Many { jobs } => jobs,
@@ -131,7 +132,7 @@ mod tests {
         };
         assert!(ask_for(&"x".repeat(LONGEST_NAME), 1).is_some());
         assert_eq!(ask_for(&"x".repeat(LONGEST_NAME + 1), 1), None);
-        // 4 KiB each, far more together than the question is long.
+        // 4 KiB each: the answer would be far longer than the request.
         assert_eq!(ask_for(&"x".repeat(LONGEST_NAME), LONGEST_ANSWER / LONGEST_NAME + 1), None);
     }
 }

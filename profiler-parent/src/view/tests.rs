@@ -1,4 +1,4 @@
-//! Whole conversations with a server, over a socket.
+//! Complete requests and answers over a socket.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -7,8 +7,8 @@ use std::path::Path;
 use super::{Server, Symbolicate};
 use crate::output::ProfileFile;
 
-/// Sends `request` in pieces of this size, with the server's token for `TOKEN` and its address for
-/// `HOST`, and returns the answer.
+/// Sends `request` in pieces of `piece` bytes, with `TOKEN` and `HOST` replaced by the server's
+/// token and address, and returns the answer.
 fn ask_in_pieces(server: &Server, piece: usize, request: &str) -> String {
     let token = server.base().rsplit_once('/').unwrap().1.to_owned();
     let host = server.address().to_string();
@@ -17,7 +17,7 @@ fn ask_in_pieces(server: &Server, piece: usize, request: &str) -> String {
     stream.set_nodelay(true).unwrap();
     for part in request.as_bytes().chunks(piece) {
         if stream.write_all(part).is_err() {
-            break; // the server has answered already
+            break; // the server has already answered
         }
     }
     let _ = stream.shutdown(Shutdown::Write);
@@ -42,7 +42,7 @@ fn serve(path: &Path) -> Server {
     Server::start(path, 0, symbolicate).unwrap()
 }
 
-/// A server of a profile with some padding, and the profile.
+/// A server for a profile with some padding, and the profile.
 fn plain(padding: usize) -> (tempfile::TempDir, Server, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("profile.json");

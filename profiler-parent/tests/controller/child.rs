@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::manager::update::{ManagerUpdate, ReleasedChunk, Update};
 use profiler_core::time::Timestamp;
-use profiler_parent::internal::controller::DeadPool;
+use profiler_parent::internal::controller::DeadPoolMemory;
 
 /// The pool of one life of a process.
 pub(crate) fn key(pid: u32, life: u64) -> PoolId {
@@ -148,13 +148,13 @@ impl Child {
     }
 
     /// Dies at `now`: what the parent reads from the pool. The open chunk is one of its chunks.
-    pub(crate) fn die(&mut self, now: u64) -> DeadPool {
+    pub(crate) fn die(&mut self, now: u64) -> DeadPoolMemory {
         if let Some(chunk) = self.open.take() {
             self.released.push_back(Chunk { done: now, ..chunk });
         }
         let chunks = self.released.iter();
         let chunks =
             chunks.map(|chunk| ReleasedChunk { done: Timestamp::from_raw(chunk.done), bytes: chunk.bytes });
-        DeadPool { true_bytes: self.held(), unreleased_bytes: self.base, chunks: chunks.collect() }
+        DeadPoolMemory { true_bytes: self.held(), unreleased_bytes: self.base, chunks: chunks.collect() }
     }
 }

@@ -6,7 +6,7 @@
 
 use profiler_core::internal::manager::update::Update;
 use profiler_core::time::Timestamp;
-use profiler_parent::internal::controller::{DeadPool, ProcessFigures};
+use profiler_parent::internal::controller::{DeadPoolMemory, ProcessFigures};
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
@@ -37,7 +37,7 @@ impl Ledger {
         self.oldest = Some(update.oldest_done);
     }
 
-    pub(crate) fn die(&mut self, pool: &DeadPool) {
+    pub(crate) fn die(&mut self, pool: &DeadPoolMemory) {
         self.dead = true;
         self.unreleased = pool.unreleased_bytes;
         self.released = pool.true_bytes - pool.unreleased_bytes;

@@ -3,7 +3,7 @@
 use profiler_core::ids::{ByteLimit, PoolId};
 use profiler_core::internal::manager::update::{ReleasedChunk, Update};
 use profiler_core::time::Timestamp;
-use profiler_parent::internal::controller::{Command, Controller, DeadPool, Event, Policy, Refusal};
+use profiler_parent::internal::controller::{Command, Controller, DeadPoolMemory, Event, Policy, Refusal};
 
 use super::child::key;
 
@@ -208,7 +208,7 @@ fn no_command_takes_a_live_process_below_its_floor() {
 fn a_dead_process_keeps_its_data_until_it_is_the_oldest() {
     let mut parent = Parent::new();
     let (dead, young) = (parent.filled(1, 12, 100), parent.filled(2, 12, 200));
-    let pool = DeadPool { true_bytes: 10 * PAGE, unreleased_bytes: PAGE, chunks: row(102, 9) };
+    let pool = DeadPoolMemory { true_bytes: 10 * PAGE, unreleased_bytes: PAGE, chunks: row(102, 9) };
     assert_eq!(parent.handle(Event::Died { key: dead, pool }), []);
     assert_eq!(parent.free_pages(), 2, "it can never use more than it holds");
     let out = parent.update(young, again(12, &row(201, 10), 3));
@@ -221,7 +221,7 @@ fn a_dead_process_keeps_its_data_until_it_is_the_oldest() {
 fn a_dead_pool_without_chunks_is_dropped() {
     let mut parent = Parent::new();
     let dead = parent.filled(1, 12, 100);
-    let pool = DeadPool { true_bytes: 10 * PAGE, unreleased_bytes: PAGE, chunks: row(102, 9) };
+    let pool = DeadPoolMemory { true_bytes: 10 * PAGE, unreleased_bytes: PAGE, chunks: row(102, 9) };
     parent.handle(Event::Died { key: dead, pool });
     let out = parent.set_limit(0);
     assert_eq!(out, [Command::DestroyDead { key: dead, at_or_before: Timestamp::from_raw(110) }]);
@@ -236,7 +236,7 @@ fn a_dead_pool_without_chunks_is_dropped() {
 fn a_reused_pid_is_another_process() {
     let mut parent = Parent::new();
     let first = parent.filled(1, 12, 100);
-    let pool = DeadPool { true_bytes: 10 * PAGE, unreleased_bytes: PAGE, chunks: row(102, 9) };
+    let pool = DeadPoolMemory { true_bytes: 10 * PAGE, unreleased_bytes: PAGE, chunks: row(102, 9) };
     parent.handle(Event::Died { key: first, pool });
     parent.set_limit(24);
     let out = parent.handle(Event::Join { key: key(1, 2) });

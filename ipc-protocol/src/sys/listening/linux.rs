@@ -39,10 +39,10 @@ use tempfile::TempDir;
 use super::{Opened, Peek, own_channel};
 use crate::sys::ReceiveMode;
 
-/// How many connections may wait; there is one child.
+/// The capacity of the connection queue; only one child connects.
 const BACKLOG: i32 = 10;
 
-/// A named socket in a directory of its own, which is removed with it.
+/// A named socket in its own directory. Both are removed together.
 #[derive(Debug)]
 pub(crate) struct ListeningSocket<T> {
     socket: Arc<OwnDescriptor<OwnedFd>>,
@@ -58,17 +58,17 @@ pub(crate) struct Connection<T> {
     packets: PhantomData<fn() -> T>,
 }
 
-/// Ends the wait of a [`ListeningSocket`], or an accepted channel. Keeps no socket open.
+/// Ends the wait of a [`ListeningSocket`], or an accepted channel. Holds no socket open.
 #[derive(Clone, Debug)]
 pub(crate) struct HangUp(Weak<OwnDescriptor<OwnedFd>>);
 
 impl HangUp {
-    /// Ends it now; messages that were already sent can still be received.
+    /// Ends it now; messages sent before can still be received.
     pub(crate) fn hang_up(&self) {
         if let Some(socket) = self.0.upgrade()
             && let Ok(socket) = socket.get()
         {
-            let _ = rustix::net::shutdown(socket, Shutdown::Both); // an error: it has ended
+            let _ = rustix::net::shutdown(socket, Shutdown::Both); // an error: it has already ended
         }
     }
 }
@@ -124,7 +124,8 @@ impl<T> ListeningSocket<T> {
         }
     }
 
-    /// Returns the socket, which becomes readable when a peer connects or [`HangUp::hang_up`] is called.
+    /// Returns the socket, which becomes readable when a peer connects or [`HangUp::hang_up`] is
+    /// called.
     pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
         Ok(self.socket.get()?.as_fd())
     }
@@ -136,7 +137,8 @@ impl<T: Serialize + DeserializeOwned + Debug> Connection<T> {
         Some(&self.guard)
     }
 
-    /// The receiver of this connection, the first packet if it was received already, and the guard.
+    /// Returns the receiver of this connection, the first packet if it was already received, and
+    /// the guard.
     pub(crate) fn open(self) -> io::Result<Opened<T>> {
         Ok(Opened { packets: self.guard.receiver()?, first: None, guard: Some(self.guard) })
     }
@@ -170,7 +172,8 @@ impl Guard {
         Ok(receiver.renewed())
     }
 
-    /// The process that connected, as the kernel reports it; `None` if it cannot be seen from here.
+    /// The process that connected, as the kernel reports it; `None` if it is not visible from this
+    /// process.
     #[allow(unsafe_code)]
     pub(crate) fn peer_process(&self) -> Option<ProcessId> {
         // Not with rustix, whose process numbers cannot be 0, which the kernel may report.
@@ -184,12 +187,14 @@ impl Guard {
         u32::try_from(peer.pid).ok().filter(|pid| failed == 0 && *pid != 0).map(ProcessId::new)
     }
 
-    /// Returns the socket, which becomes readable when the peer sends a packet or closes the channel.
+    /// Returns the socket, which becomes readable when the peer sends a packet or closes the
+    /// channel.
     pub(crate) fn socket(&self) -> Result<BorrowedFd<'_>, DescriptorLost> {
         Ok(self.socket.get()?.as_fd())
     }
 
-    /// Checks the next packet without receiving it. Returns `None` if none is queued and `mode` is `Try`.
+    /// Checks the next packet without receiving it. Returns `None` if none is queued and `mode` is
+    /// `Try`.
     pub(crate) fn peek(&self, mode: ReceiveMode) -> io::Result<Option<Peek>> {
         let mut header = [0; Self::HEADER];
         let (bytes, attached) = match self.peek_into(&mut header, mode) {
@@ -223,13 +228,14 @@ impl Guard {
     }
 }
 
-/// Returns whether a listening socket is shut down. In [`ReceiveMode::Wait`] blocks until a shutdown, a
-/// connection or a signal. `accept` on a nonblocking socket returns `EAGAIN` in both cases.
+/// Returns whether a listening socket is shut down. In [`ReceiveMode::Wait`] blocks until a
+/// shutdown, a connection or a signal. `accept` on a nonblocking socket returns `EAGAIN` in both
+/// cases.
 fn poll_shutdown(listening: BorrowedFd<'_>, mode: ReceiveMode) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::from_borrowed_fd(listening, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let _ = poll(&mut polled, (mode == ReceiveMode::Try).then_some(&at_once)); // the caller tries again
+    let _ = poll(&mut polled, (mode == ReceiveMode::Try).then_some(&at_once)); // the caller retries
     polled.iter().any(|one| one.revents().contains(PollFlags::HUP))
 }
 

@@ -1,6 +1,8 @@
-//! The socket on which a parent waits for one child that speaks ipc-channel, and the guard that
-//! checks what it accepts. `linux` makes and accepts both itself; `portable` leaves that to
-//! ipc-channel and checks nothing.
+//! The socket on which a parent waits for one child that uses ipc-channel, and the guard that
+//! checks what it accepts.
+//!
+//! Used by [`crate::transport::ipc_channel`]. `linux` creates and accepts both itself; `portable`
+//! leaves that to ipc-channel and checks nothing.
 
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[path = "linux.rs"]
@@ -29,11 +31,11 @@ pub(crate) struct Opened<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(all(target_os = "linux", not(profiler_portable))), allow(dead_code))]
 pub(crate) enum Peek {
-    /// The other side is gone and nothing is left to receive.
+    /// The other side is gone and all data was received.
     Closed,
     /// One whole packet of ipc-channel.
     Whole {
-        /// Bytes of its content.
+        /// Length of its content in bytes.
         length: usize,
         /// Whether descriptors are attached to it.
         attached: bool,
@@ -42,8 +44,8 @@ pub(crate) enum Peek {
     Foreign,
 }
 
-/// A sender or receiver of ipc-channel. Those panic when their descriptor cannot be closed, and
-/// close any file that has their number, so they are held in this type.
+/// A sender or receiver of ipc-channel. These types panic when their descriptor cannot be closed,
+/// and close any file that has their number, so this type holds them.
 pub(crate) fn own_channel<T: std::fmt::Debug>(channel: T) -> OwnDescriptor<T> {
     let number = socket_number(&format!("{channel:?}"));
     OwnDescriptor::of_number(channel, number)

@@ -23,7 +23,7 @@ pub(crate) struct ListeningSocket<T> {
     name: String,
 }
 
-/// A connection, with the first packet.
+/// A connection, and its first packet.
 pub(crate) struct Connection<T> {
     packets: IpcReceiver<T>,
     first: T,
@@ -41,7 +41,7 @@ impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
         &self.name
     }
 
-    /// Ends nothing: the caller sends a message of its own.
+    /// Has no effect here: the caller sends its own message.
     pub(crate) fn hang_up_handle(&self) -> HangUp {
         HangUp
     }
@@ -52,7 +52,8 @@ impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Waits for the first packet of the first connection, in both modes. Later calls return `NotConnected`.
+    /// Waits for the first packet of the first connection, in both modes. Later calls return
+    /// `NotConnected`.
     pub(crate) fn accept(&self, _: ReceiveMode) -> io::Result<Option<Connection<T>>> {
         let server = self.server.take().ok_or(io::ErrorKind::NotConnected)?;
         let (packets, first) = server.accept().map_err(io::Error::other)?;
@@ -61,7 +62,7 @@ impl<T: Serialize + DeserializeOwned> ListeningSocket<T> {
 }
 
 impl<T: Serialize + DeserializeOwned + Debug> Connection<T> {
-    /// None.
+    /// Returns `None`.
     pub(crate) fn guard(&self) -> Option<&Guard> {
         None
     }
@@ -72,11 +73,11 @@ impl<T: Serialize + DeserializeOwned + Debug> Connection<T> {
     }
 }
 
-/// Checks packets before they are received; never made here.
+/// Checks packets before they are received; never created here.
 #[derive(Debug)]
 pub(crate) enum Guard {}
 
-/// Ends nothing here.
+/// Has no effect here.
 #[derive(Clone, Debug)]
 pub(crate) struct HangUp;
 

@@ -1,5 +1,5 @@
-//! What only the transport of untrusted children can get wrong. What a packet can do is in
-//! `tests/tricks`, what a process can do in `integration-tests`.
+//! Tests specific to the transport of untrusted children. `tests/tricks` tests hostile packets,
+//! `integration-tests` hostile processes.
 
 use std::os::fd::AsFd;
 
@@ -18,14 +18,14 @@ fn own() -> ProcessId {
     ProcessId::new(std::process::id())
 }
 
-/// What comes of a child whose first packet this is.
+/// The result for a child whose first packet this is.
 fn first(frame: &[u8]) -> TransportError {
     let (listener, theirs) = Listener::new().unwrap();
     PacketSocket::given(theirs).unwrap().send(frame, false).unwrap();
     listener.accept(&token(), own()).unwrap_err()
 }
 
-/// An accepted child, and its bare end.
+/// An accepted child, and its raw end.
 fn accepted() -> (Accepted, File) {
     let (listener, theirs) = Listener::new().unwrap();
     let said = codec::encode(&ToParent::Hello(hello(&token()))).unwrap();
@@ -121,7 +121,7 @@ fn hanging_up_ends_a_channel_that_somebody_else_holds_open() {
     let abandon = listener.cancel_handle();
     let mut child = connect(theirs, hello(&token())).unwrap();
     let mut accepted = listener.accept(&token(), own()).unwrap();
-    abandon.abandon(); // without effect by now
+    abandon.abandon(); // has no effect now
     child.sender.send(&ToParent::ShutdownProfile { length: 1 }).unwrap();
     assert!(accepted.ends.receiver.recv().is_ok());
     let waiting = on_thread(move || accepted.ends.receiver.recv());
@@ -140,7 +140,7 @@ fn a_handle_keeps_no_socket_open() {
     abandon.hang_up();
 }
 
-/// A TCP socket that an hour of `close` does not close: its peer does not read what was sent.
+/// A TCP socket that `close` does not close within an hour: its peer does not read the sent data.
 fn lingering() -> (std::net::TcpStream, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -166,7 +166,7 @@ fn an_attached_socket_that_takes_long_to_close_delays_neither_receiving_nor_clos
         let (mut accepted, theirs) = accepted();
         let (slow, peer) = lingering();
         send_with(&theirs, &slow);
-        drop((slow, theirs)); // the packet has the last descriptor of it
+        drop((slow, theirs)); // the packet has its last descriptor
         let (done, finished) = crossbeam_channel::bounded(1);
         let parent = on_thread(move || {
             if is_received {
@@ -176,7 +176,7 @@ fn an_attached_socket_that_takes_long_to_close_delays_neither_receiving_nor_clos
             drop(accepted);
             done.send(()).unwrap();
         });
-        // Far less than the socket lingers, far more than anything else takes.
+        // Far less than the socket lingers, far more than any other step takes.
         let in_time = finished.recv_timeout(std::time::Duration::from_secs(60));
         drop(peer); // now the socket closes
         parent.join().unwrap();

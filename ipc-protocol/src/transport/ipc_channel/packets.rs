@@ -1,8 +1,8 @@
 //! Packets of ipc-channel: frames wrapped, errors and panics contained.
 //!
-//! Used by the transport above. Invariants: nothing is received that the guard did not find
-//! whole; the first error ends a receiver; a fork of the process neither sends nor receives; a
-//! descriptor that the program has closed is neither used nor closed.
+//! Used by the transport above. Invariants: only packets that the guard found whole are received;
+//! the first error ends a receiver; a fork of the process neither sends nor receives; a descriptor
+//! that the program has closed is neither used nor closed.
 
 use std::io;
 #[cfg(unix)]
@@ -19,21 +19,21 @@ use crate::sys::ReceiveMode;
 use crate::sys::listening::{Guard, Peek, own_channel};
 use crate::transport::{FrameReceiver, FrameSender, TransportError, check_frame, check_owner};
 
-/// Bytes that a packet may have beyond its frame: the packet's kind and the frame's length.
+/// Bytes of a packet beyond its frame: the packet's kind and the frame's length.
 const PACKET_SLACK: usize = 16;
 
-/// The reason that is given when a peer makes ipc-channel's receiver fail.
+/// The error text when a peer makes ipc-channel's receiver fail.
 pub(super) const CANNOT_RECEIVE: &str = "a packet that cannot be received";
 
-/// What travels. Only the first packet of a channel may be another one than `Frame`.
+/// A packet. Only the first packet of a channel may be other than `Frame`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Packet {
     Frame(Vec<u8>),
     Hello { frame: Vec<u8>, answers: Answers },
-    Abandon,
+    Cancel,
 }
 
-/// The parent answers with this sender. It travels as an [`IpcSender`].
+/// The sender for the parent's answers. It travels as an [`IpcSender`].
 #[derive(Debug)]
 pub(super) struct Answers(OwnDescriptor<IpcSender<Packet>>);
 
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for Answers {
     }
 }
 
-/// Runs what may panic inside ipc-channel; a panic is the loss of this peer, nothing more.
+/// Runs code that may panic inside ipc-channel; a panic loses only this peer.
 pub(super) fn guarded<T>(
     what: &'static str,
     act: impl FnOnce() -> Result<T, TransportError>,
@@ -78,7 +78,7 @@ pub(super) struct PacketReceiver {
     pub(super) packets: OwnDescriptor<IpcReceiver<Packet>>,
     pub(super) guard: Option<Guard>,
     pub(super) owner: u32,
-    /// Set by the first error, after which nothing is received.
+    /// Set by the first error; nothing is received afterwards.
     pub(super) ended: bool,
 }
 
@@ -104,7 +104,8 @@ impl PacketReceiver {
         Self { packets, guard, owner: std::process::id(), ended: false }
     }
 
-    /// Returns `None` if no packet is queued and `mode` is `Try`. Only the guard can check this without blocking.
+    /// Returns `None` if no packet is queued and `mode` is `Try`. Only the guard can check this
+    /// without blocking.
     fn receive(&self, mode: ReceiveMode) -> Result<Option<Vec<u8>>, TransportError> {
         match &self.guard {
             Some(guard) => match guard.peek(mode)? {

@@ -1,11 +1,11 @@
-//! Directories of sockets whose listener was killed before its child connected.
+//! Removes directories of sockets whose listener was killed before its child connected.
 //!
-//! ipc-channel binds each listener to a socket in a temporary directory of its own and removes both
-//! when somebody connects. A parent that is killed in between leaves them, and nothing in them says
-//! whose they were. So each listener [`sign`]s its directory, and whoever starts a session
-//! [`sweep`]s those whose signer is dead. Invariant: only what bears the signature of a dead process
-//! of this user, in this process's own view of process numbers, is removed, and nothing but the two
-//! files that we know.
+//! ipc-channel binds each listener to a socket in a separate temporary directory and removes both
+//! when a peer connects. A parent that is killed before that leaves them, and they do not identify
+//! their owner. So each listener [`sign`]s its directory, and the start of a session [`sweep`]s the
+//! directories whose signer is dead. Invariant: only directories with the signature of a dead
+//! process of this user, in this process's PID namespace, are removed, and only the two known files
+//! in them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -14,14 +14,14 @@ use std::path::Path;
 use profiler_core::ids::{PoolId, ProcessId, ProcessKey, ProcessStart};
 use profiler_core::internal::sys;
 
-/// What the names of ipc-channel's directories begin with.
+/// The prefix of ipc-channel's directory names.
 const DIRECTORY: &str = ".tmp";
-/// What a signature begins with: `profiler-PID-START-NAMESPACE`.
+/// The prefix of a signature: `profiler-PID-START-NAMESPACE`.
 const SIGNATURE: &str = "profiler-";
 /// Name of the socket.
 const SOCKET: &str = "socket";
 
-/// Says in the directory of `socket` that it is this process's. Without it the directory just is
+/// Signs the directory of `socket` with this process's identity. A directory without a signature is
 /// never swept.
 pub(super) fn sign(socket: &Path) {
     let Some(namespace) = namespace() else { return };
@@ -30,7 +30,7 @@ pub(super) fn sign(socket: &Path) {
     let _ = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }
 
-/// Removes what killed processes of this user have left in the temporary directory.
+/// Removes the sockets that killed processes of this user have left in the temporary directory.
 pub fn sweep() {
     sweep_in(&std::env::temp_dir());
 }
@@ -52,7 +52,8 @@ fn sweep_one(directory: &Path) {
     let names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
     let Some(signature) = names.iter().find(|name| is_of_the_dead(name)) else { return };
     if names.iter().all(|name| name == SOCKET || name == signature) {
-        // The signature last, so that what is left half-way is known by the next sweep.
+        // The signature is removed last, so that the next sweep recognises a directory left
+        // half-way.
         let _ = fs::remove_file(directory.join(SOCKET));
         let _ = fs::remove_file(directory.join(signature));
         let _ = fs::remove_dir(directory);
@@ -68,7 +69,7 @@ fn is_of_the_dead(name: &str) -> bool {
     namespace() == Some(seen) && pid != 0 && !sys::is_alive(&key)
 }
 
-/// Which numbering of processes this one lives in; `None` where that is not known.
+/// The PID namespace of this process; `None` if unknown.
 fn namespace() -> Option<u64> {
     fs::metadata("/proc/self/ns/pid").ok().map(|about| about.ino())
 }
@@ -77,7 +78,7 @@ fn namespace() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A directory as ipc-channel makes it, with these files in it.
+    /// A directory like ipc-channel's, with these files in it.
     fn directory(place: &Path, name: &str, files: &[&str]) -> std::path::PathBuf {
         let path = place.join(name);
         fs::create_dir(&path).unwrap();

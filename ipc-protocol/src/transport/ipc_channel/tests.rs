@@ -1,4 +1,4 @@
-//! What only the transport between processes can get wrong.
+//! Tests specific to the transport between processes.
 
 use super::super::tests::{hello, on_thread};
 use super::*;
@@ -140,7 +140,7 @@ mod guarded_packets {
 
     use super::*;
 
-    /// A child that has said Hello, and its socket for packets of any content.
+    /// A child that has sent `Hello`, and its socket for packets of any content.
     #[allow(unsafe_code)]
     fn hostile() -> (Accepted, OwnedFd) {
         let token = Token::from_bytes([3; 16]);
@@ -253,7 +253,7 @@ mod guarded_packets {
         let name = listener.name().to_owned();
         let waiting = on_thread(move || listener.accept(&Token::from_bytes([3; 16])));
         let _silent: IpcSender<Packet> = IpcSender::connect(name.clone()).unwrap();
-        // Accepted once a socket bound to the name has a peer; then accept waits for the packet.
+        // A socket bound to the name has a peer after the accept; then accept waits for the packet.
         while accepted_sockets(&name).is_empty() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! What the set reports, and what it does when the program closes its descriptors.
+//! Tests of the set's reports, and of its behaviour when the program closes its descriptors.
 
 #![allow(unsafe_code)]
 
@@ -76,7 +76,8 @@ fn a_set_that_the_program_replaced_is_neither_used_nor_closed() {
     let set = ReadySet::new().unwrap();
     let theirs = ReadySet::new().unwrap();
     let number = set.epoll.as_ref().unwrap().as_raw_fd();
-    // SAFETY: both numbers are open; that of `set` is replaced on purpose, by an `epoll` of another owner.
+    // SAFETY: both numbers are open; that of `set` is replaced on purpose, by an `epoll` of another
+    // owner.
     assert_eq!(unsafe { libc::dup2(theirs.epoll.as_ref().unwrap().as_raw_fd(), number) }, number);
     theirs.wake();
     assert!(!set.is_ours());

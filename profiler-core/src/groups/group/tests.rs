@@ -1,4 +1,4 @@
-//! Handles, the registry, and what happens to entries while it is not to be had.
+//! Handles, the registry, and entries made while the registry is locked.
 
 use super::*;
 use crate::groups::{Groups, Probes};
@@ -31,7 +31,7 @@ fn p3_an_entry_that_missed_the_registry_is_handed_over_also_by_a_thread_that_com
     LATE.miss();
     let found = LATE.resolve().unwrap();
     assert_eq!((found.kept(), LATE.missed.look()), (1, 0), "by who registers it");
-    LATE.miss(); // of a thread that has not seen yet that it is registered
+    LATE.miss(); // by a thread that has not yet seen the registration
     assert_eq!((found.kept(), LATE.missed.look()), (2, 0), "by the late one itself");
 }
 
@@ -83,7 +83,7 @@ fn the_first_run_of_a_group_is_counted_although_the_managers_lock_is_held_for_a_
     session::start(params, StartOptions::default()).unwrap();
     let name = |number: usize| format!("while the lock is held {number}");
     for number in 0..GROUPS {
-        // Not registered, which would give it a cell at once.
+        // Not registered, because that would give it a cell at once.
         let group: &'static Group =
             Box::leak(Box::new(Group::new(GroupKind::Plugin, Box::leak(name(number).into_boxed_str()))));
         let (is_held, has_begun) = (AtomicBool::new(false), AtomicBool::new(false));

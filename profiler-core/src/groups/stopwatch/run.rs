@@ -1,6 +1,6 @@
-//! What an iteration came to: the processor time of the whole, and each group's share of it.
+//! The results of an iteration: its processor time, and each group's share of it.
 //!
-//! Called by the stopwatch when an iteration ends. Both are pure functions of what was measured.
+//! Called by the stopwatch when an iteration ends. Both are pure functions of the measurements.
 
 use super::{Clock, Lap, Loop, Probes, Reading, Run};
 
@@ -13,7 +13,7 @@ pub(super) fn sum_of(it: Loop, now: Option<u64>) -> Option<u64> {
     }
 }
 
-/// What a lap came to.
+/// The run of a lap.
 pub(super) fn run_of<C: Clock>(lap: &Lap, ended: &Loop, clock: &C, now: Reading) -> Run {
     let wall = clock.ns_of(lap.ticks);
     let whole = ended.ticks.saturating_sub(ended.blocked);

@@ -17,14 +17,14 @@ type Id = &'static Registered;
 const MS: u64 = 1_000_000;
 const ALL: Probes = Probes::ALL;
 
-/// A clock that goes as it is told; a tick is a nanosecond.
+/// A clock that tests set; a tick is a nanosecond.
 #[derive(Debug, Default)]
 struct Told {
     now: Cell<Reading>,
     cpu: Cell<u64>,
     reads: Cell<u64>,
     cpu_reads: Cell<u64>,
-    /// The reading until which it is exact; nanoseconds of one further on are twice as many.
+    /// The reading up to which the clock is exact; nanoseconds of a later reading are doubled.
     exact: Cell<Option<u64>>,
 }
 
@@ -53,14 +53,14 @@ impl Clock for Told {
     }
 }
 
-/// A thread with its clock, and cells as they would be in a pool.
+/// A thread with its clock and with cells like those of a pool.
 struct Thread {
     watch: Stopwatch,
     clock: Told,
     probes: Probes,
     implied: [Id; 2],
     cells: RefCell<BTreeMap<String, GroupCell>>,
-    /// Iterations that told something.
+    /// Number of iterations that reported something.
     commits: u64,
 }
 
@@ -107,7 +107,7 @@ impl Thread {
         self.exit(waits);
     }
 
-    /// Time goes by, of which the thread has a processor so long.
+    /// Advances time by `wall`, of which the thread has a processor for `cpu`.
     fn pass(&self, wall: u64, cpu: u64) {
         let now = self.clock.now.get();
         self.clock.now.set(Reading { ticks: now.ticks + wall, ..now });
@@ -254,7 +254,7 @@ fn p5_processor_time_is_shared_out_by_time_and_read_twice_per_iteration() {
     assert_eq!(cpu, [20 * MS, 15 * MS, 5 * MS], "by share of ticks, 3 to 1");
 }
 
-/// What a thread does in a property test.
+/// A step of a thread in a property test.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Enter(usize),
@@ -291,7 +291,7 @@ proptest! {
         let mut owned: Option<Owned> = None;
         for step in steps {
             match step {
-                // One at a time: they exclude each other.
+                // One at a time, because they exclude each other.
                 Step::Enter(which) if owned.is_none() => owned = Some(thread.enter(&[groups[which]])),
                 Step::Enter(_) => {}
                 Step::Exit => owned.take().into_iter().for_each(|owned| thread.exit(owned)),

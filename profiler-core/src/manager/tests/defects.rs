@@ -1,4 +1,4 @@
-//! One test for each defect that the idea's first implementation is known to have.
+//! One test for each known defect of Gecko's implementation of this idea.
 
 use super::*;
 use crate::manager::maintenance;
@@ -133,7 +133,7 @@ fn chunks_are_made_ready_ahead_without_a_sampler() {
     let index = bench.manager.ready.take(0).unwrap();
     let slot = bench.manager.pool().slot(index).unwrap();
     assert_eq!((slot.bytes(), slot.done_time()), (PAGE, Timestamp::ZERO));
-    // What a burst asked for is there after the next pass, larger classes too.
+    // The chunks that a burst requested are ready after the next pass, larger classes too.
     (0..3).for_each(|_| bench.manager.ready.wish(2));
     maintenance::pass(&bench.manager, None);
     assert!(bench.manager.ready.count(2) >= 2);

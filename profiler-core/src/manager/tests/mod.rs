@@ -26,7 +26,7 @@ struct Bench {
     reports: Arc<Mutex<Vec<ManagerUpdate>>>,
 }
 
-/// A chunk in a thread's hands.
+/// A chunk that a thread holds.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     index: ChunkIndex,
@@ -51,7 +51,7 @@ impl Bench {
         self.manager.set_listener(Some(Box::new(move |update| reports.lock().unwrap().push(update))));
     }
 
-    /// What the listener heard since the last call.
+    /// The updates that the listener received since the last call.
     fn heard(&self) -> Vec<ManagerUpdate> {
         std::mem::take(&mut self.reports.lock().unwrap())
     }
@@ -74,7 +74,7 @@ impl Bench {
         self.manager.threads.add(self.manager.pool(), thread).unwrap()
     }
 
-    /// As a recording thread's slow way.
+    /// Takes a chunk like the slow path of a recording thread.
     fn take(&mut self, class: u8, row: ThreadIndex) -> Result<Held, NoChunk> {
         let index = maintenance::acquire(&self.manager, class)?;
         Ok(self.opened(index, row))
@@ -111,7 +111,7 @@ impl Bench {
         entries.min(room)
     }
 
-    /// As a recording thread's switch; the chunk was done at `full_chunks`.
+    /// Hands a chunk over like a recording thread's switch; the chunk was done at `done`.
     fn hand_over_at(&self, held: Held, done: Timestamp) {
         let pool = self.manager.pool();
         let slot = pool.slot(held.index).unwrap();

@@ -1,5 +1,5 @@
-//! Random sequences of everything that can happen to chunks, against a model simple enough to be
-//! believed: a list of held and a list of released chunks with their entries.
+//! Random sequences of all events of chunks, against a simple model: a list of held and a list of
+//! released chunks with their entries.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -36,7 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// What should be there.
+/// The expected state.
 #[derive(Default)]
 struct Model {
     threads: Vec<(ThreadIndex, RowUse)>,
@@ -64,7 +64,7 @@ impl Model {
         self.held.push((Held { index, row }, 0));
     }
 
-    /// A thread's chunk is done before it takes the next one.
+    /// A thread's chunk is done before the thread takes the next one.
     fn leave(&mut self, bench: &mut Bench, row: ThreadIndex) {
         if let Some(place) = self.held.iter().position(|(held, _)| held.row == row) {
             self.hand_over(bench, place);
@@ -130,7 +130,7 @@ impl Model {
         }
     }
 
-    /// The oldest are gone, only they, and the books of the real one say the same.
+    /// The oldest chunks, and only those, are gone, and the real counts agree.
     fn check(&mut self, bench: &Bench) {
         bench.collect();
         let oldest = bench.manager.lock().chunks.oldest_done();

@@ -1,4 +1,4 @@
-//! The law of folding, over random histories, and each known way to get it wrong.
+//! The law of folding, over random histories, and each known way to break it.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn at(done: u64) -> Timestamp {
     Timestamp::from_raw(done)
 }
 
-/// What a receiver knows after the updates it was told.
+/// A receiver's state after the updates that it received.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Receiver {
     unreleased: u64,
@@ -66,9 +66,10 @@ impl Manager {
     fn step(&mut self, step: &Step) -> Option<Update> {
         match *step {
             Step::Release(done, bytes) => {
-                // As the real one: what is released late is listed as younger than what has gone.
+                // Like the real manager: a chunk released late is listed as younger than the
+                // destroyed ones.
                 let chunk = ReleasedChunk { done: at(done.max(self.destroyed + 1)), bytes };
-                // The same instant twice would make two chunks one to any receiver.
+                // Two chunks with the same instant would be one chunk to a receiver.
                 if self.released.iter().all(|other| other.done != chunk.done) {
                     insert_by_done(&mut self.released, chunk);
                     insert_by_done(&mut self.unreported, chunk);
@@ -129,7 +130,7 @@ proptest! {
             folded.apply(&update);
         }
         prop_assert_eq!(&folded, &one_by_one);
-        // And both know exactly what is there: nothing twice, nothing left over, nothing missing.
+        // Both know exactly the existing chunks: no duplicates, none left over, none missing.
         prop_assert_eq!(folded.chunks, manager.released);
     }
 

@@ -1,4 +1,4 @@
-//! The outermost level of a payload: a struct, taken apart into its fields.
+//! The outermost level of a payload: splits a struct into its fields.
 //!
 //! [`FieldSerializer`] accepts structs only and hands each field to a [`FieldSink`]: the
 //! payload writer, or the collector of keys. So both see the same fields in the same order.
@@ -10,7 +10,7 @@ use super::PayloadError;
 
 const NO_STRUCT: PayloadError = PayloadError::Unsupported("anything but the fields of one struct");
 
-/// Takes the fields of a payload, one after the other.
+/// Receives the fields of a payload, one after the other.
 pub(super) trait FieldSink {
     /// A field with its value.
     fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), PayloadError>;
@@ -34,7 +34,7 @@ impl FieldSink for KeyCollector {
     }
 }
 
-/// Takes a struct apart; see the [module](self).
+/// Splits a struct into its fields; see the [module](self).
 #[derive(Debug)]
 pub(super) struct FieldSerializer<'s, S>(pub(super) &'s mut S);
 

@@ -1,9 +1,9 @@
 //! Reads encoded payloads.
 //!
-//! Used by everything that turns a pool into a profile. The bytes may come from a hostile or
-//! half-dead process: every length is checked against what is there, nothing allocates for
-//! what the bytes announce, and no input panics. A list is checked to its end before it is
-//! handed out, so iterating over it cannot fail.
+//! Used by all code that turns a pool into a profile. The bytes may come from a hostile or dying
+//! process: every length is checked against the available bytes, announced sizes are never used to
+//! allocate, and no input panics. A list is checked to its end before it is returned, so iterating
+//! over it cannot fail.
 
 use super::{MAX_LIST_DEPTH, PayloadError, Tag};
 use crate::codec;
@@ -55,11 +55,11 @@ impl<'a> Iterator for PayloadReader<'a> {
     }
 }
 
-/// The items of a list, already found to be well-formed.
+/// The items of a list that was checked to be well-formed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListIter<'a> {
     rest: &'a [u8],
-    /// Lists around an item.
+    /// The number of lists around an item.
     depth: u8,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Iterator for ListIter<'a> {
 
 type Decoded<'a> = Result<(FieldValue<'a>, &'a [u8]), PayloadError>;
 
-/// The value at the beginning of `bytes`, within `depth` lists, and what follows it.
+/// The value at the beginning of `bytes`, within `depth` lists, and the bytes after it.
 fn value(bytes: &[u8], depth: u8) -> Decoded<'_> {
     let (tag, body) = bytes.split_first().ok_or(PayloadError::Malformed("a value is missing"))?;
     match Tag::from_u8(*tag).ok_or(PayloadError::Malformed("unknown kind of value"))? {
@@ -99,8 +99,8 @@ fn scalar<'a, T: serde::Deserialize<'a>>(body: &'a [u8], wrap: fn(T) -> FieldVal
     }
 }
 
-/// Walks over all items, to find where the list ends. Each item has at least one byte, so a
-/// forged count runs into the end of the bytes.
+/// Checks all items, to find the end of the list. Each item has at least one byte, so a forged
+/// count reaches the end of the bytes.
 fn list(body: &[u8], depth: u8) -> Decoded<'_> {
     if depth >= MAX_LIST_DEPTH {
         return Err(PayloadError::Malformed("lists are nested too deeply"));

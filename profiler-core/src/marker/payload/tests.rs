@@ -1,4 +1,4 @@
-//! The payload encoding against serde_json, and against arbitrary bytes.
+//! Tests the payload encoding against serde_json, and with arbitrary bytes.
 
 use std::net::Ipv4Addr;
 
@@ -109,7 +109,7 @@ fn error_of<T: Serialize>(payload: &T) -> PayloadError {
     encode(payload, &mut [0; 256]).unwrap_err()
 }
 
-/// Walks through everything that bytes decode to.
+/// Reads all values that the bytes decode to.
 fn exhaust(bytes: &[u8]) -> usize {
     fn weigh(value: FieldValue<'_>) -> usize {
         match value {

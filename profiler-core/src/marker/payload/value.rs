@@ -1,7 +1,7 @@
 //! The value of one field, as serde presents it.
 //!
-//! Used by the payload writer for each field and, for lists, for each item. Every scalar
-//! becomes one of the seven kinds of value that [`super`] draws.
+//! Used by the payload writer for each field and, for lists, for each item. Every scalar becomes
+//! one of the seven kinds of value in [`super`].
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ type Refused = Impossible<(), PayloadError>;
 #[derive(Debug)]
 pub(super) struct ValueSerializer<'w, 'a> {
     writer: &'w mut PayloadWriter<'a>,
-    /// Lists around this value.
+    /// The number of lists around this value.
     depth: u8,
 }
 
@@ -39,12 +39,12 @@ impl<'w, 'a> ValueSerializer<'w, 'a> {
     }
 }
 
-/// Writes the items of a list whose length is written already.
+/// Writes the items of a list whose length has been written.
 #[derive(Debug)]
 pub(super) struct ListSerializer<'w, 'a> {
     writer: &'w mut PayloadWriter<'a>,
     depth: u8,
-    /// Items that are still to come.
+    /// The number of items still to be written.
     left: usize,
 }
 

@@ -1,7 +1,7 @@
-//! Puts encoded values into the room that the caller gave.
+//! Writes encoded values into the caller's buffer.
 //!
-//! Used by [`super::encode`] and by the value serialiser. Invariant: `rest` is the part of the
-//! room that is still free; a value that does not fit leaves an error and nothing else counts.
+//! Used by [`super::encode`] and by the value serialiser. Invariant: `rest` is the free part of the
+//! room. A value that does not fit leaves an error, and the written bytes are then unspecified.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::value::ValueSerializer;
 use super::{PayloadError, Tag};
 use crate::codec::{self, CodecError};
 
-/// Where a payload is written to.
+/// The destination of a payload.
 #[derive(Debug)]
 pub(super) struct PayloadWriter<'a> {
     rest: &'a mut [u8],
@@ -38,8 +38,8 @@ impl<'a> PayloadWriter<'a> {
         Ok(())
     }
 
-    /// Writes what `text` displays as, without an allocation in between: it is asked twice,
-    /// first for its length.
+    /// Writes the displayed form of `text` without an allocation: formats it twice, first to find
+    /// its length.
     pub(super) fn put_display<T: fmt::Display + ?Sized>(&mut self, text: &T) -> Result<(), PayloadError> {
         let mut length = Measure(0);
         write_to(&mut length, text)?;
@@ -88,7 +88,7 @@ impl fmt::Write for Measure {
     }
 }
 
-/// Copies a text of known length; more than that does not fit.
+/// Copies a text of known length; excess text does not fit.
 struct Copy<'a> {
     rest: &'a mut [u8],
     left: usize,

@@ -1,7 +1,7 @@
-//! The books of threads that are gone, kept in row 0, the process's own.
+//! The counts of exited threads, kept in row 0, the row of the process.
 //!
 //! Called by `manager::rows` with the manager's lock held; read by `reader::tables`. Row 0 has no
-//! name and no end, so their words hold this:
+//! name and no end; the words of these fields hold:
 //!
 //! ```text
 //! word  2     moves: the row that is being moved, 0 = none (low 32), moves so far (high 32)
@@ -9,26 +9,26 @@
 //!      24…31  sums after an odd number of moves
 //! ```
 //!
-//! A move writes the new sums where no reader looks, and one release store then makes them the
-//! sums and the row's own books void. Only then is the row freed, and only when it is free does the
-//! word say so. So the books are exact at every instant, also when the process is killed there:
+//! A move writes the new sums into the set that readers do not use. One release store then makes
+//! that set current and the row's own counts void. After that the row is freed, and last the word
+//! stops naming it. So the counts are exact at every instant, even if the process is killed there:
 //!
 //! | killed | sums | row |
 //! |---|---|---|
-//! | before the store | without it | counts |
-//! | after it | with it | is named as moved: does not count |
-//! | after freeing the row | with it | free: does not count |
+//! | before the store | exclude the row | counts |
+//! | after the store | include the row | is named as moved: does not count |
+//! | after freeing the row | include the row | is free: does not count |
 
 use super::row::ThreadRow;
-use crate::ids::ThreadIndex;
 use crate::entry_counts::{DropReason, Drops};
+use crate::ids::ThreadIndex;
 use crate::sync::Ordering;
 
 /// Words of one set of sums: the drops by reason, then the evicted entries.
 pub(crate) const SUMS: usize = 8;
 const _: () = assert!(DropReason::COUNT + 1 == SUMS);
 
-/// How often books were moved, and which row is being moved.
+/// The number of moves so far, and the row that is being moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moves(u64);
 
@@ -37,13 +37,13 @@ impl Moves {
         Self(word)
     }
 
-    /// The row whose books are in the sums already.
+    /// The row whose counts are already in the sums.
     pub(crate) fn moved(self) -> Option<ThreadIndex> {
         let row = u32::try_from(self.0 & 0xffff_ffff).ok()?;
         (row != 0).then(|| ThreadIndex::new(row))
     }
 
-    /// Where the sums begin among the words of the name.
+    /// Offset of the current sums among the words of the name.
     pub(crate) const fn sums_at(self) -> usize {
         if self.0 >> 32 & 1 == 0 { 0 } else { SUMS }
     }
@@ -57,18 +57,19 @@ impl Moves {
     }
 }
 
-/// Sums as they stand in row 0, as the drops and the evicted entries of all threads together.
+/// Converts the sums of row 0 to the drops and the evicted entries of all exited threads together.
 pub(crate) fn sums(words: [u64; SUMS]) -> (Drops, u64) {
     let [drops @ .., evicted] = words;
     (Drops::new(drops), evicted)
 }
 
 impl ThreadRow {
-    /// Adds the books of an ended thread to these, the process's own, and frees its row.
+    /// Adds the counts of an exited thread to this row, the row of the process, and frees the
+    /// thread's row.
     pub(crate) fn absorb(&self, row: ThreadIndex, gone: &Self) {
         let moves = Moves(self.unregistered.load(Ordering::Relaxed));
         let next = moves.next(row);
-        // A reader that sees any of the new sums sees that the old ones are no longer the newest.
+        // A reader that sees any of the new sums sees that the old sums are no longer current.
         crate::sync::full_fence();
         let (old, new) = (self.name.iter().skip(moves.sums_at()), self.name.iter().skip(next.sums_at()));
         for ((old, new), more) in old.zip(new).zip(gone.own_sums()) {

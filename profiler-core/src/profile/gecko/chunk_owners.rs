@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet};
 use super::periodic::Periodic;
 use crate::entry::Entry;
 use crate::entry::sample::SampleEntry;
-use crate::ids::{ThreadId, ThreadIndex};
 use crate::entry_counts::Drops;
+use crate::ids::{ThreadId, ThreadIndex};
 use crate::profile::frame_names::thread_without_row;
 use crate::profile::model::{Place, ThreadOwners};
 use crate::reader::{

@@ -1,4 +1,4 @@
-//! What a thread leaves behind when it ends at an awkward moment.
+//! Tests of threads that end within an entry, a session or their destructors.
 
 use super::*;
 use crate::params::{Features, SessionParams};

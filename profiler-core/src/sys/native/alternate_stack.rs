@@ -16,24 +16,23 @@ use std::mem::MaybeUninit;
 use crate::ids::ThreadId;
 use crate::sync::fixed::{AtomicU64, Ordering};
 
-/// The largest number of such threads that are noted. If there are more, no thread is signalled any
-/// more.
+/// Maximum number of noted threads. If there are more, no thread is signalled any more.
 const MOST: usize = 256;
 /// The stack that the handler itself needs.
 const HANDLER: u64 = 1024;
 
 static SMALL: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
-/// The present number of such threads, including those that found no place.
+/// The present number of such threads, including threads that found no place.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 static WITHOUT_PLACE: AtomicU64 = AtomicU64::new(0);
 
-/// Most bytes of a signal's frame without the tile registers.
+/// Maximum size of a signal's frame without the tile registers, in bytes.
 const WITHOUT_TILES: u64 = 4096;
-/// What [`signal_frame_bytes`] found out; 0 before.
+/// The result of [`signal_frame_bytes`]; 0 before.
 static FRAME: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The calling thread is one of those without a place.
+    /// Whether the calling thread is one of those without a place.
     static IS_WITHOUT_PLACE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -42,8 +41,8 @@ pub(crate) fn least() -> u64 {
     signal_frame_bytes().saturating_add(HANDLER)
 }
 
-/// The bytes that the system puts on a stack to call a signal handler. Found out once, because the
-/// question may be a system call that a sandbox forbids later; [`prepare`] asks early.
+/// The bytes that the system puts on a stack to call a signal handler. Determined once, because it
+/// may take a system call that a sandbox forbids later; [`prepare`] calls it early.
 pub(crate) fn signal_frame_bytes() -> u64 {
     match FRAME.load(Ordering::Relaxed) {
         0 => prepare(),
@@ -51,7 +50,7 @@ pub(crate) fn signal_frame_bytes() -> u64 {
     }
 }
 
-/// Finds out the size of a signal's frame.
+/// Determines the size of a signal's frame.
 pub(crate) fn prepare() -> u64 {
     /// Its number is the same on all architectures; since Linux 5.14 x86-64 has it too.
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
@@ -62,8 +61,8 @@ pub(crate) fn prepare() -> u64 {
     frame
 }
 
-/// On x86-64 the system reports the size with all registers that a process may request. Of these the
-/// tile registers (AMX) take 8 KiB, and only in a process that has requested them; the others take
+/// On x86-64 the system reports the size with all registers that a process may request. The tile
+/// registers (AMX) take 8 KiB of it, and only in a process that has requested them; the others take
 /// less than 4 KiB.
 fn frame_bytes(reported: u64, uses_tiles: impl FnOnce() -> bool) -> u64 {
     let reported = reported.max(libc::MINSIGSTKSZ as u64);
@@ -106,7 +105,7 @@ pub(crate) fn look_at_own(thread: ThreadId) {
     }
 }
 
-/// The calling thread ends, or has a larger stack now.
+/// Called when the calling thread ends, or has a larger stack now.
 pub(crate) fn forget_own(thread: ThreadId) {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;

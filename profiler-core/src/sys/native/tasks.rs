@@ -1,7 +1,7 @@
-//! The threads of this process as the system sees them: numbers, names, clocks, what they wait for.
+//! The threads of this process as the system reports them: numbers, names, clocks, waits.
 //!
-//! Called by the sampler's thread. Naming allocates; [`cpu_ns`] and [`doing`], asked at every tick,
-//! and [`list`] in a vector that is used again do not.
+//! Called by the sampler's thread. Reading names allocates; [`cpu_ns`] and [`doing`], called at
+//! every tick, and [`list`] into a reused vector do not.
 
 use std::ffi::CStr;
 use std::io::Write;
@@ -10,25 +10,26 @@ use rustix::fs::{Mode, OFlags, RawDir};
 
 use crate::ids::ThreadId;
 
-/// What a thread does at the moment.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
-    /// It runs, or waits for a processor.
+    /// It runs, or is ready to run.
     Running,
     /// It waits in the kernel.
     Waiting(Wait),
-    /// It waits, and the system does not say where.
+    /// It waits, and the system does not report where.
     WaitingSomewhere,
-    /// The system does not say.
+    /// The system does not report the state.
     Unknown,
 }
 
-/// Where a thread waits. Two equal ones of the same thread have the same stack, as far as can be.
+/// The place where a thread waits. Two equal ones of the same thread almost certainly have the same
+/// stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// The system call; -1 for none, that is for a page.
+    /// The system call; -1 if there is none, that is, for a page fault.
     pub(crate) call: i64,
-    /// Its fourth argument, where a wait for a futex has its timeout, is not 0.
+    /// Whether its fourth argument is not 0; for a wait on a futex that is the timeout.
     pub(crate) has_fourth: bool,
     pub(crate) sp: u64,
     pub(crate) pc: u64,
@@ -40,14 +41,15 @@ impl Wait {
         self.call >= 0
     }
 
-    /// Whether a signal in it is sure to stay unseen by the program: the system has a wait for a futex begin anew. Not
-    /// one with a timeout: that ends with `EINTR`, which `sem_timedwait` hands on.
+    /// Whether the program is certain not to notice a signal during this wait: the system restarts
+    /// a wait on a futex. A wait with a timeout is excluded: it ends with `EINTR`, which
+    /// `sem_timedwait` returns.
     pub(crate) const fn bears_signals(self) -> bool {
         self.call == libc::SYS_futex && !self.has_fourth
     }
 }
 
-/// The numbers of all threads, sorted, into `all`.
+/// Writes the numbers of all threads, sorted, into `all`.
 ///
 /// # Errors
 /// Why the system does not provide the list; `all` is empty then.
@@ -61,7 +63,7 @@ pub(crate) fn list(all: &mut Vec<ThreadId>) -> std::io::Result<()> {
         all.extend(task.file_name().to_str().ok().and_then(|name| name.parse().ok()).map(ThreadId::new));
     }
     all.sort_unstable();
-    // A file system that is not the system's own, or that hides this process, lists nothing.
+    // A file system that is not the real `/proc`, or that hides this process, lists nothing.
     if all.is_empty() { Err(std::io::ErrorKind::NotFound.into()) } else { Ok(()) }
 }
 
@@ -71,7 +73,7 @@ pub(crate) fn name(thread: ThreadId) -> Option<String> {
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Whether a thread blocks the signal that samples are taken with. True if the system does not say.
+/// Whether a thread blocks the sampler's signal. True if the system does not report it.
 pub(crate) fn blocks_signal(thread: ThreadId) -> bool {
     let (mut path, mut text) = ([0; 64], [0; STATUS_BYTES]);
     let status = read(&mut path, thread, "status", &mut text).unwrap_or_default();
@@ -79,10 +81,10 @@ pub(crate) fn blocks_signal(thread: ThreadId) -> bool {
     mask.is_none_or(|mask| mask & (1 << (super::signal::SIGNAL - 1)) != 0)
 }
 
-/// How often a thread has waited so far, if it runs, or waits for a processor, at the moment.
-/// `None` if it waits for anything else, or if the system does not say.
+/// How often a thread has waited so far, if it runs or is ready to run at the moment. `None` if it
+/// waits for anything else, or if the system does not report it.
 ///
-/// If this gives the same number for a thread twice, the thread has not waited in between.
+/// If this returns the same number for a thread twice, the thread has not waited in between.
 pub(crate) fn waits_of_running(thread: ThreadId) -> Option<u64> {
     let (mut path, mut text) = ([0; 64], [0; STATUS_BYTES]);
     let status = read(&mut path, thread, "status", &mut text)?;
@@ -101,25 +103,25 @@ const STATUS_BYTES: usize = 8192;
 
 /// Processor time of a thread so far; `None` if it has ended.
 pub(crate) fn cpu_ns(thread: ThreadId) -> Option<u64> {
-    // As the kernel numbers the clocks of threads: the complement of the thread's number, "per thread" and
-    // "scheduler's".
+    // The kernel's number for a thread's clock: the complement of the thread's number, "per thread"
+    // and "scheduler's".
     let clock = (!libc::clockid_t::try_from(thread.get()).ok()? << 3) | 4 | 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes into a timespec that lives through the call; a clock that is none is an error.
+    // SAFETY: writes into a timespec that lives through the call; an invalid clock is an error.
     let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
     let seconds = u64::try_from(time.tv_sec).ok()?;
     (failed == 0).then_some(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?)
 }
 
-/// What a thread does at the moment, without disturbing it.
+/// The present state of a thread, read without disturbing it.
 pub(crate) fn doing(thread: ThreadId) -> Doing {
     let (mut path, mut text) = ([0; 64], [0; 256]);
     if let Some(doing) = read(&mut path, thread, "syscall", &mut text).and_then(parse) {
         return doing;
     }
-    // Only the owner of the process may read that file. For a process that has changed its user, or
+    // Only the owner of the process may read `syscall`. For a process that has changed its user, or
     // is not dumpable, the owner is root. Some kernels do not have the file. All users may read
-    // this one.
+    // `stat`.
     read(&mut path, thread, "stat", &mut text).and_then(parse_state).unwrap_or(Doing::Unknown)
 }
 
@@ -129,7 +131,7 @@ pub(crate) fn why_unknown() -> Option<std::io::Error> {
     rustix::fs::open(c"/proc/thread-self/stat", flags, Mode::empty()).err().map(Into::into)
 }
 
-/// Number, name in parentheses, state; the name may contain parentheses, too.
+/// Parses number, name in parentheses, state; the name may contain parentheses, too.
 fn parse_state(text: &str) -> Option<Doing> {
     let (_, rest) = text.rsplit_once(')')?;
     let is_running = rest.trim_ascii_start().chars().next()? == 'R';
@@ -150,7 +152,7 @@ fn read<'a>(path: &mut [u8; 64], thread: ThreadId, file: &str, text: &'a mut [u8
     }
 }
 
-/// `running`, or the call, its six arguments if it is one, and the two addresses.
+/// Parses `running`, or the call, its six arguments if it is a call, and the two addresses.
 fn parse(text: &str) -> Option<Doing> {
     let mut words = text.split_ascii_whitespace();
     let first = words.next()?;

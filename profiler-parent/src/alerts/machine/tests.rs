@@ -1,4 +1,4 @@
-//! The rules of alerts, and a naive model that keeps everything and looks back.
+//! Tests of the alert rules, and a naive model that keeps everything and searches it.
 
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ fn a5_what_is_kept_of_groups_that_are_made_up_is_bounded_and_the_rest_is_counted
 fn a5_a_collection_that_lasts_holds_a_bounded_number_of_groups() {
     let mut machine = machine(AlertRules::default().buffering(Duration::from_secs(60)));
     for step in 0..100_u32 {
-        // Each look shows other groups, of twenty processes.
+        // Each poll shows other groups, of twenty processes.
         let groups =
             (0..1_000).map(|n| GroupPeaks { process: n % 20, ..look(10 + step * 1_000 + n, &[run(1, 80)]) });
         assert_eq!(at(&mut machine, i64::from(step) + 1, groups.collect()), []);
@@ -189,10 +189,10 @@ fn a5_a_collection_that_lasts_holds_a_bounded_number_of_groups() {
     assert_eq!(machine.withheld().crowded, 100_000 - MOST_PENDING as u64);
 }
 
-/// A run that a look at this time showed for the first time.
+/// A run, and the time of the poll that showed it first.
 type Shown = (i64, u32, Run);
 
-/// Everything that was ever shown, and all decided by looking back.
+/// The model: keeps everything that was ever shown, and decides by searching it.
 fn model(
     shown: &[Shown],
     looks: &[i64],
@@ -243,7 +243,7 @@ proptest! {
             now += wait;
             looks.push(now);
             for (place, (id, duration)) in (0_i64..).zip(runs) {
-                // No two runs are the same; the last three of a group are shown.
+                // Runs are unique; the last three of a group are shown.
                 let run = Run { ended: SessionNs(now * MS + place), duration_ns: duration * 1_000_000 };
                 let shows = latest.entry(id).or_default();
                 shows.push(run);
@@ -263,7 +263,7 @@ fn a2_a_run_is_told_once_although_its_process_is_missing_from_some_looks() {
     let mut machine = machine(AlertRules::default().buffering(Duration::ZERO));
     let shown = || vec![GroupPeaks { blocking_ns: 5, ..look(1, &[run(100, 100)]) }];
     assert_eq!(at(&mut machine, 150, shown()), [(1, 100)]);
-    // One look, several, very long, and one after which there was no look for long.
+    // One missed poll, several, very many, and one after which there was no poll for long.
     for (missing, again) in [(350, 550), (4_000, 8_000), (9_000, 60_000), (200_000, 200_200)] {
         assert_eq!(at(&mut machine, missing, vec![]), []);
         assert_eq!(at(&mut machine, again, shown()), [], "{again}");

@@ -31,7 +31,7 @@ fn x10_speedscope_has_a_profile_per_thread_named_process_and_thread() {
     let main =
         profiles[0]["samples"].as_array().unwrap().iter().zip(profiles[0]["weights"].as_array().unwrap());
     let idle_ns: u64 = main.filter(idle).map(|(_, weight)| weight.as_u64().unwrap()).sum();
-    // The first has nothing before it that its processor time could be counted from.
+    // The processor time of the first sample has no known start.
     assert_eq!(idle_ns, (SAMPLES as u64 / 5 + 1) * 1_000_000, "the waits are gaps");
 }
 
@@ -129,11 +129,11 @@ fn folded_stacks_have_the_times_of_both_forms() {
     lines.retain(|stack, _| stack.starts_with("app"));
     assert_eq!(lines, expected.map(|(stack, us)| (stack.to_owned(), us)).into());
     let idle = folded(&fixture::processed(), TimeKind::Cpu)["app;main;(idle)"];
-    // The first has nothing before it that its processor time could be counted from.
+    // The processor time of the first sample has no known start.
     assert_eq!(idle, 2 * us + 1000);
 }
 
-/// Fields of a message: number, and varint or bytes.
+/// Parses the fields of a message: number, and varint or bytes.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Result<u64, Vec<u8>>)> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;

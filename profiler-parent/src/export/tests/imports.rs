@@ -1,4 +1,4 @@
-//! `.cpuprofile` files read: what comes in goes out again.
+//! Imports `.cpuprofile` files and exports them again.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Every format, from a small recording in both forms.
+//! Exports a small recording, in both forms, to every format.
 
 mod fixture;
 mod formats;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// Exports a text; gives the directory, and what was written in it.
+/// Exports a text. Returns the directory and the result.
 fn exported(text: &Value, target: Target, time: TimeKind) -> (tempfile::TempDir, Exported) {
     let directory = tempfile::tempdir().unwrap();
     let from = directory.path().join("profile.json");

@@ -7,10 +7,11 @@ use serde_json::json;
 use super::fixture::{self, NAMES, SAMPLES, cpu, stack};
 use super::*;
 
-/// A file that keeps all rules, as a map from node to self time, in the way of viewers: until the next sample.
+/// A file that satisfies all rules, with the self time of each node as viewers compute it: a sample
+/// lasts until the next one.
 struct Checked {
     profile: Value,
-    /// By the path of functions, with their files.
+    /// By the path of functions with their files.
     self_us: BTreeMap<String, i64>,
 }
 
@@ -115,7 +116,8 @@ fn x2_recursion_stays_and_a_tree_of_100_000_nodes_is_written() {
     assert_eq!(called, frames, "every node but the root has one caller");
 }
 
-/// Puts in 200 stacks of 500 functions whose outermost one no other has; how many nodes that are.
+/// Replaces the stacks by 200 stacks of 500 functions, each with a different outermost function.
+/// Returns the number of nodes.
 fn deep_and_wide(text: &mut Value) -> usize {
     let (depth, stacks, shared) = (500, 200, &mut text["shared"]);
     let rows = depth * stacks;
@@ -148,7 +150,7 @@ fn x3_self_and_idle_times_are_those_of_the_recording_and_fill_it() {
         let checked = check(&done.files[1]);
         let length = int(&checked.profile["endTime"]) - int(&checked.profile["startTime"]);
         assert_eq!((checked.self_us.values().sum::<i64>(), length), (length, SAMPLES as i64 * 1000));
-        // What `profiler info` adds up, by the function.
+        // The totals by function, as in `profiler info`.
         let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
         for sample in 0..SAMPLES {
             let ns = if time == TimeKind::Cpu { cpu(sample) } else { 1_000_000 };
@@ -168,7 +170,7 @@ fn x3_self_and_idle_times_are_those_of_the_recording_and_fill_it() {
     }
 }
 
-/// The last function of a path; files have slashes too.
+/// The last function of a path; file names contain slashes too.
 fn last(path: &str) -> String {
     let at = path.rfind('@').and_then(|at| path[..at].rfind('/')).map_or(0, |slash| slash + 1);
     path[at..].to_owned()
@@ -201,7 +203,7 @@ fn x4_scripts_are_files_lines_begin_with_0_and_hits_are_samples() {
 fn x3_fractions_of_microseconds_are_carried_and_not_lost() {
     let (_directory, done) = exported(&fixture::processed(), Target::CpuProfile, TimeKind::Wall);
     let profile = check(&done.files[2]).profile;
-    // From 499.25 ms on, 2.0005 ms and 1 ms: rounded one by one they would be 1 µs too short.
+    // From 499.25 ms, 2.0005 ms and 1 ms: rounding each duration would lose 1 µs.
     assert_eq!(int(&profile["endTime"]) - int(&profile["startTime"]), 3001);
     assert_eq!(int(&profile["startTime"]), 5_000_000 + 499_250);
 }

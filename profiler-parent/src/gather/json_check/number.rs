@@ -1,6 +1,6 @@
 //! The numbers of JSON.
 //!
-//! Used by [`super::scan`]. Invariant: a number that passes is finite for every reader.
+//! Used by [`super::scan`]. Invariant: an accepted number is finite for every reader.
 
 use std::io::Read;
 
@@ -78,7 +78,7 @@ impl NumberText {
         Ok(())
     }
 
-    /// With an exponent it may be infinite, which JSON cannot say and readers refuse.
+    /// With an exponent it may be infinite, which JSON cannot express and readers refuse.
     fn check_range(&self, start: u64) -> Checked<()> {
         let text = self.bytes.get(..self.length).and_then(|bytes| std::str::from_utf8(bytes).ok());
         match text.and_then(|text| text.parse::<f64>().ok()) {

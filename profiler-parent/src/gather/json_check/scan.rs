@@ -1,7 +1,8 @@
 //! The grammar of JSON, read from a stream in one buffer.
 //!
-//! Used by [`super::check`]; `number` and `text` are the rest of it. Values are read by recursion that is at most [`MAX_DEPTH`] deep.
-//! Every function leaves the scan behind what it read; `at` counts bytes from the beginning.
+//! Used by [`super::check`]; `number` and `text` hold the other parts of the grammar. Values are
+//! read by recursion that is at most [`MAX_DEPTH`] deep. Every function leaves the scan behind the
+//! text that it read; `at` counts bytes from the beginning.
 
 use std::io::{ErrorKind, Read};
 
@@ -10,7 +11,7 @@ use super::{ChildJsonError, MAX_DEPTH};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// What kind of value was read.
+/// The kind of value that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Object,
@@ -28,7 +29,7 @@ pub(super) struct Scan<R> {
     input: R,
     limit: u64,
     buffer: Box<[u8]>,
-    /// What of the buffer is filled, and how much of that was read.
+    /// The filled length of the buffer, and the length already read.
     filled: usize,
     pub(super) next: usize,
     /// Bytes before the buffer.
@@ -46,7 +47,7 @@ impl<R: Read> Scan<R> {
         self.before.saturating_add(u64::try_from(self.next).unwrap_or(u64::MAX))
     }
 
-    /// What is in the buffer and not yet read; empty only at the end of the input.
+    /// The unread part of the buffer; empty only at the end of the input.
     pub(super) fn ahead(&mut self) -> Checked<&[u8]> {
         if self.next == self.filled {
             self.fill()?;
@@ -78,12 +79,12 @@ impl<R: Read> Scan<R> {
         Ok(byte)
     }
 
-    /// The complaint about the byte that was just read.
+    /// The error about the byte that was just read.
     pub(super) fn not_json<T>(&self, expected: &'static str) -> Checked<T> {
         Err(ChildJsonError::NotJson { at: self.last(), expected })
     }
 
-    /// Where the byte that was just read stands.
+    /// The offset of the byte that was just read.
     pub(super) fn last(&self) -> u64 {
         self.at().saturating_sub(1)
     }
@@ -95,7 +96,7 @@ impl<R: Read> Scan<R> {
         Ok(())
     }
 
-    /// The input must be over. Says how long it was.
+    /// Checks that the input has ended. Returns its length.
     pub(super) fn expect_end(&mut self) -> Checked<u64> {
         match self.peek()? {
             Some(_) => Err(ChildJsonError::Trailing { at: self.at() }),
@@ -106,18 +107,18 @@ impl<R: Read> Scan<R> {
 
 /// Reading values.
 impl<R: Read> Scan<R> {
-    /// Reads exactly this byte, which opens something.
+    /// Reads exactly this opening byte.
     pub(super) fn open(&mut self, bracket: u8, expected: &'static str) -> Checked<()> {
         if self.byte()? == bracket { Ok(()) } else { self.not_json(expected) }
     }
 
-    /// The first byte of the value that follows, which stays unread.
+    /// The first byte of the next value, which stays unread.
     pub(super) fn peek_value(&mut self) -> Checked<u8> {
         self.skip_space()?;
         self.peek()?.ok_or(ChildJsonError::Cut { at: self.at() })
     }
 
-    /// Reads a value that stands in something of level `depth`.
+    /// Reads a value inside a container of level `depth`.
     pub(super) fn value(&mut self, depth: usize) -> Checked<Found> {
         self.skip_space()?;
         match self.byte()? {

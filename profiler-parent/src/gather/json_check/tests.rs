@@ -1,4 +1,4 @@
-//! What passes and what does not, against bytes that a child could send and against serde_json.
+//! Tests accepted and refused input, with bytes that a child could send and against serde_json.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ fn judge(text: &str) -> Result<CheckedJson, ChildJsonError> {
     check(text.as_bytes(), LIMIT)
 }
 
-/// A part with `value` as a member that may be anything.
+/// A part with `value` as an unchecked member.
 fn with(value: &str) -> String {
     format!(r#"{{"meta":{{}},"libs":[],"threads":[],"x":{value}}}"#)
 }
@@ -167,7 +167,7 @@ fn a_failing_input_is_told() {
     assert!(matches!(check(input, LIMIT), Err(ChildJsonError::Read(_))));
 }
 
-/// Gives a few bytes at a time, so that every token is split somewhere.
+/// Returns a few bytes at a time, so that every token is split somewhere.
 struct Drip<'a>(&'a [u8], usize);
 
 impl Read for Drip<'_> {
@@ -224,7 +224,7 @@ proptest! {
         if check(&bytes[..], LIMIT).is_ok() {
             prop_assert!(serde_json::from_slice::<serde_json::Value>(&bytes).is_ok());
         } else if let Ok(serde_json::Value::Object(members)) = serde_json::from_slice(&bytes) {
-            // Only for its shape may we refuse what serde_json takes, or for a member given twice.
+            // We may refuse what serde_json accepts only for its shape, or for a duplicate member.
             let twice = !matches!(check(&bytes[..], LIMIT), Err(ChildJsonError::WrongShape(_)));
             prop_assert!(!twice, "{members:?}");
         }

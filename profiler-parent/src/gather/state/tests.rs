@@ -1,4 +1,4 @@
-//! The machine's rules, one by one, and against a model that counts every millisecond.
+//! Tests of the machine's rules, one by one, and against a model that checks every millisecond.
 
 use proptest::prelude::*;
 
@@ -7,8 +7,8 @@ use super::*;
 const PATIENCE: Patience =
     Patience { ask_every: Millis(10), progress_timeout: Millis(50), deadline: Millis(200) };
 
-/// For the model: acts come at even times, so that nothing else happens when a time is up and
-/// the order of things within one instant does not matter.
+/// For the model: acts come at even times, so that no timeout coincides with an act, and the order
+/// of events within one instant does not matter.
 const ODD: Patience = Patience { ask_every: Millis(10), progress_timeout: Millis(51), deadline: Millis(201) };
 
 fn at(millis: u64) -> Millis {
@@ -198,7 +198,7 @@ fn a_clock_that_goes_back_stands_still() {
     assert!(gather.step(at(90), Input::Tick).contains(&give_up(1, Why::Frozen)));
 }
 
-/// What one child of the model does, at some millisecond.
+/// An act of one child of the model, at some millisecond.
 #[derive(Clone, Debug)]
 enum Act {
     Report(u64, u8),
@@ -229,7 +229,7 @@ fn input(child: u32, act: &Act) -> Input<u32> {
     }
 }
 
-/// What becomes of a child, and when: its acts alone decide, looked at every millisecond.
+/// The outcome and time of a child by its acts alone, checked every millisecond.
 fn model(acts: &[(u64, Act)]) -> (u64, Output<u32>) {
     let (mut best, mut location, mut moved) = (0, String::new(), 0);
     for now in 0.. {
@@ -267,8 +267,8 @@ fn anonymous(output: &Output<u32>) -> Option<(u32, Output<u32>)> {
 }
 
 proptest! {
-    /// The machine is called only for inputs and when it asked to be; every child must fare as
-    /// the model says, to the millisecond, whatever the others do.
+    /// The machine is called only for inputs and at its wakeups; the result of every child must
+    /// equal the model's, to the millisecond, regardless of the other children.
     #[test]
     fn every_child_fares_as_if_it_were_alone(
         mut acts in prop::collection::vec(prop::collection::vec((even_time(), act()), 0..25), 1..5)

@@ -1,4 +1,4 @@
-//! L1: rows of groups, as they are asked for.
+//! L1: the rows of groups for a request.
 
 use profiler_core::groups::Probes;
 use profiler_core::ids::{GroupIndex, PoolId, ProcessId};
@@ -45,7 +45,7 @@ fn snapshot_of(processes: Vec<ProcessGroups>) -> GroupsSnapshot {
     GroupsSnapshot { processes, ..GroupsSnapshot::default() }
 }
 
-/// The table as it goes out.
+/// The table as it is sent.
 fn table(snapshot: &GroupsSnapshot, query: &str) -> Value {
     let merged = snapshot.merged();
     serde_json::to_value(Table::of(snapshot, snapshot.at_ns, &merged, &Query::parse(query))).unwrap()
@@ -122,7 +122,7 @@ fn l1_a_process_that_says_the_same_name_again_and_again_is_merged_in_time() {
     let (done, merged) = crossbeam_channel::bounded(1);
     let merge = move || drop(done.send(merged_since(&all, &GroupsSnapshot::default())));
     let thread = profiler_core::internal::sys::spawn_quiet("test-merge", merge).unwrap();
-    // Work that grows with the square takes minutes.
+    // Quadratic work takes minutes.
     let merged = merged.recv_timeout(std::time::Duration::from_secs(120)).expect("it is still at it");
     thread.join().unwrap();
     assert_eq!((merged.len(), merged[0].totals.ticks), (1, u64::from(ROWS)));

@@ -35,7 +35,7 @@ fn numbered(thread: u64, id: u64, start: u64) -> OpenSpan {
     OpenSpan { id: Some(id), ..span(thread, "s", start) }
 }
 
-/// Starts it as the next one.
+/// Starts `span`, with `number`.
 fn start(spans: &mut Spans, number: u64, span: OpenSpan) {
     assert!(spans.start(SpanNumber(number), span).is_none());
 }

@@ -1,4 +1,4 @@
-//! The watcher's rules, with processes that really end.
+//! The watcher's rules, tested with real processes.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use super::*;
 
 type Exits = Receiver<(u32, Option<ExitStatus>)>;
 
-/// Longer than anything here takes; only a failing test waits so long.
+/// Longer than any step of these tests takes; only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn watcher() -> (ExitWatcher<u32>, Exits) {
@@ -151,8 +151,8 @@ fn an_exit_status_taken_by_the_host_is_told_as_unknown() {
     let child = sleeper();
     let pid = rustix::process::Pid::from_child(&child);
     watcher.watch(1, child).unwrap();
-    // The host reaps it first: as `waitpid(-1)` in a SIGCHLD handler does. Whoever is faster,
-    // the exit is told once.
+    // The host reaps it first, as `waitpid(-1)` in a SIGCHLD handler does. In either order the exit
+    // is reported once.
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let taken = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).is_ok();
     let (_, status) = exits.recv_timeout(PATIENCE).unwrap();
@@ -162,8 +162,8 @@ fn an_exit_status_taken_by_the_host_is_told_as_unknown() {
 #[cfg(all(target_os = "linux", not(profiler_portable)))]
 #[test]
 fn nothing_is_left_of_a_dropped_watcher() {
-    // Descriptors of this kind belong to watchers alone; other tests have some, too, so this
-    // looks only at what one watcher adds over many rounds.
+    // Only watchers use descriptors of this kind; other tests have some, too. So this counts only
+    // what one watcher adds over many rounds.
     let own = || {
         let links = std::fs::read_dir("/proc/self/fd").unwrap();
         let links = links.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());

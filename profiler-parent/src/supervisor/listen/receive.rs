@@ -6,11 +6,13 @@
 //! supervisor ── slot released ────┘                       └── waits for all sockets (ReadySet)
 //! ```
 //!
-//! The thread never blocks on one child: `try_recv` returns `None` if no complete packet is queued. While
-//! `IN_FLIGHT` messages of a child wait for the supervisor, the set does not contain the child's socket.
+//! The thread never blocks on one child: `try_recv` returns `None` if no complete packet is queued.
+//! While `IN_FLIGHT` messages of a child wait for the supervisor, the set does not contain the
+//! child's socket.
 //!
-//! The program may close any descriptor. `epoll` removes a closed socket without an event. Therefore the thread
-//! checks all sockets once a second. If the program has closed the set, the thread creates a new one.
+//! The program may close any descriptor. `epoll` removes a closed socket without an event.
+//! Therefore the thread checks all sockets once a second. If the program has closed the set, the
+//! thread creates a new one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -65,7 +67,7 @@ impl ChildReceivers {
     /// Starts the thread. It sends all events to `events`.
     ///
     /// # Errors
-    /// When the system gives no thread or descriptor.
+    /// When the system refuses a thread or descriptor.
     pub(crate) fn start(events: Sender<SupervisorEvent>) -> io::Result<Self> {
         let set = Mutex::new(Arc::new(ReadySet::new()?));
         let mailbox = Arc::new(Mailbox { set, requests: Mutex::default() });
@@ -90,8 +92,8 @@ impl ChildReceivers {
         Ok(())
     }
 
-    /// Ends the thread, and with it all channels that have not ended. Does not wait for what they leave to be closed,
-    /// and at most [`STOP_PATIENCE`] for the thread.
+    /// Ends the thread, and with it all open channels. Waits at most [`STOP_PATIENCE`] for the
+    /// thread, and does not wait until the channels' resources are closed.
     pub(crate) fn stop(&self) {
         self.mailbox.ask(|requests| requests.is_stopped = true);
         let _ = self.ended.recv_timeout(STOP_PATIENCE);
@@ -159,7 +161,7 @@ impl ReceiveThread {
             }
             self.apply(&set, requests);
             let Ok(ready) = set.wait(CHECK_INTERVAL) else {
-                std::thread::sleep(RETRY); // the program has closed the set, or a sandbox forbids the wait
+                std::thread::sleep(RETRY); // the set is closed, or a sandbox forbids the wait
                 set = self.working_set();
                 continue;
             };
@@ -172,7 +174,8 @@ impl ReceiveThread {
                 self.close_lost();
                 set = self.working_set();
             }
-            // An unknown number: a forked process holds a closed socket open. A new set does not contain it.
+            // An unknown number: a forked process holds a closed socket open. A new set does not
+            // contain it.
             if has_unknown {
                 set = self.new_set().unwrap_or_else(|| {
                     std::thread::sleep(RETRY); // no descriptor is left

@@ -1,8 +1,8 @@
 //! Limits how many messages of one child wait for the supervisor.
 //!
-//! The receiving thread acquires a slot for each message; the supervisor releases it when it has handled the
-//! message. Invariant: if the receiving thread finds no free slot, the callback runs after the next
-//! release, in every interleaving of the two threads.
+//! The receiving thread acquires a slot for each message; the supervisor releases it when it has
+//! handled the message. Invariant: if the receiving thread finds no free slot, the callback runs
+//! after the next release, in every interleaving of the two threads.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use super::IN_FLIGHT;
 /// The slots of one child.
 pub(super) struct MessageSlots {
     taken: Mutex<u32>,
-    /// Called when a slot is released and all were in use.
+    /// Called when a slot is released while all are in use.
     on_available: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -21,8 +21,8 @@ pub(super) struct MessageSlots {
 pub(crate) struct InFlight(Arc<MessageSlots>);
 
 impl MessageSlots {
-    /// All slots are free. `on_available` runs on the supervisor's thread when a slot is released and all were in
-    /// use; it must not block.
+    /// Creates the slots, all free. `on_available` runs on the supervisor's thread when a slot is
+    /// released while all are in use; it must not block.
     pub(super) fn new(on_available: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { taken: Mutex::new(0), on_available: Box::new(on_available) })
     }

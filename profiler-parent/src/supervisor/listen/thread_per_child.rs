@@ -27,7 +27,7 @@ impl ChildReceivers {
     /// Starts to receive from a child.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system refuses a thread.
     pub(crate) fn add_child(&self, child: PendingChild) -> io::Result<()> {
         let (events, abandon, key) = (self.events.clone(), child.listener.cancel_handle(), child.key);
         let thread = spawn_quiet("profiler-child", move || {

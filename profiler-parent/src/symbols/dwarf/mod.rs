@@ -1,11 +1,12 @@
 //! Debug information: functions, inlined functions, files and lines of addresses.
 //!
-//! Called by [`super::module`] with all addresses of a file at once, in order. Each unit that has some of them is
-//! read once, for all of its addresses together, and forgotten; so memory is bounded by the largest unit, and
-//! the time by the size of the units that are hit. It stands on `gimli`, not on `addr2line`, which follows
-//! inlined functions by recursion (a crafted file overflows the stack, which no caller survives), keeps every unit that it
-//! has read, and does not tell where a function begins. Invariants: any bytes may stand in a file; the
-//! work is bounded by [`work`], the memory by the limits of [`units`] and [`walk`].
+//! Called by [`super::module`] with all addresses of a file at once, sorted. Each unit that
+//! contains some of them is read once, for all of its addresses together, and then dropped; so
+//! memory is bounded by the largest unit, and time by the size of the units that are hit. It uses
+//! `gimli` instead of `addr2line`, which follows inlined functions by recursion (a crafted file
+//! overflows the stack, which no caller survives), keeps every unit that it has read, and does not
+//! return the start of a function. Invariants: accepts any bytes; the work is bounded by [`work`],
+//! the memory by the limits of [`units`] and [`walk`].
 
 mod entry;
 mod lines;
@@ -24,8 +25,8 @@ pub(super) use self::sections::{PackageSections, Sections};
 pub(super) use self::split::{open_package, package_sections};
 pub(super) use self::work::Stop;
 
-use self::entry::Entry;
-use self::lines::{Files, Line};
+use self::entry::DwarfEntry;
+use self::lines::{Files, LineRow};
 use self::names::{Name, Names};
 use self::sections::Slice;
 use self::units::Units;
@@ -36,7 +37,7 @@ use super::problem::Problem;
 use super::reading::Reading;
 use super::texts::{TextId, Texts};
 
-/// So many units are tried for one address.
+/// Limit on the units that are searched for one address.
 const UNITS_PER_ADDRESS: u8 = 4;
 
 /// One function at one address.
@@ -47,31 +48,31 @@ pub(super) struct RawFrame {
     pub(super) line: u32,
 }
 
-/// What debug information has on an address.
+/// The debug information of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Located {
-    /// Innermost first; empty if it has nothing.
+    /// Innermost first; empty if nothing is known.
     pub(super) frames: Vec<RawFrame>,
-    /// The code of the function.
+    /// The code range of the function.
     pub(super) function: Option<CodeRange>,
-    /// The function's name is not the one that the linker knows, which would say more.
+    /// The function's name is not its linkage name, which would be more complete.
     pub(super) is_short_name: bool,
 }
 
-/// A file's debug information, and what belongs to it.
+/// A file's debug information, with the files that belong to it.
 #[derive(Debug)]
 pub(super) struct DebugFiles<'d> {
     pub(super) sections: &'d Sections<'d>,
     pub(super) shared: Option<&'d Sections<'d>>,
     pub(super) package: Option<&'d PackageSections<'d>>,
-    /// The file.
+    /// The file with the debug information.
     pub(super) path: &'d Path,
-    /// The file that runs.
+    /// The program that the process ran.
     pub(super) program: &'d Path,
     pub(super) options: &'d Reading,
 }
 
-/// The addresses of one file and what is known of them so far.
+/// The addresses of one file, and the results so far.
 struct Batch<'b> {
     addresses: &'b [u64],
     found: Vec<Located>,
@@ -79,7 +80,7 @@ struct Batch<'b> {
     problems: &'b mut Vec<Problem>,
 }
 
-/// Looks up `addresses`, which are in order and without repetitions.
+/// Looks up the addresses, which are sorted and distinct.
 pub(super) fn locate(
     files: &DebugFiles<'_>,
     addresses: &[u64],
@@ -109,7 +110,7 @@ pub(super) fn locate(
 }
 
 impl Batch<'_> {
-    /// Notes what is wrong with a file, once.
+    /// Records a problem of a file, once.
     fn complain(&mut self, path: &Path, stop: Stop) {
         let path = path.to_owned();
         let problem = match stop {
@@ -164,7 +165,8 @@ impl<'a> Search<'_, 'a> {
         Ok(())
     }
 
-    /// Looks up what lies in a unit, by what it says of itself; false if it does not say where its code is.
+    /// Looks up the addresses in the code ranges of a unit. Returns false if the unit states no
+    /// ranges.
     fn ranged_unit(
         &self,
         index: usize,
@@ -180,7 +182,7 @@ impl<'a> Search<'_, 'a> {
             return Ok(true);
         }
         let mut wanted = Vec::new();
-        let root = Entry::read(&mut entries, root, unit_ref)?;
+        let root = DwarfEntry::read(&mut entries, root, unit_ref)?;
         let has_ranges = root.ranges(unit_ref, self.units.work, |range| {
             let first = batch.addresses.partition_point(|address| *address < range.begin);
             let after = batch.addresses.partition_point(|address| *address < range.end).max(first);
@@ -199,7 +201,8 @@ impl<'a> Search<'_, 'a> {
         Ok(has_ranges)
     }
 
-    /// Looks up what lies in a unit by its lines; whether anything does.
+    /// Looks up the addresses in a unit without code ranges, by the extent of its lines. Returns
+    /// whether the unit contains any of them.
     fn unranged_unit(
         &self,
         index: usize,
@@ -246,7 +249,7 @@ impl<'a> Search<'_, 'a> {
         Ok(())
     }
 
-    /// A unit whose functions are in the package of all split files; whether they are.
+    /// Looks up a unit whose functions are in the package of split files. Returns whether they are.
     fn in_package(&self, index: usize, hit: &Hit<'_, '_>, batch: &mut Batch<'_>) -> Result<bool, Stop> {
         let Some(package) = self.files.package.and_then(|package| package.borrow().ok()) else {
             return Ok(false);
@@ -260,7 +263,7 @@ impl<'a> Search<'_, 'a> {
         }
     }
 
-    /// A unit whose functions are in a file of their own; whether they are.
+    /// Looks up a unit whose functions are in a separate split file. Returns whether they are.
     fn in_split_file(
         &self,
         index: usize,
@@ -295,18 +298,18 @@ impl<'a> Search<'_, 'a> {
     }
 }
 
-/// Addresses of one unit.
+/// The addresses in one unit.
 struct Hit<'h, 'a> {
     /// The unit with the lines.
     unit: UnitRef<'h, Slice<'a>>,
-    /// Their numbers in the batch.
+    /// The indices of the addresses in the batch.
     wanted: &'h [usize],
     addresses: &'h [u64],
-    lines: &'h [Option<Line>],
+    lines: &'h [Option<LineRow>],
 }
 
 impl Hit<'_, '_> {
-    /// Puts functions, inlined functions, files and lines together. `of` is the unit with the functions.
+    /// Combines functions, inlined functions, files and lines. `of` is the unit with the functions.
     fn compose<'b>(
         &self,
         walked: &Walked<'b>,
@@ -346,7 +349,7 @@ impl Hit<'_, '_> {
         }
     }
 
-    /// Only files and lines.
+    /// Stores only files and lines.
     fn compose_lines(&self, batch: &mut Batch<'_>) {
         let mut files = Files::default();
         for (at, line) in self.wanted.iter().zip(self.lines) {
@@ -360,7 +363,7 @@ impl Hit<'_, '_> {
 
     fn innermost(
         &self,
-        line: Option<Line>,
+        line: Option<LineRow>,
         file: &mut dyn FnMut(u64, &mut Texts) -> Option<TextId>,
         texts: &mut Texts,
     ) -> RawFrame {

@@ -1,8 +1,8 @@
-//! The units of a file: one per source file that was compiled, roughly.
+//! The units of a file: about one per compiled source file.
 //!
-//! Used by [`super`]. Headers are all read at once, contents only as they are needed. Invariants: tables of
-//! abbreviations never overlap, so that reading all of them is one pass over their section; a unit's root and the
-//! header of its line program are looked at for their size before they are read.
+//! Used by [`super`]. All headers are read at once, contents on demand. Invariants: tables of
+//! abbreviations never overlap, so that reading all of them is one pass over their section; the
+//! sizes of a unit's root and of the header of its line program are checked before they are read.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,13 +17,13 @@ use gimli::{
 use super::sections::Slice;
 use super::work::{Stop, Work};
 
-/// Longest table of abbreviations that is read, in bytes.
+/// Limit on a table of abbreviations, in bytes.
 const LONGEST_TABLE: usize = 1 << 20;
-/// Longest header of a line program that is read, in bytes.
+/// Limit on the header of a line program, in bytes.
 const LONGEST_LINE_HEADER: usize = 4 << 20;
-/// Most attributes of a unit's root.
+/// Limit on the attributes of a unit's root.
 const MOST_ATTRIBUTES: usize = 256;
-/// So many tables of abbreviations are kept.
+/// Limit on the cached tables of abbreviations.
 const TABLES_KEPT: usize = 1024;
 
 /// All units of a file.
@@ -31,9 +31,9 @@ const TABLES_KEPT: usize = 1024;
 pub(super) struct Units<'a> {
     pub(super) dwarf: &'a Dwarf<Slice<'a>>,
     pub(super) work: &'a Work,
-    /// Where they begin, in order.
+    /// The offsets of the units, sorted.
     offsets: Rc<[usize]>,
-    /// Where tables of abbreviations begin, in order, and where the last of them ends.
+    /// The offsets of the tables of abbreviations, sorted, and the end of the last table.
     bounds: Rc<[usize]>,
     tables: Rc<RefCell<HashMap<usize, Arc<Abbreviations>>>>,
 }
@@ -68,7 +68,7 @@ impl<'a> Units<'a> {
         self.offsets.len()
     }
 
-    /// The unit that an offset of the section lies in.
+    /// The index of the unit that contains an offset of the section.
     pub(super) fn containing(&self, offset: usize) -> Option<usize> {
         self.offsets.partition_point(|start| *start <= offset).checked_sub(1)
     }
@@ -116,14 +116,14 @@ impl<'a> Units<'a> {
         input.skip(at.0)?;
         let (_, format) = input.read_initial_length()?;
         if input.read_u16()? >= 5 {
-            input.skip(2)?; // sizes of an address and of a segment
+            input.skip(2)?; // the sizes of an address and of a segment
         }
         let len = input.read_length(format)?;
         self.work.charge(len)?;
         if len > LONGEST_LINE_HEADER { Err(Stop::Absurd) } else { Ok(()) }
     }
 
-    /// The table of abbreviations at an offset; it ends where the next begins.
+    /// The table of abbreviations at an offset; it ends where the next one begins.
     fn table(&self, at: usize) -> Result<Arc<Abbreviations>, Stop> {
         if let Some(table) = self.tables.borrow().get(&at) {
             return Ok(Arc::clone(table));

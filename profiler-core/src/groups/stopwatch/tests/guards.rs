@@ -1,4 +1,5 @@
-//! Guards that go in another order than they came, or outlive their session; a clock that is learned; a full stopwatch.
+//! Guards dropped in another order, or after the end of their session; a clock that is relearned; a
+//! full stopwatch.
 
 use super::*;
 

@@ -14,7 +14,7 @@ use crate::pool::definitions::Definition;
 use crate::pool::tag::pool_tag;
 use crate::reader::ModuleDefinition;
 use crate::record::local;
-use crate::record::writer::{Front, Room, Tail};
+use crate::record::writer::{Front, PayloadBuffer, Tail};
 use crate::schema::{Format, MarkerSchema};
 use crate::session::{self, StartOptions};
 use crate::time::{ClockKind, SessionClock, Timestamp};
@@ -79,7 +79,7 @@ fn add(kind: Kind, at: Timestamp, (site, thread): (DefinitionId, Option<u64>), b
     let head = head_of(kind, Timing::Instant(at), thread.is_some(), site);
     let head = with_length(head, usize::try_from(pool_tag()).unwrap());
     let front = Front { head, fixed: [at.raw(), thread.unwrap_or(0), 0] };
-    let encode = |room: Room<'_>| {
+    let encode = |room: PayloadBuffer<'_>| {
         let Some(place) = room.bytes.get_mut(..body.len()) else { return Ok(None) };
         place.copy_from_slice(body);
         Ok(Some(body.len()))

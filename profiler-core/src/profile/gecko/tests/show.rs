@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::ids::ProcessId;
 use crate::entry_counts::EntryCounts;
+use crate::ids::ProcessId;
 use crate::profile::gecko::{ProcessPart, merge_categories};
 use crate::profile::{FailureLatch, JsonWriter, ProcessRole, ProfileSpec, ProgressCell};
 use crate::reader::PoolReader;

@@ -139,7 +139,8 @@ fn a_socket_that_the_program_closed_and_a_fork_holds_is_reported_and_delays_no_o
     let mut child = receiver.add_child(1, listener, line);
     assert!(matches!(receiver.next(), SupervisorEvent::Connected { .. }));
     let before = Arc::clone(&receiver.receivers.mailbox.set());
-    // SAFETY: the number belongs to a value that checks it before every use, as the program may close it.
+    // SAFETY: the number belongs to a value that checks it before every use, as the program may
+    // close it.
     #[allow(unsafe_code)]
     unsafe {
         libc::close(number);
